@@ -1,0 +1,73 @@
+"""Cython extension modules: every .pyx below the four folders is one extension of the same dotted name.
+
+JETRAFT_EXT=pattern builds only the modules whose path contains the pattern; JETRAFT_DEBUG=1 turns on bounds checks,
+asserts and line tracing (`make build-debug`).
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+FOLDERS = ("api", "cluster", "raft", "store")
+DEBUG = os.environ.get("JETRAFT_DEBUG") == "1"
+SANITIZE = os.environ.get("JETRAFT_ASAN") == "1"
+
+
+def extension(path: Path) -> Extension:
+    """Describe the extension module of one .pyx file, named by its place below src/."""
+    name = ".".join(path.with_suffix("").relative_to("src").parts)
+    compile_args = ["-O0", "-g"] if DEBUG else ["-O2", "-g0"]
+    link_args = []
+    if SANITIZE:
+        compile_args += ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g"]
+        link_args += ["-fsanitize=address,undefined"]
+    if not DEBUG:
+        compile_args.append("-DCYTHON_WITHOUT_ASSERTIONS=0")
+    return Extension(
+        name,
+        [str(path)],
+        extra_compile_args=[*compile_args, "-Wno-unreachable-code", "-Wno-unused-function"],
+        extra_link_args=[*link_args, "-pthread"],
+    )
+
+
+def extensions() -> list[Extension]:
+    """Find and translate the .pyx files that the pattern admits."""
+    from Cython.Build import cythonize  # noqa: PLC0415  (a build requirement, absent when only metadata is asked for)
+
+    pattern = os.environ.get("JETRAFT_EXT", "")
+    roots = [Path("src/jetraft") / folder for folder in FOLDERS]
+    paths = sorted(path for root in roots for path in root.glob("**/*.pyx") if pattern in str(path))
+    directives = {
+        "language_level": 3,
+        "boundscheck": DEBUG,
+        "wraparound": False,
+        "cdivision": True,
+        "initializedcheck": DEBUG,
+        "embedsignature": True,
+        "linetrace": DEBUG,
+        "freethreading_compatible": False,
+    }
+    return cythonize(
+        [extension(path) for path in paths],
+        compiler_directives=directives,
+        include_path=["src"],
+        build_dir=os.environ.get("JETRAFT_BUILD", "build/cython"),
+        nthreads=0,
+    )
+
+
+def require_compiler() -> None:
+    """Say in one line what is missing, instead of a page of build output."""
+    compiler = os.environ.get("CC", "cc").split()[0]
+    if not (shutil.which(compiler) or shutil.which("gcc")):
+        sys.exit("jetraft: a C compiler is needed to build the data plane: install gcc (Debian: apt-get install gcc libc6-dev)")
+
+
+WANTS_BUILD = bool({"build_ext", "bdist_wheel", "editable_wheel", "build", "develop", "install"} & set(sys.argv))
+if WANTS_BUILD:
+    require_compiler()
+setup(ext_modules=extensions() if WANTS_BUILD else [])
