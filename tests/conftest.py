@@ -1,0 +1,52 @@
+"""Fixtures for tests that start real server processes.
+
+JETRAFT_SERVERS chooses which kinds the shared client and cluster tests run against ("jetraft" by default,
+"reference" or "jetraft,reference" to check the tests themselves against nats-server).
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cluster import Cluster
+from tests.harness.server import Kind, Server
+
+KINDS: list[str] = [kind for kind in os.environ.get("JETRAFT_SERVERS", "jetraft").split(",") if kind]
+
+
+@pytest.fixture(params=KINDS, scope="module")
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """The kind of server that this run of a module uses."""
+    return request.param  # type: ignore[no-any-return]  # a pytest parameter is untyped
+
+
+@pytest.fixture(scope="module")
+def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for a module; its tests use stream names of their own."""
+    with Server(kind, directory=tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes for a module; tests that stop a node start it again."""
+    with Cluster(kind, 3, directory=tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def start_server(kind: Kind, tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """A function that starts servers of this test alone."""
+    started: list[Server] = []
+
+    def start(**options: object) -> Server:
+        directory = tmp_path / f"s{len(started)}"
+        server = Server(kind, directory=directory, **options)  # type: ignore[arg-type]  # options of Server, by name
+        started.append(server)
+        return server.start()
+
+    yield start
+    for server in started:
+        server.close()
