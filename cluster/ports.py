@@ -56,7 +56,8 @@ class Delivery:
 class DeliveryRun:
     """Messages of one stream that go to one subject in this turn, in this order.
 
-    `ack_prefix` is `$JS.ACK.<stream>.<consumer>.`. With `headers_only` the payload is left out and `Nats-Msg-Size` added.
+    `ack_prefix` is `$JS.ACK.<stream>.<consumer>.`. With `headers_only` the payload is left out and `Nats-Msg-Size` is
+    added.
     """
 
     to: bytes
@@ -74,6 +75,12 @@ class Outbox(Protocol):
         """Deliver to the subscribers of `to` on any node, who see `subject` (`to` when None).
 
         Returns the number of receivers (local subscriptions plus nodes with interest); 0 means that nobody listens.
+        """
+
+    def send_batch(self, records: bytes) -> None:
+        """Deliver many messages in one call: capture records back to back, each sent to the subject that it carries.
+
+        This is how a frame's publish acks leave. A record's origin is 0.
         """
 
     def has_interest(self, subject: bytes) -> bool:
