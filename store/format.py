@@ -1,0 +1,192 @@
+"""Every byte layout and file name on disk. Nothing else knows them; the loops over them are in `_frame.pyx`.
+
+All integers are little endian. A group's directory:
+
+    hard-state.0 hard-state.1          term and vote, two copies, a small file each
+    log-<generation>/                  the highest generation counts; a snapshot install makes the next one
+        <first index>-<serial>.blk     blocks: a head, then frames and marks
+        <index>.ckpt                   checkpoints of the state machine, a small file each
+        trimmed                        which indexes were dropped on purpose, a small file
+    *.tmp                              unfinished; removed on open
+
+Frame (one Raft entry; the same bytes in every log and on every link), 48 bytes and a body:
+
+    u32 length   whole frame           u32 crc      crc32c of bytes 8..length
+    u8  version  1                     u8  kind     Kind
+    u16 flags    0                     u32 count    records in a MESSAGES body
+    u64 incarnation                    u64 log_index
+    u64 term                           u64 first_stream_seq
+
+Record (one message in a MESSAGES body), 20 bytes and three parts:
+
+    u32 length  whole record           u32 hdr_len
+    u16 subject_len                    u16 flags    RECORD_*
+    i64 ts_ns   since the Unix epoch   subject, hdr (a NATS/1.0 block), payload
+
+The stream sequence of the i-th record is first_stream_seq + i.
+
+Mark (local to one block, never replicated), 32 bytes, written after the fsync of what stands before it:
+
+    u32 0xFFFFFFFF                     u32 crc      crc32c of bytes 8..32
+    u64 incarnation                    u64 offset   its own place in the block
+    u64 next_index
+
+Small file and block head: an envelope that names its owner and checks itself, see `pack_envelope`.
+Ideas: one module knows the format (raft-engine); an identity at the head of every file (TigerBeetle).
+"""
+
+import enum
+import struct
+from typing import Final
+
+import attrs
+
+from jetraft.store._frame import crc32c
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import StoreCorrupt, StoreRefused
+
+FORMAT_VERSION: Final = 1
+FRAME_HEADER_BYTES: Final = 48
+RECORD_HEADER_BYTES: Final = 20
+MARK_BYTES: Final = 32
+FRAME_BYTES_MAX: Final = 1 << 28  # 256 MiB: a batch of the largest messages nats-server admits (64 MiB) fits well
+
+RECORD_HAS_MSG_ID: Final = 1  # headers contain Nats-Msg-Id: apply feeds the table of duplicates
+RECORD_HAS_ROLLUP: Final = 2  # headers contain Nats-Rollup
+
+
+class Kind(enum.IntEnum):
+    """What an entry is; Raft looks at the first two, the state machine at the others."""
+
+    NOOP = 1
+    RAFT_CONFIG = 2  # msgpack
+    MESSAGES = 3  # records
+    STREAM_OP = 4  # msgpack
+    CONSUMER_OP = 5  # msgpack
+    META = 6  # msgpack
+
+
+class Stop(enum.IntEnum):
+    """Why `_frame.scan` stopped."""
+
+    END = 0  # the end of the data, or the last index asked for
+    ZERO = 1  # never written
+    DAMAGED = 2  # a length that cannot be, or a wrong checksum
+    ORDER = 3  # a sound frame that does not continue the log
+    VERSION = 4  # a sound frame of a newer format
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Identity:
+    """Whose file it is; at the head of every file, so that a foreign one is refused."""
+
+    node_id: NodeId
+    group_id: GroupId
+    incarnation: int
+
+
+class FileKind(enum.IntEnum):
+    """What an envelope holds."""
+
+    BLOCK_HEAD = 1
+    HARD_STATE = 2
+    CHECKPOINT = 3
+    TRIMMED = 4
+
+
+_MAGIC: Final = b"jetraft\n"
+# magic, version, file kind, crc of everything after the crc, node id, group id, incarnation, body length
+_ENVELOPE: Final = struct.Struct("<8sHHI16s32sQQ")
+_CRC_FROM: Final = 16
+ENVELOPE_BYTES: Final = _ENVELOPE.size
+
+
+def pack_envelope(kind: FileKind, identity: Identity, body: bytes) -> bytes:
+    """`body` with its owner, length and checksum in front."""
+    node_id = identity.node_id.encode()
+    group_id = identity.group_id.encode()
+    assert len(node_id) <= 16  # noqa: PLR2004  (the widths of _ENVELOPE)
+    assert len(group_id) <= 32  # noqa: PLR2004
+    fields = (node_id, group_id, identity.incarnation, len(body))
+    unsummed = _ENVELOPE.pack(_MAGIC, FORMAT_VERSION, kind, 0, *fields) + body
+    crc = crc32c(memoryview(unsummed)[_CRC_FROM:])
+    return _ENVELOPE.pack(_MAGIC, FORMAT_VERSION, kind, crc, *fields) + body
+
+
+def unpack_envelope(data: bytes | memoryview, kind: FileKind, identity: Identity, *, what: str) -> bytes:
+    """The body of an envelope; bytes after it are ignored. `what` names the file in errors.
+
+    Raises StoreCorrupt when it is damaged, StoreRefused when it is sound but newer, or another owner's.
+    """
+    data = memoryview(data)
+    if len(data) < ENVELOPE_BYTES:
+        raise StoreCorrupt(f"{what}: {len(data)} bytes are too short for a head")
+    magic, version, found_kind, crc, node_id, group_id, incarnation, length = _ENVELOPE.unpack_from(data)
+    if magic != _MAGIC:
+        raise StoreCorrupt(f"{what}: does not start as a jetraft file")
+    if length > len(data) - ENVELOPE_BYTES or crc32c(data[_CRC_FROM : ENVELOPE_BYTES + length]) != crc:
+        raise StoreCorrupt(f"{what}: checksum does not hold")
+    if version > FORMAT_VERSION:
+        raise StoreRefused(f"{what}: format version {version} is newer than {FORMAT_VERSION}")
+    if found_kind != kind:
+        raise StoreRefused(f"{what}: file kind {found_kind}, expected {kind}")
+    owner = Identity(
+        node_id=NodeId(node_id.rstrip(b"\0").decode()),
+        group_id=GroupId(group_id.rstrip(b"\0").decode()),
+        incarnation=incarnation,
+    )
+    if owner != identity:
+        raise StoreRefused(f"{what}: belongs to {owner}, not to {identity}")
+    return bytes(data[ENVELOPE_BYTES : ENVELOPE_BYTES + length])
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class BlockHead:
+    """The head of a block. Entries at or above `first_index` in blocks of lower serial are void: they were cut."""
+
+    serial: int
+    first_index: int
+    boundary_term: int  # term of the entry before first_index, 0 when first_index is 1
+
+
+_BLOCK_HEAD: Final = struct.Struct("<QQQ")
+BLOCK_HEAD_BYTES: Final = 128
+assert ENVELOPE_BYTES + _BLOCK_HEAD.size <= BLOCK_HEAD_BYTES
+
+
+def pack_block_head(head: BlockHead, identity: Identity) -> bytes:
+    """BLOCK_HEAD_BYTES bytes."""
+    body = _BLOCK_HEAD.pack(head.serial, head.first_index, head.boundary_term)
+    return pack_envelope(FileKind.BLOCK_HEAD, identity, body).ljust(BLOCK_HEAD_BYTES, b"\0")
+
+
+def unpack_block_head(data: bytes | memoryview, identity: Identity, *, what: str) -> BlockHead:
+    """Raises StoreCorrupt or StoreRefused."""
+    body = unpack_envelope(data, FileKind.BLOCK_HEAD, identity, what=what)
+    if len(body) != _BLOCK_HEAD.size:
+        raise StoreCorrupt(f"{what}: a block head of {len(body)} bytes")
+    serial, first_index, boundary_term = _BLOCK_HEAD.unpack(body)
+    return BlockHead(serial=serial, first_index=first_index, boundary_term=boundary_term)
+
+
+HARD_STATE_NAMES: Final = ("hard-state.0", "hard-state.1")
+TRIMMED_NAME: Final = "trimmed"
+BLOCK_SUFFIX: Final = ".blk"
+CHECKPOINT_SUFFIX: Final = ".ckpt"
+TMP_SUFFIX: Final = ".tmp"
+GENERATION_PREFIX: Final = "log-"
+
+
+def block_name(head: BlockHead) -> str:
+    """The file name of a block."""
+    return f"{head.first_index:020d}-{head.serial:08d}{BLOCK_SUFFIX}"
+
+
+def checkpoint_name(index: int) -> str:
+    """The file name of the checkpoint at a log index."""
+    return f"{index:020d}{CHECKPOINT_SUFFIX}"
+
+
+def generation_name(generation: int) -> str:
+    """The name of the directory of blocks and checkpoints."""
+    return f"{GENERATION_PREFIX}{generation:08d}"
