@@ -1,4 +1,4 @@
-"""Distinct integer and string types for the quantities that must never be mixed up, and the names of nodes and groups."""
+"""Distinct types for the quantities that must never be mixed up, and the names of nodes and groups."""
 
 import hashlib
 from typing import NewType

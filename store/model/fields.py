@@ -1,0 +1,360 @@
+"""How an attrs class maps to a Go struct's JSON: one field, one kind, one `omitempty`.
+
+A class of the wire lists its fields in nats-server's order with `wire(kind, ...)`; from that alone `decode_object`
+reads it with Go's rules and error texts, and `encode_object` writes it with Go's field order and omissions. Attribute
+names are JSON names. Every field defaults to Go's zero value, so a missing field and a zero one are the same thing.
+
+Decoding rules (encoding/json of the Go release that nats-server 2.15 is built with): keys match exactly, else without
+regard to case; the last of duplicate keys wins; null leaves a field alone; the first error is the one reported.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, Protocol, TypeVar
+
+import attrs
+
+from jetraft.store.model.gojson import Number, Object, kind_name, quote
+from jetraft.store.model.gotime import format_time, parse_time
+
+WIRE: Final = "wire"
+
+
+class DecodeError(ValueError):
+    """A body that does not fit its type; the text is Go's, without the `invalid JSON: ` in front."""
+
+
+class Kind(Protocol):
+    """One Go type: how its JSON is read and written."""
+
+    @property
+    def go_type(self) -> str:
+        """Go's name of the type, for error texts."""
+        ...
+
+    def decode(self, value: object, old: Any, path: tuple[str, ...]) -> Any:
+        """The Python value of a decoded JSON value that is not null; raises DecodeError."""
+        ...
+
+    def encode(self, value: Any) -> object:
+        """What the JSON encoder is given."""
+        ...
+
+
+@attrs.frozen(slots=True)
+class Wire:
+    """The wire side of one attribute."""
+
+    kind: Kind
+    omitempty: bool
+    embedded: bool = False  # Go's embedded struct: its fields stand in the outer object
+
+
+def wire(kind: Kind, default: Any = None, *, omitempty: bool = False, embedded: bool = False) -> Any:
+    """Declare an attribute of a wire class; `default` is Go's zero value, a callable makes a fresh one."""
+    metadata = {WIRE: Wire(kind, omitempty, embedded)}
+    if callable(default):
+        return attrs.field(factory=default, metadata=metadata)
+    return attrs.field(default=default, metadata=metadata)
+
+
+def mismatch(value: object, path: tuple[str, ...], go_type: str, *, literal: bool = False) -> DecodeError:
+    """Go's UnmarshalTypeError; `literal` shows a number that is one, but not of this type."""
+    found = kind_name(value) + (f" {value}" if literal else "")
+    if len(path) == 1:
+        return DecodeError(f"json: cannot unmarshal {found} into Go value of type server.{path[0]}")
+    field = "" if path[-1].isdecimal() else "Go struct field "
+    return DecodeError(f"json: cannot unmarshal {found} into {field}{'.'.join(path)} of type {go_type}")
+
+
+@attrs.frozen(slots=True)
+class Text:
+    """A string."""
+
+    go_type: str = "string"
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> str:
+        """The text."""
+        if not isinstance(value, str) or isinstance(value, Number):
+            raise mismatch(value, path, self.go_type)
+        return value
+
+    def encode(self, value: str) -> object:
+        """The text."""
+        return value
+
+
+@attrs.frozen(slots=True)
+class Flag:
+    """A bool."""
+
+    go_type: str = "bool"
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> bool:
+        """True or False."""
+        if not isinstance(value, bool):
+            raise mismatch(value, path, self.go_type)
+        return value
+
+    def encode(self, value: bool) -> object:  # noqa: FBT001  (the value is the argument)
+        """True or False."""
+        return value
+
+
+@attrs.frozen(slots=True)
+class Int:
+    """An integer of a Go width; a literal with a fraction or an exponent is none, as in Go."""
+
+    go_type: str
+    lowest: int
+    highest: int
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> int:
+        """The number, checked against the type's range."""
+        if not isinstance(value, Number):
+            raise mismatch(value, path, self.go_type)
+        digits = value.removeprefix("-")
+        if not digits.isdecimal() or len(digits) > len(str(self.highest)):
+            raise mismatch(value, path, self.go_type, literal=True)
+        number = int(value)
+        if not self.lowest <= number <= self.highest or (self.lowest == 0 and value.startswith("-")):
+            raise mismatch(value, path, self.go_type, literal=True)
+        return number
+
+    def encode(self, value: int) -> object:
+        """The number."""
+        return value
+
+
+INT: Final = Int("int", -(1 << 63), (1 << 63) - 1)
+INT32: Final = Int("int32", -(1 << 31), (1 << 31) - 1)
+INT64: Final = Int("int64", -(1 << 63), (1 << 63) - 1)
+UINT64: Final = Int("uint64", 0, (1 << 64) - 1)
+DURATION: Final = Int("time.Duration", -(1 << 63), (1 << 63) - 1)
+TEXT: Final = Text()
+FLAG: Final = Flag()
+
+
+@attrs.frozen(slots=True)
+class Choice:
+    """One of the texts of an enum. The Go types have unmarshalers of their own, hence error texts of their own."""
+
+    enum: type[Enum]
+    complaint: Callable[[str], str]
+    go_type: str = "string"
+
+    def decode(self, value: object, _old: Any, _path: tuple[str, ...]) -> Enum:
+        """The member; the complaint is given the JSON text of the value."""
+        if isinstance(value, str) and not isinstance(value, Number):
+            for member in self.enum:
+                if member.value == value:
+                    return member
+        raise DecodeError(self.complaint(quote(value)))
+
+    def encode(self, value: Enum) -> object:
+        """The member's text."""
+        return value.value
+
+
+@attrs.frozen(slots=True)
+class Time:
+    """A time.Time, kept as nanoseconds since the Unix epoch; a pointer (None = absent) wherever it may be missing."""
+
+    go_type: str = "time.Time"
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> int:
+        """Nanoseconds since the epoch."""
+        if not isinstance(value, str) or isinstance(value, Number):
+            raise mismatch(value, path, self.go_type)
+        unix_ns = parse_time(value)
+        if unix_ns is None:
+            layout = "2006-01-02T15:04:05Z07:00"
+            raise DecodeError(f'parsing time {quote(value)} as "{layout}": cannot parse {quote(value)} as "2006"')
+        return unix_ns
+
+    def encode(self, value: int | None) -> object:
+        """RFC 3339 text in UTC."""
+        return None if value is None else format_time(value)
+
+
+@attrs.frozen(slots=True)
+class ListOf:
+    """A slice, kept as a tuple."""
+
+    item: Kind
+    go_type: str
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> tuple[Any, ...]:
+        """The items; null items become the item's zero value."""
+        if not isinstance(value, list) or isinstance(value, Object):
+            raise mismatch(value, path, self.go_type)
+        return tuple(
+            zero_of(self.item) if item is None else self.item.decode(item, None, (*path, str(index)))
+            for index, item in enumerate(value)
+        )
+
+    def encode(self, value: Sequence[Any]) -> object:
+        """A list."""
+        return [self.item.encode(item) for item in value]
+
+
+@attrs.frozen(slots=True)
+class TextMap:
+    """A map[string]string; keys leave sorted, as Go writes them."""
+
+    go_type: str = "map[string]string"
+
+    def decode(self, value: object, old: Any, path: tuple[str, ...]) -> Mapping[str, str]:
+        """The map; a second one under a duplicate key is merged into the first."""
+        if not isinstance(value, Object):
+            raise mismatch(value, path, self.go_type)
+        found: dict[str, str] = dict(old or {})
+        for key, item in value:
+            found[key] = "" if item is None else TEXT.decode(item, None, (*path, key))
+        return found
+
+    def encode(self, value: Mapping[str, str]) -> object:
+        """A dictionary with sorted keys."""
+        return {key: value[key] for key in sorted(value)}
+
+
+@attrs.frozen(slots=True)
+class CountMap:
+    """A map[string]uint64, only ever written."""
+
+    go_type: str = "map[string]uint64"
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> Mapping[str, int]:
+        """The map."""
+        if not isinstance(value, Object):
+            raise mismatch(value, path, self.go_type)
+        return {key: UINT64.decode(item, None, (*path, key)) for key, item in value}
+
+    def encode(self, value: Mapping[str, int]) -> object:
+        """A dictionary with sorted keys."""
+        return {key: value[key] for key in sorted(value)}
+
+
+@attrs.frozen(slots=True)
+class Struct:
+    """An object of another wire class: a pointer where the attribute's default is None, else a plain struct."""
+
+    cls: Any
+    go_type: str
+
+    def decode(self, value: object, old: Any, path: tuple[str, ...]) -> Any:
+        """An instance; a second object under a duplicate key changes the first."""
+        if not isinstance(value, Object):
+            raise mismatch(value, path, self.go_type)
+        return decode_object(self.cls, value, old=old, path=path)
+
+    def encode(self, value: Any) -> object:
+        """A dictionary."""
+        return None if value is None else encode_object(value)
+
+
+@attrs.frozen(slots=True)
+class _Slot:
+    """Where the value of one JSON name goes: an attribute of the object, or of an embedded object (`outer`)."""
+
+    outer: str | None
+    attribute: str
+    kind: Kind
+    zero: Any
+
+
+@attrs.frozen(slots=True)
+class _Layout:
+    """The wire side of a class, computed once."""
+
+    by_name: dict[str, _Slot]
+    by_folded: dict[str, str]
+    encoders: tuple[tuple[str, Wire], ...]
+
+
+_LAYOUTS: Final[dict[type, _Layout]] = {}
+T = TypeVar("T")
+
+
+def decode_object(cls: type[T], pairs: Object, *, old: T | None = None, path: tuple[str, ...]) -> T:
+    """An instance of `cls` from the pairs of a JSON object, changing `old` if there is one; raises DecodeError."""
+    layout = _layout(cls)
+    base: Any = cls() if old is None else old
+    changes: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for key, value in pairs:
+        name = key if key in layout.by_name else layout.by_folded.get(_fold(key))
+        if name is None:
+            raise DecodeError(f"json: unknown field {quote(key)}")
+        slot = layout.by_name[name]
+        target = changes if slot.outer is None else inner.setdefault(slot.outer, {})
+        if value is not None:
+            holder = base if slot.outer is None else getattr(base, slot.outer)
+            current = target.get(slot.attribute, getattr(holder, slot.attribute))
+            target[slot.attribute] = slot.kind.decode(value, current, (*path, name))
+        elif slot.zero in (None, (), {}):  # null empties a pointer, slice or map, and leaves other fields alone
+            target[slot.attribute] = slot.zero
+    for outer, values in inner.items():
+        changes[outer] = attrs.evolve(getattr(base, outer), **values)
+    changed: T = attrs.evolve(base, **changes)
+    return changed
+
+
+def encode_object(value: object) -> dict[str, object]:
+    """The JSON object of an instance: Go's order, empty fields with `omitempty` left out."""
+    answer: dict[str, object] = {}
+    for attribute, how in _layout(type(value)).encoders:
+        item = getattr(value, attribute)
+        if how.embedded:
+            answer.update(encode_object(item))
+        elif not (how.omitempty and _is_empty(item)):
+            answer[attribute] = how.kind.encode(item)
+    return answer
+
+
+def zero_of(kind: Kind) -> Any:
+    """Go's zero value of an element of this kind."""
+    if isinstance(kind, Text):
+        return ""
+    if isinstance(kind, Int):
+        return 0
+    return None
+
+
+def _layout(cls: type) -> _Layout:
+    found = _LAYOUTS.get(cls)
+    if found is None:
+        found = _LAYOUTS[cls] = _make_layout(cls)
+    return found
+
+
+def _make_layout(cls: type) -> _Layout:
+    assert attrs.has(cls)
+    by_name: dict[str, _Slot] = {}
+    encoders = []
+    for attribute in attrs.fields(cls):
+        how: Wire | None = attribute.metadata.get(WIRE)
+        if how is None:
+            continue
+        encoders.append((attribute.name, how))
+        if not how.embedded:
+            by_name[attribute.name] = _Slot(None, attribute.name, how.kind, getattr(cls(), attribute.name))
+            continue
+        assert isinstance(how.kind, Struct)
+        for name, slot in _layout(how.kind.cls).by_name.items():
+            assert slot.outer is None
+            by_name[name] = attrs.evolve(slot, outer=attribute.name)
+    by_folded = {_fold(name): name for name in reversed(by_name)}
+    return _Layout(by_name, by_folded, tuple(encoders))
+
+
+def _is_empty(value: object) -> bool:
+    """Go's `omitempty`: false, 0, empty text, nil pointer, empty slice or map; enums by their zero member."""
+    if isinstance(value, Enum):
+        return value is next(iter(type(value)))
+    return value is None or value is False or value in (0, "", (), {})
+
+
+def _fold(key: str) -> str:
+    """Case folding by single characters, as Go's key match does."""
+    return "".join(folded if len(folded := char.casefold()) == 1 else char for char in key)

@@ -1,0 +1,117 @@
+"""Go's texts for times and durations, both ways: RFC 3339 with nanoseconds, and `1m30s`.
+
+Times are integers of nanoseconds since the Unix epoch, durations integers of nanoseconds. Go prints a time in the
+shortest form (`2026-01-02T03:04:05.12Z`) and its zero time as year 1; it prints a duration with the largest unit
+first. Source: Go, package time (Time.MarshalJSON, Duration.String, ParseDuration).
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+NS_PER_US: Final = 1_000
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
+NS_PER_MINUTE: Final = 60 * NS_PER_S
+NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
+DURATION_NS_MAX: Final = (1 << 63) - 1  # time.Duration is an int64
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FRACTION_DIGITS: Final = 9
+ZERO_TIME_NS: Final = -62_135_596_800 * NS_PER_S  # Go's zero time, 0001-01-01T00:00:00Z
+_TIME_NS_MAX: Final = 253_402_300_800 * NS_PER_S  # the year 10000, which RFC 3339 cannot write
+_TIME: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
+_UNIT_NS: Final = {
+    "ns": 1,
+    "us": NS_PER_US,
+    "\u00b5s": NS_PER_US,  # micro sign
+    "\u03bcs": NS_PER_US,  # Greek mu
+    "ms": NS_PER_MS,
+    "s": NS_PER_S,
+    "m": NS_PER_MINUTE,
+    "h": NS_PER_HOUR,
+}
+_DURATION_PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
+
+
+def format_time(unix_ns: int) -> str:
+    """RFC 3339 in UTC with as many fraction digits as needed, none when zero; times out of range are clamped."""
+    clamped = min(max(unix_ns, ZERO_TIME_NS), _TIME_NS_MAX - 1)
+    seconds, fraction = divmod(clamped, NS_PER_S)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    text = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}T"
+    text += f"{moment.hour:02d}:{moment.minute:02d}:{moment.second:02d}"
+    if fraction:
+        text += "." + f"{fraction:0{_FRACTION_DIGITS}d}".rstrip("0")
+    return text + "Z"
+
+
+def parse_time(text: str) -> int | None:
+    """Nanoseconds since the epoch, or None when the text is not RFC 3339 (fraction beyond nanoseconds is cut)."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
+    fraction, sign, zone_hour, zone_minute = match.group(7, 8, 9, 10)
+    zone = UTC
+    try:
+        if sign is not None:
+            if int(zone_minute) > 59:  # noqa: PLR2004  (minutes of an hour)
+                return None
+            offset = timedelta(hours=int(zone_hour), minutes=int(zone_minute))
+            zone = timezone(-offset if sign == "-" else offset)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+    except ValueError:
+        return None
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    return seconds * NS_PER_S + int((fraction or "0")[:_FRACTION_DIGITS].ljust(_FRACTION_DIGITS, "0"))
+
+
+def format_duration(duration_ns: int) -> str:
+    """Go's Duration.String: `0s`, `1.5ms`, `2m0s`, `1h30m0s`, with a minus sign when negative."""
+    if duration_ns < 0:
+        return "-" + format_duration(-duration_ns)
+    if duration_ns == 0:
+        return "0s"
+    for unit, unit_ns in (("ns", 1), ("\u00b5s", NS_PER_US), ("ms", NS_PER_MS)):
+        if duration_ns < unit_ns * 1_000:
+            return _decimal(duration_ns, unit_ns) + unit
+    hours, rest = divmod(duration_ns, NS_PER_HOUR)
+    minutes, rest = divmod(rest, NS_PER_MINUTE)
+    text = _decimal(rest, NS_PER_S) + "s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{hours}h{text}" if hours else text
+
+
+def parse_duration(text: str) -> int | None:
+    """Nanoseconds of Go's duration text (`1h30m`, `-1.5s`, `0`), or None when it is none or out of range."""
+    sign = -1 if text.startswith("-") else 1
+    rest = text[1:] if text[:1] in ("-", "+") else text
+    if rest == "0":
+        return 0
+    if not rest:
+        return None
+    total_ns = 0
+    position = 0
+    while position < len(rest):
+        match = _DURATION_PART.match(rest, position)
+        if match is None or not (match.group(1) or match.group(2)):
+            return None
+        unit_ns = _UNIT_NS[match.group(3)]
+        whole, fraction = match.group(1) or "0", match.group(2) or ""
+        total_ns += int(whole) * unit_ns + int(fraction or "0") * unit_ns // 10 ** len(fraction)
+        if total_ns > DURATION_NS_MAX:
+            return None
+        position = match.end()
+    return sign * total_ns
+
+
+def _decimal(value: int, unit: int) -> str:
+    whole, rest = divmod(value, unit)
+    if not rest:
+        return str(whole)
+    digits = len(str(unit)) - 1
+    return f"{whole}." + f"{rest:0{digits}d}".rstrip("0")

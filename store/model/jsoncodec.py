@@ -1,0 +1,55 @@
+"""The JSON border: request bodies to wire objects, wire objects to bytes.
+
+`decode_request` is total: any bytes give an object or an `ApiError` (10025) with the text nats-server gives.
+"""
+
+import base64
+import binascii
+from typing import TypeVar
+
+import orjson
+
+from jetraft.store.model import errors
+from jetraft.store.model.fields import DecodeError, decode_object, encode_object, mismatch
+from jetraft.store.model.gojson import JsonSyntaxError, Object, parse_values
+
+T = TypeVar("T")
+
+
+def decode_request(cls: type[T], body: bytes) -> T:
+    """An object of a wire class from a request body; an empty body gives the zero object.
+
+    Raises ApiError INVALID_JSON for malformed JSON, unknown fields, wrong types and bodies beyond the size and depth
+    caps (see gojson). Several values in a row are applied in turn, as Go's decoder does.
+    """
+    go_name = cls.__name__
+    result: T = cls()
+    try:
+        for value in parse_values(body):
+            if value is None:
+                continue
+            if not isinstance(value, Object):
+                raise mismatch(value, (go_name,), "")
+            result = decode_object(cls, value, old=result, path=(go_name,))
+    except (JsonSyntaxError, DecodeError) as fault:
+        raise errors.INVALID_JSON.with_values(err=fault) from None
+    return result
+
+
+def encode(value: object) -> bytes:
+    """Compact JSON of a wire object, or of a dictionary of plain values (numbers up to 64 bits)."""
+    plain = value if isinstance(value, (dict, list, str, int, float, bool, type(None))) else encode_object(value)
+    return orjson.dumps(plain)
+
+
+def encode_base64(data: bytes) -> str:
+    """Standard base64 with padding, as Go writes a []byte."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def decode_base64(text: str) -> bytes | None:
+    """The bytes of standard base64 with padding, or None when the text is not that."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None

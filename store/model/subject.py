@@ -1,0 +1,119 @@
+"""NATS subjects: what is valid, what matches what, and which names an asset may bear. All on bytes.
+
+A subject is a list of tokens joined by dots. `*` as a whole token stands for exactly one token, `>` as the whole last
+token for one or more. Inside a longer token both are ordinary characters (`foo*` is literal), as in nats-server.
+Everything here is linear in the length of its arguments and never fails: malformed input is simply not valid, and
+does not match. Source: nats-server server/sublist.go.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+NAME_BYTES_MAX: Final = 255  # JSMaxNameLen: a common limit of file names
+ANY_TOKEN: Final = b"*"
+ANY_TAIL: Final = b">"
+EVERYTHING: Final = b">"
+
+_SUBJECT_FORBIDDEN: Final = b" \t\r\n\f"
+_NAME_FORBIDDEN: Final = frozenset(b" \t\r\n\f.*>\\/\x7f") | frozenset(range(0x20))
+
+# A stream that acknowledges publishes may not capture the servers' own subjects: its acks would feed back. The
+# right-hand side lists what may be captured all the same (advisories). Source: stream.go, checkStreamCfg.
+_JETSTREAM_SPACES: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
+_JETSTREAM_EXCEPTION: Final = b"$JS.EVENT.>"
+_SYSTEM_SPACE: Final = b"$SYS.>"
+_SYSTEM_EXCEPTION: Final = b"$SYS.ACCOUNT.>"
+
+
+def tokens(subject: bytes) -> list[bytes]:
+    """The tokens of a subject, empty ones included."""
+    return subject.split(b".")
+
+
+def is_literal(subject: bytes) -> bool:
+    """True when no whole token is a wildcard; says nothing about validity."""
+    if ANY_TOKEN not in subject and ANY_TAIL not in subject:
+        return True
+    return not any(token in (ANY_TOKEN, ANY_TAIL) for token in tokens(subject))
+
+
+def valid_subject(subject: bytes) -> bool:
+    """True when one may subscribe to it: tokens without white space, none empty, `>` only at the end."""
+    if not subject or any(byte in subject for byte in _SUBJECT_FORBIDDEN):
+        return False
+    parts = tokens(subject)
+    return b"" not in parts and ANY_TAIL not in parts[:-1]
+
+
+def valid_publish_subject(subject: bytes) -> bool:
+    """True when one may publish to it: valid and without wildcards."""
+    return valid_subject(subject) and is_literal(subject)
+
+
+def matches(pattern: bytes, subject: bytes) -> bool:
+    """True when a message published on the literal `subject` reaches a subscription to `pattern`."""
+    if pattern == subject:
+        return True
+    wanted, given = tokens(pattern), tokens(subject)
+    if wanted[-1] == ANY_TAIL:
+        if len(given) < len(wanted):
+            return False
+        wanted.pop()
+    elif len(wanted) != len(given):
+        return False
+    return all(want in (ANY_TOKEN, have) for want, have in zip(wanted, given, strict=False))
+
+
+def matches_any(patterns: Sequence[bytes], subject: bytes) -> bool:
+    """True when one of the patterns matches; no patterns at all stand for everything."""
+    return not patterns or any(matches(pattern, subject) for pattern in patterns)
+
+
+def overlaps(one: bytes, other: bytes) -> bool:
+    """True when some literal subject is matched by both patterns. Source: SubjectsCollide."""
+    mine, theirs = tokens(one), tokens(other)
+    for left, right in zip(mine, theirs, strict=False):
+        if ANY_TAIL in (left, right):
+            return True
+        if left != right and ANY_TOKEN not in (left, right):
+            return False
+    return len(mine) == len(theirs)
+
+
+def is_subset(inner: bytes, outer: bytes) -> bool:
+    """True when every literal subject matched by `inner` is matched by `outer`. Source: subjectIsSubsetMatch."""
+    narrow, wide = tokens(inner), tokens(outer)
+    for index, want in enumerate(wide):
+        if index == len(narrow):
+            return False
+        if want == ANY_TAIL:
+            return True
+        have = narrow[index]
+        if have == ANY_TAIL or (want not in (ANY_TOKEN, have)):
+            return False
+    return len(narrow) == len(wide)
+
+
+def valid_asset_name(name: bytes) -> bool:
+    """True when a stream, consumer or durable may have this name.
+
+    Refused: empty, white space, control characters, `.`, `*`, `>`, path separators. Length is checked apart, because
+    it has an error text of its own. Source: isValidAssetName.
+    """
+    return bool(name) and _NAME_FORBIDDEN.isdisjoint(name)
+
+
+def has_path_separator(name: bytes) -> bool:
+    """True when a name that comes from a request subject would leave its directory (own error texts 10127, 10128)."""
+    return b"/" in name or b"\\" in name
+
+
+def captures_jetstream_space(subject: bytes) -> bool:
+    """True when a stream on `subject` needs `no_ack`: it would capture requests to JetStream itself."""
+    collides = any(overlaps(subject, space) for space in _JETSTREAM_SPACES)
+    return collides and not is_subset(subject, _JETSTREAM_EXCEPTION)
+
+
+def captures_system_space(subject: bytes) -> bool:
+    """True when a stream on `subject` needs `no_ack`: it would capture requests to the system account."""
+    return overlaps(subject, _SYSTEM_SPACE) and not is_subset(subject, _SYSTEM_EXCEPTION)
