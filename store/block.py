@@ -1,0 +1,172 @@
+"""Blocks: which frames of a log stand where. Shared by the log in files and the log in memory.
+
+A block holds frames of consecutive indexes. Its table has four bytes per frame, the offset; everything else is found
+from there. A byte of a block is written once: what follows a cut, or a reopening, goes into a new block, so no old
+frame can come to stand behind a new one and be taken for its successor.
+
+Invariants of a BlockList: blocks ascend by index and do not overlap; the newest block is never dropped; from
+`first_index` to `last_index` there is no hole.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+import attrs
+
+from jetraft.store.format import Kind
+from jetraft.store.port import Entry
+from jetraft.store.terms import TermRuns
+
+_COUNT_AT, _FIRST_SEQ_AT, _NEXT_AT = 12, 40, 48  # places in a frame's header, see store/format.py
+
+
+@attrs.define(eq=False, kw_only=True)
+class Block:
+    """A run of consecutive entries in one file or one piece of memory."""
+
+    number: int  # in this process; never used again
+    first_index: int
+    size: int  # bytes that it may grow to
+    used: int  # bytes from its start to the end of what was placed
+    offsets: "array[int]" = attrs.field(factory=lambda: array("I"))
+    last_seq: int = 0  # highest stream sequence of a message in it, 0 when it holds none
+
+    @property
+    def last_index(self) -> int:
+        """first_index - 1 when it holds no frame."""
+        return self.first_index + len(self.offsets) - 1
+
+    def holds(self, index: int) -> bool:
+        """True when the frame of `index` is here."""
+        return self.first_index <= index <= self.last_index
+
+    def offset_of(self, index: int) -> int:
+        """Where the frame of `index` starts."""
+        assert self.holds(index)
+        return self.offsets[index - self.first_index]
+
+    def index_at(self, offset: int) -> int | None:
+        """Which entry starts at `offset`; None when none does."""
+        place = bisect_left(self.offsets, offset)
+        if place == len(self.offsets) or self.offsets[place] != offset:
+            return None
+        return self.first_index + place
+
+    def span_end(self, index: int) -> int:
+        """An offset that the frame of `index` does not reach beyond: the next frame's, or the end of what is used."""
+        place = index - self.first_index + 1
+        return self.offsets[place] if place < len(self.offsets) else self.used
+
+    def place(self, entry: Entry) -> int:
+        """Put the next entry at the end and return its offset."""
+        assert entry.index == self.last_index + 1
+        offset = self.used
+        self.offsets.append(offset)
+        self.used += len(entry.frame)
+        self.last_seq = max(self.last_seq, last_seq_of(entry))
+        return offset
+
+
+def last_seq_of(entry: Entry) -> int:
+    """The highest stream sequence of the entry's messages, 0 when it has none."""
+    if entry.kind != Kind.MESSAGES:
+        return 0
+    count = int.from_bytes(entry.frame[_COUNT_AT : _COUNT_AT + 4], "little")
+    first_seq = int.from_bytes(entry.frame[_FIRST_SEQ_AT:_NEXT_AT], "little")
+    return first_seq + count - 1 if count else 0
+
+
+class BlockList:
+    """The blocks of one log in order, and the terms of its entries."""
+
+    def __init__(self, blocks: list[Block], terms: TermRuns) -> None:
+        assert blocks
+        self._blocks = blocks
+        self._by_number = {block.number: block for block in blocks}
+        self._next_number = max(self._by_number) + 1
+        self.terms = terms
+        self.first_index = self._suffix_start()
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    @property
+    def newest(self) -> Block:
+        """The block that grows."""
+        return self._blocks[-1]
+
+    @property
+    def last_index(self) -> int:
+        """The highest index in the log; the boundary's when it is empty."""
+        return self.newest.last_index
+
+    def numbered(self, number: int) -> Block:
+        """Raises KeyError when it was dropped."""
+        return self._by_number[number]
+
+    def find(self, index: int) -> Block | None:
+        """The block that holds `index`."""
+        place = bisect_right(self._blocks, index, key=lambda block: block.first_index) - 1
+        if place < 0 or not self._blocks[place].holds(index):
+            return None
+        return self._blocks[place]
+
+    def open_block(self, first_index: int, *, size: int, used: int) -> Block:
+        """Start a new newest block; `first_index` is the next index of the log."""
+        block = Block(number=self._next_number, first_index=first_index, size=size, used=used)
+        self._next_number += 1
+        self._blocks.append(block)
+        self._by_number[block.number] = block
+        return block
+
+    def place(self, entry: Entry) -> int:
+        """Put the next entry into the newest block and return its offset there."""
+        self.terms.append(entry.index, entry.term)
+        return self.newest.place(entry)
+
+    def cut_from(self, index: int, *, size: int, used: int) -> list[Block]:
+        """Drop `index` and what follows, start a new block there, and return the blocks that became empty.
+
+        `last_seq` of the shortened block stays as it was: too high is safe, it only delays a trim.
+        """
+        assert self.first_index <= index <= self.last_index
+        empty = []
+        while self.newest.first_index >= index:
+            empty.append(self._forget(self._blocks.pop()))
+            if not self._blocks:
+                break
+        if self._blocks:
+            del self.newest.offsets[index - self.newest.first_index :]
+        self.terms.cut_from(index)
+        self.open_block(index, size=size, used=used)
+        return empty
+
+    def droppable(self, first_live_seq: int, index: int) -> list[Block]:
+        """Blocks that end at or before `index` and hold no message of `first_live_seq` or above; never the newest."""
+        return [block for block in self._blocks[:-1] if block.last_index <= index and block.last_seq < first_live_seq]
+
+    def drop(self, blocks: list[Block]) -> None:
+        """Forget these blocks. A hole that opens moves `first_index` behind it."""
+        assert self.newest not in blocks
+        for block in blocks:
+            self._blocks.remove(self._forget(block))
+        self.first_index = self._suffix_start()
+        if self.first_index - 1 > self.terms.boundary[0]:
+            self.terms.drop_before(self.first_index - 1)
+
+    def _forget(self, block: Block) -> Block:
+        del self._by_number[block.number]
+        return block
+
+    def _suffix_start(self) -> int:
+        """The first index of the run of blocks without a hole that ends with the newest."""
+        first = self.newest.first_index
+        for block in reversed(self._blocks[:-1]):
+            if block.last_index + 1 != first:
+                break
+            first = block.first_index
+        return first

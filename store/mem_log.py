@@ -1,0 +1,190 @@
+"""A group's log in memory: for streams with memory storage, and for everything that is tested above the log.
+
+It keeps the contract of store/port.py with the fsync left out: what is submitted counts as durable at once. A member
+that restarts has lost such a log, term and vote included, and must come back as a learner (design: memory streams).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from jetraft.store._frame import record_at
+from jetraft.store.block import Block, BlockList
+from jetraft.store.port import Checkpoint, Entry, FrameRef, HardState, LogStatistics
+from jetraft.store.terms import TermRuns
+
+BLOCK_BYTES = 1 << 20  # what a trim can give back at a time; small, since memory is what such a stream is short of
+
+
+class MemLog:
+    """Implements GroupLog. With `durable_on_submit=False` a test says itself, by `complete()`, when a batch is done."""
+
+    def __init__(self, *, block_bytes: int = BLOCK_BYTES, durable_on_submit: bool = True) -> None:
+        self._block_bytes = block_bytes
+        self._durable_on_submit = durable_on_submit
+        self._blocks = BlockList([Block(number=0, first_index=1, size=block_bytes, used=0)], TermRuns(0, 0))
+        self._frames: dict[int, list[Entry]] = {0: []}  # by block number
+        self._checkpoints: list[Checkpoint] = []  # the newest last; two at most, as in files
+        self._hard_state = HardState(term=0, vote=None)
+        self._token = 0
+        self._submitted = (0, 0)  # token and last index of what complete() makes durable
+        self._batches = 0
+        self._bytes_written = 0
+        self.hard_state_token = 0
+        self.durable_token = 0
+        self.durable_index = 0
+        self.failed: Exception | None = None
+        self.on_durable: Callable[[], None] | None = None
+
+    @property
+    def first_index(self) -> int:
+        """See GroupLog."""
+        return self._blocks.first_index
+
+    @property
+    def last_index(self) -> int:
+        """See GroupLog."""
+        return self._blocks.last_index
+
+    @property
+    def boundary(self) -> tuple[int, int]:
+        """See GroupLog."""
+        return self._blocks.terms.boundary
+
+    @property
+    def hard_state(self) -> HardState:
+        """See GroupLog."""
+        return self._hard_state
+
+    def term_at(self, index: int) -> int | None:
+        """See GroupLog."""
+        return self._blocks.terms.at(index)
+
+    def entries(self, lo: int, hi: int, bytes_max: int) -> list[Entry]:
+        """See GroupLog."""
+        assert self.first_index <= lo <= hi <= self.last_index
+        found: list[Entry] = []
+        found_bytes = 0
+        for _, entry in self.frames(lo, hi):
+            found_bytes += len(entry.frame)
+            if found and found_bytes > bytes_max:
+                break
+            found.append(entry)
+        return found
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See GroupLog."""
+        for entry in entries:
+            newest = self._blocks.newest
+            if newest.offsets and newest.used + len(entry.frame) > newest.size:
+                newest = self._blocks.open_block(entry.index, size=self._block_bytes, used=0)
+                self._frames[newest.number] = []
+            self._blocks.place(entry)
+            self._frames[newest.number].append(entry)
+            self._bytes_written += len(entry.frame)
+        self._token += 1
+
+    def cut_from(self, index: int) -> None:
+        """See GroupLog."""
+        for block in self._blocks.cut_from(index, size=self._block_bytes, used=0):
+            del self._frames[block.number]
+        holder = self._blocks.find(index - 1)
+        if holder is not None:
+            del self._frames[holder.number][len(holder.offsets) :]
+        self._frames[self._blocks.newest.number] = []
+        self.durable_index = min(self.durable_index, index - 1)
+        self._submitted = (self._submitted[0], min(self._submitted[1], index - 1))
+        self._token += 1
+
+    def set_hard_state(self, hard_state: HardState) -> None:
+        """See GroupLog."""
+        assert hard_state.term >= self._hard_state.term
+        self._hard_state = hard_state
+        self._token += 1
+        self.hard_state_token = self._token
+
+    def token(self) -> int:
+        """See GroupLog."""
+        return self._token
+
+    def submit(self) -> None:
+        """See GroupLog. Calls `on_durable` before it returns, unless durability is left to `complete()`."""
+        if self._submitted[0] == self._token:
+            return
+        self._submitted = (self._token, self.last_index)
+        if self._durable_on_submit:
+            self.complete()
+
+    def complete(self) -> None:
+        """Make everything submitted durable and say so."""
+        if self.durable_token == self._submitted[0]:
+            return
+        self.durable_token, self.durable_index = self._submitted
+        self._batches += 1
+        if self.on_durable is not None:
+            self.on_durable()
+
+    def locate(self, index: int) -> FrameRef | None:
+        """See GroupLog."""
+        block = self._blocks.find(index)
+        return None if block is None else FrameRef(block.number, block.offset_of(index))
+
+    def frame_at(self, block: int, offset: int) -> bytes:
+        """See GroupLog."""
+        holder = self._blocks.numbered(block)
+        index = holder.index_at(offset)
+        if index is None:
+            raise KeyError((block, offset))
+        return self._frames[block][index - holder.first_index].frame
+
+    def read_record(self, block: int, frame_offset: int, record_offset: int) -> tuple[int, int, bytes, bytes, bytes]:
+        """See GroupLog."""
+        return record_at(self.frame_at(block, frame_offset), record_offset)
+
+    def frames(self, lo: int, hi: int) -> Iterator[tuple[FrameRef, Entry]]:
+        """See GroupLog."""
+        for block in list(self._blocks):
+            first, last = max(lo, block.first_index), min(hi, block.last_index)
+            for index in range(first, last + 1):
+                entry = self._frames[block.number][index - block.first_index]
+                yield FrameRef(block.number, block.offset_of(index)), entry
+
+    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes) -> None:
+        """See GroupLog."""
+        assert not self._checkpoints or index >= self._checkpoints[-1].index
+        assert index <= self.last_index
+        checkpoint = Checkpoint(index=index, term=term, members=members, state=state)
+        self._checkpoints = [*self._checkpoints[-1:], checkpoint]
+        self._token += 1
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """See GroupLog."""
+        return self._checkpoints[-1] if self._checkpoints else None
+
+    def trim(self, first_live_seq: int, index: int) -> int:
+        """See GroupLog."""
+        if not self._checkpoints:
+            return 0
+        blocks = self._blocks.droppable(first_live_seq, min(index, self._checkpoints[0].index))
+        self._blocks.drop(blocks)
+        for block in blocks:
+            del self._frames[block.number]
+        return len(blocks)
+
+    def statistics(self) -> LogStatistics:
+        """See GroupLog."""
+        checkpoint = self.load_checkpoint()
+        return LogStatistics(
+            first_index=self.first_index,
+            last_index=self.last_index,
+            durable_index=self.durable_index,
+            blocks=len(self._blocks),
+            bytes_used=sum(block.used for block in self._blocks),
+            bytes_on_disk=0,
+            batches=self._batches,
+            bytes_written=self._bytes_written,
+            checkpoint_index=checkpoint.index if checkpoint else 0,
+            failed=str(self.failed) if self.failed else None,
+        )
+
+    def close(self) -> None:
+        """See GroupLog."""
+        self._frames.clear()
