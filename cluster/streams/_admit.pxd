@@ -1,0 +1,38 @@
+"""The bytes that the publish path of a stream leader moves: captured messages in, stored records and acks out."""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef packed struct CaptureHead:       # 20 bytes; subject, reply, hdr and payload follow
+    uint32_t length                   # the whole capture record, bytes
+    uint32_t hdr_len
+    uint32_t payload_len
+    uint16_t subject_len
+    uint16_t reply_len
+    uint32_t origin                   # client id, 0 = none
+
+cdef struct Buffer:
+    uint8_t *data
+    size_t length
+    size_t room
+
+cdef struct Captured:                 # one capture record, taken apart; pointers into the batch
+    const uint8_t *subject
+    const uint8_t *reply
+    const uint8_t *hdr
+    const uint8_t *payload
+    size_t subject_len
+    size_t reply_len
+    size_t hdr_len
+    size_t payload_len
+    size_t length
+
+cdef class RecordBatch:
+    cdef Buffer records               # the body of the MESSAGES entry
+    cdef Buffer replies               # per record: uint16 length, reply subject; length 0 = nobody waits
+    cdef readonly uint64_t first_seq  # stream sequence of the first record
+    cdef readonly uint32_t count      # records
+    cdef readonly int64_t stored_bytes  # what these records will count against max_bytes
+    cdef readonly int64_t ts_ns       # the time that the leader gives to the records added now
+
+    cdef int _append(self, Captured *message, uint16_t flags, int64_t size) except -1
+    cdef uint32_t _count_of(self, bytes subject, uint32_t *last) noexcept

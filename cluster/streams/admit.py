@@ -1,0 +1,405 @@
+"""Admission: what the leader of a stream does with a batch of published messages before it proposes them.
+
+A message is judged against the state that it will meet when it is applied: applied state plus everything in flight
+(proposed, not yet applied). Whoever passes gets its sequence and its time here, so that applying never refuses.
+In-flight state belongs to one term of leadership: a new `Admission` is made when a replica becomes leader and thrown
+away when it stops being one.
+
+Plain messages are handled in C in runs (`_admit.pyx`); a message with JetStream headers, or one that finds the stream
+full, is judged here. The order of the checks is nats-server 2.15's, observed by sending it messages that break two
+rules at once. Source: stream.go (processJetStreamMsg), jetstream_batching.go (checkMsgHeadersPreClusteredProposal).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from jetraft.cluster.streams._admit import (
+    FLAG_MSG_ID,
+    FLAG_ROLLUP,
+    RecordBatch,
+    captured_at,
+    encode_capture,
+    stored_size,
+)
+from jetraft.cluster.streams.puback import duplicate_ack, error_ack, puback_prefix
+from jetraft.store.model import errors
+from jetraft.store.model.config import DiscardPolicy
+from jetraft.store.model.gojson import quote
+from jetraft.store.model.subject import is_literal, matches
+
+if TYPE_CHECKING:
+    from jetraft.store.model.api_error import ApiError
+    from jetraft.store.model.config import StreamConfig
+
+ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
+IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
+IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # as nats-server's streamDefaultMaxQueueBytes
+HDR_BYTES_MAX: Final = 65_535  # as nats-server: the header length of its store is 16 bits
+NO_LIMIT: Final = -1
+SEQ_DIGITS_MAX: Final = 19  # as nats-server's parser: longer numbers are not numbers
+
+
+class AppliedState(Protocol):
+    """What admission reads of a stream's applied state."""
+
+    @property
+    def messages(self) -> int:
+        """Live messages."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """What counts against max_bytes."""
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence given out, 0 for none."""
+
+    @property
+    def last_ts_ns(self) -> int:
+        """The time of the last message, 0 for none."""
+
+    @property
+    def last_msg_id(self) -> bytes:
+        """The Nats-Msg-Id of the last message, empty when it had none."""
+
+    def last_for(self, pattern: bytes) -> int:
+        """The last live sequence whose subject matches, 0 for none."""
+
+    def count_for(self, subject: bytes) -> int:
+        """Live messages of one subject."""
+
+    def seq_of_msg_id(self, msg_id: bytes) -> int | None:
+        """The sequence of a message with this id inside the window of duplicates."""
+
+
+@attrs.define(eq=False)
+class Publish:
+    """Messages that became one proposal, and who waits for its outcome."""
+
+    records: RecordBatch
+    msg_ids: list[bytes] = attrs.Factory(list)
+    duplicates: list[tuple[bytes, int]] = attrs.Factory(list)  # (reply, sequence): repeats of messages in flight
+
+    def acks(self, stream: bytes) -> bytes:
+        """The positive acks as a batch for `Outbox.send_batch`."""
+        acks = self.records.acks(puback_prefix(stream))
+        if not self.duplicates:
+            return acks
+        late = [encode_capture(reply, payload=duplicate_ack(stream, seq)) for reply, seq in self.duplicates]
+        return acks + b"".join(late)
+
+
+@attrs.frozen(slots=True)
+class Known:
+    """The first copy of a message: its sequence, and its publish while that is in flight."""
+
+    seq: int
+    publish: Publish | None
+
+
+@attrs.define(eq=False)
+class Admitted:
+    """What came of a batch: proposals in order, and answers that need no proposal (refusals, known duplicates)."""
+
+    publishes: list[Publish]
+    answers: list[bytes]  # capture records for `Outbox.send_batch`
+
+
+class Admission:
+    """The judge of one stream during one term of leadership. Synchronous; touched by the node's one task."""
+
+    def __init__(self, config: StreamConfig, applied: AppliedState) -> None:
+        self.config = config
+        self._stream = config.name.encode()
+        self._applied = applied
+        self._next_seq = applied.last_seq + 1
+        self._last_ts_ns = applied.last_ts_ns
+        self._last_msg_id = applied.last_msg_id
+        self._in_flight: deque[Publish] = deque()
+        self._in_flight_ids: dict[bytes, Known] = {}
+        self._in_flight_messages = 0
+        self._in_flight_bytes = 0
+        self._in_flight_stored = 0
+
+    def admit(self, batch: bytes, now_unix_ns: int, *, refusal: ApiError | None = None) -> Admitted:
+        """Judge a capture batch in order; what it returns is to be proposed in order, in this turn.
+
+        With `refusal` every message is refused with that error (a store that is full, say). Timestamps never go back.
+        """
+        if refusal is None and self._is_overloaded():
+            refusal = errors.STREAM_TOO_MANY_REQUESTS.with_values()
+        turn = _Turn(admitted=Admitted(publishes=[], answers=[]))
+        if refusal is not None:
+            self._refuse_all(turn, batch, refusal)
+            return turn.admitted
+        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        position, end = 0, len(batch)
+        while position < end:
+            publish = self._open(turn)
+            position = self._take_plain(publish, batch, position)
+            if position < end and publish.records.size < ENTRY_BYTES_MAX:
+                position = self._take_one(turn, publish, batch, position)
+        self._close(turn)
+        return turn.admitted
+
+    def settled(self, publish: Publish) -> None:
+        """Forget a publish that was applied: the applied state speaks for it now."""
+        oldest = self._in_flight.popleft()
+        assert oldest is publish, "publishes settle in the order of their proposal"
+        self._in_flight_messages -= publish.records.count
+        self._in_flight_bytes -= publish.records.size
+        self._in_flight_stored -= publish.records.stored_bytes
+        for msg_id in publish.msg_ids:
+            self._in_flight_ids.pop(msg_id, None)
+
+    @property
+    def in_flight_messages(self) -> int:
+        """Messages proposed and not yet applied."""
+        return self._in_flight_messages
+
+    def _is_overloaded(self) -> bool:
+        return self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+
+    def _open(self, turn: _Turn) -> Publish:
+        """The publish that takes records now; a full one is closed and followed by another."""
+        if turn.open is not None and turn.open.records.size >= ENTRY_BYTES_MAX:
+            self._close(turn)
+        if turn.open is None:
+            turn.open = Publish(records=RecordBatch(self._next_seq, self._last_ts_ns))
+        return turn.open
+
+    def _close(self, turn: _Turn) -> None:
+        publish, turn.open = turn.open, None
+        if publish is None or not publish.records.count:
+            return
+        self._next_seq = publish.records.next_seq
+        self._in_flight.append(publish)
+        self._in_flight_messages += publish.records.count
+        self._in_flight_bytes += publish.records.size
+        self._in_flight_stored += publish.records.stored_bytes
+        turn.admitted.publishes.append(publish)
+
+    def _take_plain(self, publish: Publish, batch: bytes, start: int) -> int:
+        config = self.config
+        if config.sealed or config.discard_new_per_subject:
+            return start
+        messages_room = bytes_room = NO_LIMIT
+        if config.discard is DiscardPolicy.NEW:
+            if config.max_msgs > 0:
+                messages_room = max(0, config.max_msgs - self._applied.messages - self._in_flight_messages)
+            if config.max_bytes > 0:
+                bytes_room = max(0, config.max_bytes - self._applied.stored_bytes - self._in_flight_stored)
+        size_limit = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
+        rooms = (size_limit, messages_room, bytes_room, ENTRY_BYTES_MAX)
+        end = publish.records.take_plain(batch, start, *rooms, not config.no_ack)
+        if end > start:
+            self._last_msg_id = b""
+        return end
+
+    def _take_one(self, turn: _Turn, publish: Publish, batch: bytes, start: int) -> int:
+        """Judge one message in full; add it to the publish or answer it."""
+        message = Candidate.at(batch, start)
+        try:
+            duplicate = self._check(publish, message)
+        except _Refused as refused:
+            turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
+            return message.end
+        if duplicate is not None:
+            self._answer_duplicate(turn, message.reply, duplicate)
+            return message.end
+        flags = FLAG_MSG_ID if message.msg_id else 0
+        flags |= FLAG_ROLLUP if message.headers.get(b"Nats-Rollup") else 0
+        if message.msg_id:
+            publish.msg_ids.append(message.msg_id)
+            self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
+        self._last_msg_id = message.msg_id
+        return publish.records.add_at(batch, start, flags, not self.config.no_ack)
+
+    def _check(self, publish: Publish, message: Candidate) -> Known | None:
+        """Raise _Refused, or say where the stream already has the message, or return None for a new one."""
+        self._check_shape(message)
+        headers = message.headers
+        if headers:
+            self._check_supported(headers)
+            self._check_expected_sequences(publish, message)
+            self._check_unsupported_origin(headers)
+            duplicate = self._duplicate_of(message)
+            if duplicate is not None:
+                return duplicate
+            self._check_last_msg_id(headers)
+            self._check_rollup(headers)
+        if self.config.discard is DiscardPolicy.NEW:
+            self._check_room(publish, message)
+        return None
+
+    def _check_shape(self, message: Candidate) -> None:
+        config = self.config
+        if config.sealed:
+            raise _Refused(errors.STREAM_SEALED.with_values())
+        if len(message.hdr) > HDR_BYTES_MAX:
+            raise _Refused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM.with_values())
+        if 0 < config.max_msg_size < len(message.hdr) + message.payload_len:
+            raise _Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.with_values())
+
+    def _check_supported(self, headers: dict[bytes, bytes]) -> None:
+        if headers.get(b"Nats-Batch-Id"):
+            raise _Refused(errors.ATOMIC_PUBLISH_DISABLED.with_values())
+        if headers.get(b"Nats-Incr"):
+            raise _Refused(errors.MESSAGE_INCR_DISABLED.with_values())
+        expected = headers.get(b"Nats-Expected-Stream")
+        if expected and expected != self._stream:
+            raise _Refused(errors.STREAM_NOT_MATCH.with_values())
+        if headers.get(b"Nats-TTL"):
+            raise _Refused(errors.MESSAGE_TTL_DISABLED.with_values())
+
+    def _check_expected_sequences(self, publish: Publish, message: Candidate) -> None:
+        last_seq = publish.records.next_seq - 1
+        expected = message.headers.get(b"Nats-Expected-Last-Sequence")
+        if expected and parse_seq(expected) != last_seq:
+            raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
+        expected = message.headers.get(b"Nats-Expected-Last-Subject-Sequence")
+        if expected:
+            pattern = message.headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject") or message.subject
+            last_seq = self._last_seq_of(publish, pattern)
+            if parse_seq(expected) != last_seq:
+                raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
+
+    def _check_unsupported_origin(self, headers: dict[bytes, bytes]) -> None:
+        if headers.get(b"Nats-Schedule"):
+            raise _Refused(errors.MESSAGE_SCHEDULES_DISABLED.with_values())
+        if headers.get(b"Nats-Stream-Source"):
+            raise _Refused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
+
+    def _duplicate_of(self, message: Candidate) -> Known | None:
+        if not message.msg_id:
+            return None
+        in_flight = self._in_flight_ids.get(message.msg_id)
+        if in_flight is not None:
+            return in_flight
+        seq = self._applied.seq_of_msg_id(message.msg_id)
+        return None if seq is None else Known(seq, publish=None)
+
+    def _check_last_msg_id(self, headers: dict[bytes, bytes]) -> None:
+        expected = headers.get(b"Nats-Expected-Last-Msg-Id")
+        if expected and expected != self._last_msg_id:
+            last = self._last_msg_id.decode(errors="replace")
+            raise _Refused(errors.STREAM_WRONG_LAST_MSG_ID.with_values(id=last))
+
+    def _check_rollup(self, headers: dict[bytes, bytes]) -> None:
+        rollup = headers.get(b"Nats-Rollup")
+        if not rollup:
+            return
+        if not self.config.allow_rollup_hdrs or self.config.deny_purge:
+            raise _Refused(errors.STREAM_ROLLUP_FAILED.with_values(err="rollup not permitted"))
+        if rollup.lower() not in (b"sub", b"all"):
+            value = quote(rollup.decode(errors="replace"))
+            raise _Refused(errors.STREAM_ROLLUP_FAILED.with_values(err=f"rollup value invalid: {value}"))
+
+    def _check_room(self, publish: Publish, message: Candidate) -> None:
+        """Discard policy `new`. A subject at its own limit replaces a message, so it needs no room for another."""
+        config, subject_is_full = self.config, False
+        if config.max_msgs_per_subject > 0:
+            subject_is_full = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
+            if subject_is_full and config.discard_new_per_subject:
+                raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
+        if subject_is_full:
+            return
+        messages = self._applied.messages + self._in_flight_messages + publish.records.count
+        if 0 < config.max_msgs <= messages:
+            raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages exceeded"))
+        stored = self._applied.stored_bytes + self._in_flight_stored + publish.records.stored_bytes
+        size = stored_size(len(message.subject), len(message.hdr), message.payload_len)
+        if 0 < config.max_bytes < stored + size:
+            raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum bytes exceeded"))
+
+    def _last_seq_of(self, publish: Publish, pattern: bytes) -> int:
+        """The last sequence of a subject, or of all that match a pattern, counting what is in flight."""
+        for records in (publish.records, *(earlier.records for earlier in reversed(self._in_flight))):
+            found = records.last_seq_of(pattern) if is_literal(pattern) else _last_match(records, pattern)
+            if found:
+                return found
+        return self._applied.last_for(pattern)
+
+    def _count_of(self, publish: Publish, subject: bytes) -> int:
+        in_flight = sum(earlier.records.count_of(subject) for earlier in self._in_flight)
+        return self._applied.count_for(subject) + in_flight + publish.records.count_of(subject)
+
+    def _answer_duplicate(self, turn: _Turn, reply: bytes, known: Known) -> None:
+        """Ack a repeat: at once when the first copy is applied, else together with the first copy."""
+        if not reply or self.config.no_ack:
+            return
+        if known.publish is not None:
+            known.publish.duplicates.append((reply, known.seq))
+        else:
+            turn.answer(reply, duplicate_ack(self._stream, known.seq))
+
+    def _refuse_all(self, turn: _Turn, batch: bytes, error: ApiError) -> None:
+        answer, position = error_ack(self._stream, error), 0
+        while position < len(batch):
+            position, _subject, reply, _hdr, _payload_len = captured_at(batch, position)
+            turn.answer(reply if not self.config.no_ack else b"", answer)
+
+
+@attrs.frozen(slots=True)
+class Candidate:
+    """One captured message under judgement."""
+
+    end: int  # offset of the next capture record
+    subject: bytes
+    reply: bytes
+    hdr: bytes
+    payload_len: int
+    headers: dict[bytes, bytes]  # those that start with Nats-
+
+    @classmethod
+    def at(cls, batch: bytes, start: int) -> Candidate:
+        """Read the captured message at an offset of a batch."""
+        end, subject, reply, hdr, payload_len = captured_at(batch, start)
+        return cls(end, subject, reply, hdr, payload_len, nats_headers(hdr))
+
+    @property
+    def msg_id(self) -> bytes:
+        """The id for de-duplication, empty for none."""
+        return self.headers.get(b"Nats-Msg-Id", b"")
+
+
+@attrs.define(eq=False)
+class _Turn:
+    """The publish that takes records, and what is finished."""
+
+    admitted: Admitted
+    open: Publish | None = None
+
+    def answer(self, reply: bytes, payload: bytes) -> None:
+        if reply:
+            self.admitted.answers.append(encode_capture(reply, payload=payload))
+
+
+class _Refused(Exception):  # noqa: N818  (a way out of nested checks, not an error)
+    def __init__(self, error: ApiError) -> None:
+        self.error = error
+
+
+def nats_headers(hdr: bytes) -> dict[bytes, bytes]:
+    """The headers of a block whose names start with `Nats-`; the first of a name counts, as in nats-server."""
+    found: dict[bytes, bytes] = {}
+    for line in hdr.split(b"\r\n"):
+        if line.startswith(b"Nats-"):
+            name, _, value = line.partition(b":")
+            found.setdefault(name, value.strip())
+    return found
+
+
+def parse_seq(text: bytes) -> int:
+    """A decimal sequence, or -1 for anything else (signs, spaces and underscores included)."""
+    return int(text) if text.isdigit() and len(text) <= SEQ_DIGITS_MAX else -1
+
+
+def _last_match(records: RecordBatch, pattern: bytes) -> int:
+    subjects = records.subjects()
+    places = [place for place, subject in enumerate(subjects) if matches(pattern, subject)]
+    return records.first_seq + places[-1] if places else 0

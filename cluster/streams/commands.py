@@ -1,0 +1,261 @@
+"""The commands of a stream's log besides messages: what the leader has decided, as facts.
+
+A STREAM_OP entry holds one command about the stream; a CONSUMER_OP entry holds a list of commands about its consumers,
+batched per turn. Bodies are msgpack: a command is its tag followed by its fields. Commands name sequences and times
+explicitly, so that applying one needs neither a clock nor a decision, and never fails on a healthy log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+import msgpack
+from attrs.validators import ge, instance_of, optional
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_T = TypeVar("_T")
+Runs = tuple[tuple[int, int], ...]
+"""Sequences as (first, count) runs in ascending order."""
+
+
+PAIR: Final = 2
+
+
+class MalformedCommandError(ValueError):
+    """A body that this version cannot read: a newer format, or a bug; never a client's mistake."""
+
+
+def _is_runs(_instance: object, field: attrs.Attribute[object], value: object) -> None:
+    """Validate a tuple of pairs of integers."""
+    if not isinstance(value, tuple):
+        raise MalformedCommandError(f"{field.name} is not an array")
+    for pair in value:
+        if not (isinstance(pair, tuple) and len(pair) == PAIR and all(isinstance(number, int) for number in pair)):
+            raise MalformedCommandError(f"{field.name} holds {pair!r:.80}, not a pair of integers")
+
+
+_NUMBER: Final = (instance_of(int), ge(0))
+_TEXT: Final = instance_of(str)
+_BYTES: Final = instance_of(bytes)
+
+
+@attrs.frozen
+class UpdateConfig:
+    """The stream's configuration from here on; the first entry of every stream is one."""
+
+    config: bytes = attrs.field(validator=_BYTES)  # JSON
+
+
+@attrs.frozen
+class Remove:
+    """Single messages go; with `erase` their bytes are overwritten too."""
+
+    seqs: Runs = attrs.field(validator=_is_runs)
+    erase: bool = attrs.field(validator=instance_of(bool))
+
+
+@attrs.frozen
+class RemoveBelow:
+    """Every message below this sequence goes: age, or a purge of everything."""
+
+    seq: int = attrs.field(validator=_NUMBER)
+
+
+@attrs.frozen
+class Purge:
+    """Messages of a subject (or all) go: those below a sequence, or all but the newest `keep`."""
+
+    subject: bytes | None = attrs.field(validator=optional(_BYTES))
+    below_seq: int | None = attrs.field(validator=optional(_NUMBER))
+    keep: int | None = attrs.field(validator=optional(_NUMBER))
+
+
+@attrs.frozen
+class CreateConsumer:
+    """A consumer exists from here on; it starts where its policy says, judged on the state at this entry."""
+
+    name: str = attrs.field(validator=_TEXT)
+    config: bytes = attrs.field(validator=_BYTES)  # JSON
+    created_ns: int = attrs.field(validator=_NUMBER)
+
+
+@attrs.frozen
+class UpdateConsumer:
+    """A consumer's configuration from here on."""
+
+    name: str = attrs.field(validator=_TEXT)
+    config: bytes = attrs.field(validator=_BYTES)  # JSON
+
+
+@attrs.frozen
+class DeleteConsumer:
+    """A consumer is gone."""
+
+    name: str = attrs.field(validator=_TEXT)
+
+
+@attrs.frozen
+class Delivered:
+    """First deliveries: these stream sequences got consumer sequences from `consumer_seq` on, in this order."""
+
+    name: str = attrs.field(validator=_TEXT)
+    ts_ns: int = attrs.field(validator=_NUMBER)
+    consumer_seq: int = attrs.field(validator=_NUMBER)
+    seqs: Runs = attrs.field(validator=_is_runs)
+
+
+@attrs.frozen
+class Redelivered:
+    """Repeated deliveries: (stream sequence, delivery count) pairs with consumer sequences from `consumer_seq` on."""
+
+    name: str = attrs.field(validator=_TEXT)
+    ts_ns: int = attrs.field(validator=_NUMBER)
+    consumer_seq: int = attrs.field(validator=_NUMBER)
+    counts: Runs = attrs.field(validator=_is_runs)
+
+
+@attrs.frozen
+class Acked:
+    """These are done with: acknowledged or terminated."""
+
+    name: str = attrs.field(validator=_TEXT)
+    seqs: Runs = attrs.field(validator=_is_runs)
+
+
+@attrs.frozen
+class AckedUpTo:
+    """Everything up to and including this sequence is acknowledged (ack policy `all`)."""
+
+    name: str = attrs.field(validator=_TEXT)
+    seq: int = attrs.field(validator=_NUMBER)
+
+
+@attrs.frozen
+class Progress:
+    """Work on these goes on: their ack wait starts again at `ts_ns`."""
+
+    name: str = attrs.field(validator=_TEXT)
+    ts_ns: int = attrs.field(validator=_NUMBER)
+    seqs: Runs = attrs.field(validator=_is_runs)
+
+
+@attrs.frozen
+class Dropped:
+    """These have been delivered as often as allowed and are waited for no longer; the stream keeps them."""
+
+    name: str = attrs.field(validator=_TEXT)
+    seqs: Runs = attrs.field(validator=_is_runs)
+
+
+@attrs.frozen
+class ResetConsumer:
+    """Delivery starts again at this stream sequence; what is unacknowledged is forgotten."""
+
+    name: str = attrs.field(validator=_TEXT)
+    seq: int = attrs.field(validator=_NUMBER)
+
+
+StreamCommand = UpdateConfig | Remove | RemoveBelow | Purge
+ConsumerCommand = (
+    CreateConsumer
+    | UpdateConsumer
+    | DeleteConsumer
+    | Delivered
+    | Redelivered
+    | Acked
+    | AckedUpTo
+    | Progress
+    | Dropped
+    | ResetConsumer
+)
+
+# Tags are part of the log's format: never change the meaning of one, only add.
+STREAM_TAGS: Final[dict[int, type[StreamCommand]]] = {1: UpdateConfig, 2: Remove, 3: RemoveBelow, 4: Purge}
+CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
+    1: CreateConsumer,
+    2: UpdateConsumer,
+    3: DeleteConsumer,
+    4: Delivered,
+    5: Redelivered,
+    6: Acked,
+    7: AckedUpTo,
+    8: Progress,
+    9: Dropped,
+    10: ResetConsumer,
+}
+_TAG_OF: Final[dict[type, int]] = {cls: tag for table in (STREAM_TAGS, CONSUMER_TAGS) for tag, cls in table.items()}
+_FIELDS: Final[dict[type, tuple[str, ...]]] = {cls: tuple(f.name for f in attrs.fields(cls)) for cls in _TAG_OF}
+
+
+def encode_stream_command(command: StreamCommand) -> bytes:
+    """The body of a STREAM_OP entry."""
+    packed: bytes = msgpack.packb(_to_tuple(command))
+    return packed
+
+
+def decode_stream_command(body: bytes | memoryview) -> StreamCommand:
+    """The command of a STREAM_OP body; raises MalformedCommandError."""
+    return _from_tuple(STREAM_TAGS, _unpack(body))
+
+
+def encode_consumer_commands(commands: Sequence[ConsumerCommand]) -> bytes:
+    """The body of a CONSUMER_OP entry."""
+    packed: bytes = msgpack.packb([_to_tuple(command) for command in commands])
+    return packed
+
+
+def decode_consumer_commands(body: bytes | memoryview) -> list[ConsumerCommand]:
+    """The commands of a CONSUMER_OP body, in order; raises MalformedCommandError."""
+    return [_from_tuple(CONSUMER_TAGS, item) for item in _unpack(body)]
+
+
+def to_runs(seqs: Iterable[int]) -> Runs:
+    """Ascending sequences as runs."""
+    runs: list[tuple[int, int]] = []
+    first, count = 0, 0
+    for seq in seqs:
+        if count and seq == first + count:
+            count += 1
+            continue
+        assert not count or seq > first + count, "sequences of a run must ascend"
+        if count:
+            runs.append((first, count))
+        first, count = seq, 1
+    if count:
+        runs.append((first, count))
+    return tuple(runs)
+
+
+def from_runs(runs: Runs) -> list[int]:
+    """The sequences of runs, ascending."""
+    return [seq for first, count in runs for seq in range(first, first + count)]
+
+
+def _to_tuple(command: object) -> tuple[object, ...]:
+    cls = type(command)
+    return (_TAG_OF[cls], *(getattr(command, name) for name in _FIELDS[cls]))
+
+
+def _unpack(body: bytes | memoryview) -> tuple[Any, ...]:
+    try:
+        value = msgpack.unpackb(body, use_list=False)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise MalformedCommandError(f"not msgpack: {error}") from error
+    if not isinstance(value, tuple):
+        raise MalformedCommandError("a body is an array")
+    return value
+
+
+def _from_tuple(tags: Mapping[int, type[_T]], item: object) -> _T:
+    if not isinstance(item, tuple) or not item or item[0] not in tags:
+        raise MalformedCommandError(f"unknown command: {item!r:.80}")
+    cls = tags[item[0]]
+    if len(item) != len(_FIELDS[cls]) + 1:
+        raise MalformedCommandError(f"{cls.__name__} has {len(_FIELDS[cls])} fields, not {len(item) - 1}")
+    try:
+        return cls(*item[1:])
+    except (TypeError, ValueError) as error:
+        raise MalformedCommandError(f"{cls.__name__}: {error}") from error

@@ -1,0 +1,27 @@
+"""The JSON of publish acknowledgements, byte for byte as nats-server 2.15 writes it (the odd space included)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetraft.store.model.gojson import quote
+
+if TYPE_CHECKING:
+    from jetraft.store.model.api_error import ApiError
+
+
+def puback_prefix(stream: bytes) -> bytes:
+    """A positive ack up to the sequence; the sequence and a closing brace complete it."""
+    return b'{"stream":%s,"seq":' % quote(stream.decode()).encode()
+
+
+def duplicate_ack(stream: bytes, seq: int) -> bytes:
+    """The ack of a message that the stream already has at `seq`."""
+    return b'%s%d,"duplicate": true}' % (puback_prefix(stream), seq)
+
+
+def error_ack(stream: bytes, error: ApiError) -> bytes:
+    """The refusal of a message."""
+    description = quote(error.description).encode()
+    head = b'{"error":{"code":%d,"err_code":%d,"description":%s}' % (error.code, error.err_code, description)
+    return b'%s,"stream":%s,"seq":0}' % (head, quote(stream.decode()).encode())
