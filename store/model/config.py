@@ -10,7 +10,6 @@ Source: server/stream.go (StreamConfig), server/consumer.go (ConsumerConfig), se
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Self
 
 import attrs
 
@@ -27,11 +26,10 @@ from jetraft.store.model.fields import (
     Struct,
     TextMap,
     Time,
-    encode_object,
     wire,
 )
 from jetraft.store.model.gojson import quote
-from jetraft.store.model.jsoncodec import decode_request
+from jetraft.store.model.jsoncodec import WireObject
 
 
 class RetentionPolicy(StrEnum):
@@ -141,21 +139,6 @@ _REPLAY = Choice(ReplayPolicy, _cannot_unmarshal)
 _PRIORITY = Choice(PriorityPolicy, _unknown_priority_policy)
 _ACTION = Choice(ConsumerAction, _unknown_action)
 _TEXTS = ListOf(TEXT, "[]string")
-
-
-class WireObject:
-    """What every configuration object can do."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_json(cls, body: bytes) -> Self:
-        """The object of a JSON text; raises ApiError INVALID_JSON with nats-server's words."""
-        return decode_request(cls, body)
-
-    def to_json_dict(self) -> dict[str, object]:
-        """Plain values in nats-server's field order, empty fields omitted where it omits them."""
-        return encode_object(self)
 
 
 @attrs.frozen(kw_only=True, slots=True)

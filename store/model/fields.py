@@ -2,7 +2,8 @@
 
 A class of the wire lists its fields in nats-server's order with `wire(kind, ...)`; from that alone `decode_object`
 reads it with Go's rules and error texts, and `encode_object` writes it with Go's field order and omissions. Attribute
-names are JSON names. Every field defaults to Go's zero value, so a missing field and a zero one are the same thing.
+names are JSON names, or `name` says the JSON name. Every field defaults to Go's zero value, so a missing field and a
+zero one are the same thing.
 
 Decoding rules (encoding/json of the Go release that nats-server 2.15 is built with): keys match exactly, else without
 regard to case; the last of duplicate keys wins; null leaves a field alone; the first error is the one reported.
@@ -15,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import attrs
 
 from jetraft.store.model.gojson import Number, Object, kind_name, quote
-from jetraft.store.model.gotime import format_time, parse_time
+from jetraft.store.model.gotime import ZERO_TIME_NS, format_time, parse_time
 
 WIRE: Final = "wire"
 
@@ -48,11 +49,12 @@ class Wire:
     kind: Kind
     omitempty: bool
     embedded: bool = False  # Go's embedded struct: its fields stand in the outer object
+    name: str = ""  # the JSON name, where the attribute has another one (a unit at its end)
 
 
-def wire(kind: Kind, default: Any = None, *, omitempty: bool = False, embedded: bool = False) -> Any:
+def wire(kind: Kind, default: Any = None, *, omitempty: bool = False, embedded: bool = False, name: str = "") -> Any:
     """Declare an attribute of a wire class; `default` is Go's zero value, a callable makes a fresh one."""
-    metadata = {WIRE: Wire(kind, omitempty, embedded)}
+    metadata = {WIRE: Wire(kind, omitempty, embedded, name)}
     if callable(default):
         return attrs.field(factory=default, metadata=metadata)
     return attrs.field(default=default, metadata=metadata)
@@ -175,6 +177,22 @@ class Time:
     def encode(self, value: int | None) -> object:
         """RFC 3339 text in UTC."""
         return None if value is None else format_time(value)
+
+
+@attrs.frozen(slots=True)
+class Moment:
+    """A time.Time that is always written; 0 nanoseconds stand for Go's zero time, "never"."""
+
+    go_type: str = "time.Time"
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> int:
+        """Nanoseconds since the epoch, 0 for the zero time."""
+        unix_ns = Time().decode(value, None, path)
+        return 0 if unix_ns == ZERO_TIME_NS else unix_ns
+
+    def encode(self, value: int) -> object:
+        """RFC 3339 text in UTC."""
+        return format_time(value or ZERO_TIME_NS)
 
 
 @attrs.frozen(slots=True)
@@ -308,7 +326,7 @@ def encode_object(value: object) -> dict[str, object]:
         if how.embedded:
             answer.update(encode_object(item))
         elif not (how.omitempty and _is_empty(item)):
-            answer[attribute] = how.kind.encode(item)
+            answer[how.name or attribute] = how.kind.encode(item)
     return answer
 
 
@@ -338,7 +356,7 @@ def _make_layout(cls: type) -> _Layout:
             continue
         encoders.append((attribute.name, how))
         if not how.embedded:
-            by_name[attribute.name] = _Slot(None, attribute.name, how.kind, getattr(cls(), attribute.name))
+            by_name[how.name or attribute.name] = _Slot(None, attribute.name, how.kind, getattr(cls(), attribute.name))
             continue
         assert isinstance(how.kind, Struct)
         for name, slot in _layout(how.kind.cls).by_name.items():

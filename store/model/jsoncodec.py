@@ -5,7 +5,7 @@
 
 import base64
 import binascii
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import orjson
 
@@ -34,6 +34,21 @@ def decode_request(cls: type[T], body: bytes) -> T:
     except (JsonSyntaxError, DecodeError) as fault:
         raise errors.INVALID_JSON.with_values(err=fault) from None
     return result
+
+
+class WireObject:
+    """What every object of the wire can do."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_json(cls, body: bytes) -> Self:
+        """The object of a JSON text; raises ApiError INVALID_JSON with nats-server's words."""
+        return decode_request(cls, body)
+
+    def to_json_dict(self) -> dict[str, object]:
+        """Plain values in nats-server's field order, empty fields omitted where it omits them."""
+        return encode_object(self)
 
 
 def encode(value: object) -> bytes:

@@ -1,0 +1,126 @@
+"""The bodies of API requests, beside the two that carry a configuration (config.py). An empty body is the zero object.
+
+`WireObject.from_json` reads each with Go's rules; the class names are nats-server's, because error texts show them.
+Source: server/jetstream_api.go.
+"""
+
+# ruff: noqa: RUF009  (wire() declares a field, as attrs.field does)
+
+import attrs
+
+from jetraft.store.model.config import Placement
+from jetraft.store.model.fields import DURATION, FLAG, INT, TEXT, UINT64, ListOf, Struct, Time, wire
+from jetraft.store.model.jsoncodec import WireObject
+
+NAMES_PAGE: int = 1024  # JSApiNamesLimit
+LIST_PAGE: int = 256  # JSApiListLimit
+SUBJECTS_PAGE: int = 100_000  # JSMaxSubjectDetails
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamInfoRequest(WireObject):
+    """STREAM.INFO: which details to add."""
+
+    offset: int = wire(INT, 0)
+    deleted_details: bool = wire(FLAG, default=False, omitempty=True)
+    subjects_filter: str = wire(TEXT, "", omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamNamesRequest(WireObject):
+    """STREAM.NAMES: a page of the streams that touch a subject."""
+
+    offset: int = wire(INT, 0)
+    subject: str = wire(TEXT, "", omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamListRequest(WireObject):
+    """STREAM.LIST: the same with details."""
+
+    offset: int = wire(INT, 0)
+    subject: str = wire(TEXT, "", omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiConsumersRequest(WireObject):
+    """CONSUMER.NAMES and CONSUMER.LIST: a page."""
+
+    offset: int = wire(INT, 0)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamPurgeRequest(WireObject):
+    """STREAM.PURGE: everything, or up to a sequence, or all but the last `keep`, of a subject or of all."""
+
+    seq: int = wire(UINT64, 0, omitempty=True)
+    filter: str = wire(TEXT, "", omitempty=True)
+    keep: int = wire(UINT64, 0, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiMsgDeleteRequest(WireObject):
+    """STREAM.MSG.DELETE: erased unless `no_erase`."""
+
+    seq: int = wire(UINT64, 0)
+    no_erase: bool = wire(FLAG, default=False, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiMsgGetRequest(WireObject):
+    """STREAM.MSG.GET and DIRECT.GET; the batch fields are served by DIRECT.GET only."""
+
+    seq: int = wire(UINT64, 0, omitempty=True)
+    last_by_subj: str = wire(TEXT, "", omitempty=True)
+    next_by_subj: str = wire(TEXT, "", omitempty=True)
+    batch: int = wire(INT, 0, omitempty=True)
+    max_bytes: int = wire(INT, 0, omitempty=True)
+    start_time: int | None = wire(Time(), omitempty=True)
+    multi_last: tuple[str, ...] = wire(ListOf(TEXT, "[]string"), (), omitempty=True)
+    up_to_seq: int = wire(UINT64, 0, omitempty=True)
+    up_to_time: int | None = wire(Time(), omitempty=True)
+    no_hdr: bool = wire(FLAG, default=False, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiLeaderStepdownRequest(WireObject):
+    """*.LEADER.STEPDOWN: who should lead next."""
+
+    placement: Placement | None = wire(Struct(Placement, "server.Placement"), omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamRemovePeerRequest(WireObject):
+    """STREAM.PEER.REMOVE: the server that gives up its replica."""
+
+    peer: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiConsumerPauseRequest(WireObject):
+    """CONSUMER.PAUSE: until when; absent or past resumes."""
+
+    pause_until: int | None = wire(Time(), omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiConsumerResetRequest(WireObject):
+    """CONSUMER.RESET: the next sequence to deliver; 0 is the one after the ack floor."""
+
+    seq: int = wire(UINT64, 0, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiConsumerGetNextRequest(WireObject):
+    """CONSUMER.MSG.NEXT and `+NXT`: a pull request; durations in nanoseconds."""
+
+    expires: int = wire(DURATION, 0, omitempty=True)
+    batch: int = wire(INT, 0, omitempty=True)
+    max_bytes: int = wire(INT, 0, omitempty=True)
+    no_wait: bool = wire(FLAG, default=False, omitempty=True)
+    idle_heartbeat: int = wire(DURATION, 0, omitempty=True)
+    group: str = wire(TEXT, "", omitempty=True)
+    min_pending: int = wire(INT, 0, omitempty=True)
+    min_ack_pending: int = wire(INT, 0, omitempty=True)
+    id: str = wire(TEXT, "", omitempty=True)
+    priority: int = wire(INT, 0, omitempty=True)

@@ -1,0 +1,207 @@
+"""What the API shows of streams, consumers, groups and accounts: views, taken at one moment, with nats-server's JSON.
+
+Attributes that carry a time or a duration end in `_ns`; their JSON names do not. Times are nanoseconds since the Unix
+epoch, and 0 is "never" (Go's zero time on the wire). Source: stream.go (StreamInfo, ClusterInfo), store.go
+(StreamState), consumer.go (ConsumerInfo), jetstream.go (JetStreamAccountStats).
+"""
+
+# ruff: noqa: RUF009  (wire() declares a field, as attrs.field does)
+
+from collections.abc import Mapping
+
+import attrs
+
+from jetraft.store.model.config import ConsumerConfig, StreamConfig
+from jetraft.store.model.fields import (
+    DURATION,
+    FLAG,
+    INT,
+    INT64,
+    TEXT,
+    UINT64,
+    CountMap,
+    ListOf,
+    Moment,
+    Struct,
+    Time,
+    wire,
+)
+from jetraft.store.model.jsoncodec import WireObject
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamState(WireObject):
+    """How much a stream holds."""
+
+    messages: int = wire(UINT64, 0)
+    bytes: int = wire(UINT64, 0)
+    first_seq: int = wire(UINT64, 0)
+    first_ts_ns: int = wire(Moment(), 0, name="first_ts")
+    last_seq: int = wire(UINT64, 0)
+    last_ts_ns: int = wire(Moment(), 0, name="last_ts")
+    num_subjects: int = wire(INT, 0, omitempty=True)
+    subjects: Mapping[str, int] = wire(CountMap(), dict, omitempty=True)
+    num_deleted: int = wire(INT, 0, omitempty=True)
+    deleted: tuple[int, ...] = wire(ListOf(UINT64, "[]uint64"), (), omitempty=True)
+    consumer_count: int = wire(INT, 0)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PeerInfo(WireObject):
+    """One replica as its leader sees it; `active_ns` is the time since its last sign of life."""
+
+    name: str = wire(TEXT, "")
+    current: bool = wire(FLAG, default=False)
+    offline: bool = wire(FLAG, default=False, omitempty=True)
+    active_ns: int = wire(DURATION, 0, name="active")
+    lag: int = wire(UINT64, 0, omitempty=True)
+    peer: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ClusterInfo(WireObject):
+    """Who holds a stream or consumer: the leader, and the other replicas."""
+
+    name: str = wire(TEXT, "", omitempty=True)
+    raft_group: str = wire(TEXT, "", omitempty=True)
+    leader: str = wire(TEXT, "", omitempty=True)
+    leader_since_ns: int | None = wire(Time(), omitempty=True, name="leader_since")
+    system_account: bool = wire(FLAG, default=False, omitempty=True)
+    traffic_account: str = wire(TEXT, "", omitempty=True)
+    replicas: tuple[PeerInfo, ...] = wire(
+        ListOf(Struct(PeerInfo, "server.PeerInfo"), "[]*server.PeerInfo"), (), omitempty=True
+    )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamAlternate(WireObject):
+    """A mirror that can serve instead of a stream."""
+
+    name: str = wire(TEXT, "")
+    domain: str = wire(TEXT, "", omitempty=True)
+    cluster: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamInfo(WireObject):
+    """A stream: its configuration, its state, its group. `ts_ns` is when this was taken."""
+
+    config: StreamConfig = wire(Struct(StreamConfig, "server.StreamConfig"), StreamConfig())
+    created_ns: int = wire(Moment(), 0, name="created")
+    state: StreamState = wire(Struct(StreamState, "server.StreamState"), StreamState())
+    domain: str = wire(TEXT, "", omitempty=True)
+    cluster: ClusterInfo | None = wire(Struct(ClusterInfo, "server.ClusterInfo"), omitempty=True)
+    alternates: tuple[StreamAlternate, ...] = wire(
+        ListOf(Struct(StreamAlternate, "server.StreamAlternate"), "[]server.StreamAlternate"), (), omitempty=True
+    )
+    ts_ns: int = wire(Moment(), 0, name="ts")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class SequencePair(WireObject):
+    """A position of a consumer: its own count of deliveries and the stream's sequence."""
+
+    consumer_seq: int = wire(UINT64, 0)
+    stream_seq: int = wire(UINT64, 0)
+    last_active_ns: int | None = wire(Time(), omitempty=True, name="last_active")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PriorityGroupState(WireObject):
+    """Who is pinned in a priority group."""
+
+    group: str = wire(TEXT, "")
+    pinned_client_id: str = wire(TEXT, "", omitempty=True)
+    pinned_ts_ns: int = wire(Moment(), 0, name="pinned_ts")
+
+
+_PAIR = Struct(SequencePair, "server.SequenceInfo")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ConsumerInfo(WireObject):
+    """A consumer and its state; `num_ack_pending` are unacked deliveries, `num_pending` messages not yet delivered."""
+
+    stream_name: str = wire(TEXT, "")
+    name: str = wire(TEXT, "")
+    created_ns: int = wire(Moment(), 0, name="created")
+    config: ConsumerConfig | None = wire(Struct(ConsumerConfig, "server.ConsumerConfig"), omitempty=True)
+    delivered: SequencePair = wire(_PAIR, SequencePair())
+    ack_floor: SequencePair = wire(_PAIR, SequencePair())
+    num_ack_pending: int = wire(INT, 0)
+    num_redelivered: int = wire(INT, 0)
+    num_waiting: int = wire(INT, 0)
+    num_pending: int = wire(UINT64, 0)
+    cluster: ClusterInfo | None = wire(Struct(ClusterInfo, "server.ClusterInfo"), omitempty=True)
+    push_bound: bool = wire(FLAG, default=False, omitempty=True)
+    paused: bool = wire(FLAG, default=False, omitempty=True)
+    pause_remaining_ns: int = wire(DURATION, 0, omitempty=True, name="pause_remaining")
+    ts_ns: int = wire(Moment(), 0, name="ts")
+    priority_groups: tuple[PriorityGroupState, ...] = wire(
+        ListOf(Struct(PriorityGroupState, "server.PriorityGroupState"), "[]server.PriorityGroupState"),
+        (),
+        omitempty=True,
+    )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AccountLimits(WireObject):
+    """What an account may use; -1 is no limit."""
+
+    max_memory: int = wire(INT64, -1)
+    max_storage: int = wire(INT64, -1)
+    max_streams: int = wire(INT, -1)
+    max_consumers: int = wire(INT, -1)
+    max_ack_pending: int = wire(INT, -1)
+    memory_max_stream_bytes: int = wire(INT64, -1)
+    storage_max_stream_bytes: int = wire(INT64, -1)
+    max_bytes_required: bool = wire(FLAG, default=False)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ApiStats(WireObject):
+    """How the API was used: the level that is served, requests, errors."""
+
+    level: int = wire(INT, 0)
+    total: int = wire(UINT64, 0)
+    errors: int = wire(UINT64, 0)
+    inflight: int = wire(UINT64, 0, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AccountInfo(WireObject):
+    """What an account uses and may use; sizes in bytes."""
+
+    memory: int = wire(UINT64, 0)
+    storage: int = wire(UINT64, 0)
+    reserved_memory: int = wire(UINT64, 0)
+    reserved_storage: int = wire(UINT64, 0)
+    streams: int = wire(INT, 0)
+    consumers: int = wire(INT, 0)
+    limits: AccountLimits = wire(Struct(AccountLimits, "server.JetStreamAccountLimits"), AccountLimits())
+    domain: str = wire(TEXT, "", omitempty=True)
+    api: ApiStats = wire(Struct(ApiStats, "server.JetStreamAPIStats"), ApiStats())
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StoredMessageView(WireObject):
+    """A message as STREAM.MSG.GET answers it; `hdrs` and `data` are base64, absent when empty."""
+
+    subject: str = wire(TEXT, "")
+    seq: int = wire(UINT64, 0)
+    hdrs: str = wire(TEXT, "", omitempty=True)
+    data: str = wire(TEXT, "", omitempty=True)
+    time_ns: int = wire(Moment(), 0, name="time")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PubAck(WireObject):
+    """The acknowledgement of a publish; `val` is the value of a counter, `batch` and `count` name an atomic batch."""
+
+    stream: str = wire(TEXT, "")
+    seq: int = wire(UINT64, 0)
+    domain: str = wire(TEXT, "", omitempty=True)
+    duplicate: bool = wire(FLAG, default=False, omitempty=True)
+    val: str = wire(TEXT, "", omitempty=True)
+    batch: str = wire(TEXT, "", omitempty=True)
+    count: int = wire(INT, 0, omitempty=True)

@@ -1,0 +1,78 @@
+"""API levels: what an asset's configuration requires, and the metadata keys that say so.
+
+The required level is stored with the asset (`_nats.req.level`), so that an older server can refuse it; the serving
+version and level (`_nats.ver`, `_nats.level`) are added to single answers and never stored, and whatever a client
+sends under those two keys is dropped. Source: server/jetstream_versioning.go.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from jetraft.store.model.config import AckPolicy, ConsumerConfig, PersistMode, PriorityPolicy, StreamConfig
+
+# The level and version that clients are told (they gate features on them): those of nats-server 2.15.1, whose wire
+# contract this server follows. What is not served yet is refused by name, see unsupported.py.
+API_LEVEL: Final = 5
+SERVER_VERSION: Final = "2.15.1"
+
+REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
+VERSION_KEY: Final = "_nats.ver"
+LEVEL_KEY: Final = "_nats.level"
+
+
+def required_stream_level(config: StreamConfig) -> int:
+    """The lowest API level that understands everything this stream asks for."""
+    level = 0
+    if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0:
+        level = 1
+    if config.allow_msg_counter or config.allow_atomic or config.allow_msg_schedules:
+        level = 2
+    if config.persist_mode is PersistMode.ASYNC:
+        level = 2
+    origins = (config.mirror, *config.sources)
+    if config.allow_batched or any(origin is not None and origin.consumer is not None for origin in origins):
+        level = 4
+    return level
+
+
+def required_consumer_level(config: ConsumerConfig) -> int:
+    """The lowest API level that understands everything this consumer asks for."""
+    level = 0
+    if config.pause_until is not None:
+        level = 1
+    if config.priority_policy is not PriorityPolicy.NONE or config.priority_timeout or config.priority_groups:
+        level = 1
+    if config.ack_policy is AckPolicy.FLOW_CONTROL:
+        level = 4
+    return level
+
+
+def stored_stream(config: StreamConfig) -> StreamConfig:
+    """The configuration as it is kept: with the required level, without the keys of the serving version."""
+    return attrs.evolve(config, metadata=_stored(config.metadata, required_stream_level(config)))
+
+
+def stored_consumer(config: ConsumerConfig) -> ConsumerConfig:
+    """The same for a consumer."""
+    return attrs.evolve(config, metadata=_stored(config.metadata, required_consumer_level(config)))
+
+
+def shown_stream(config: StreamConfig) -> StreamConfig:
+    """The configuration as create, update and info answers show it (lists show the stored one)."""
+    return attrs.evolve(config, metadata=_shown(config.metadata))
+
+
+def shown_consumer(config: ConsumerConfig) -> ConsumerConfig:
+    """The same for a consumer."""
+    return attrs.evolve(config, metadata=_shown(config.metadata))
+
+
+def _stored(metadata: Mapping[str, str], level: int) -> dict[str, str]:
+    kept = {key: value for key, value in metadata.items() if key not in (VERSION_KEY, LEVEL_KEY)}
+    return {**kept, REQUIRED_LEVEL_KEY: str(level)}
+
+
+def _shown(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {**metadata, VERSION_KEY: SERVER_VERSION, LEVEL_KEY: str(API_LEVEL)}
