@@ -24,12 +24,10 @@ def extension(path: Path) -> Extension:
     if SANITIZE:
         compile_args += ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g"]
         link_args += ["-fsanitize=address,undefined"]
-    if not DEBUG:
-        compile_args.append("-DCYTHON_WITHOUT_ASSERTIONS=0")
     return Extension(
         name,
         [str(path)],
-        extra_compile_args=[*compile_args, "-Wno-unreachable-code", "-Wno-unused-function"],
+        extra_compile_args=[*compile_args, "-Wno-unreachable-code", "-Wno-unused-function", "-Wno-sign-compare"],
         extra_link_args=[*link_args, "-pthread"],
     )
 

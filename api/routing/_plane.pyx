@@ -1,0 +1,779 @@
+"""The data plane: connections, epoll, turns.
+
+One `turn()` reads every ready connection once (at most RECV_BYTES each, so that no client starves another), parses,
+routes and captures; the shell then lets the handlers of dirty sinks run and calls `flush()`, which sends once per
+dirty connection and frees what has ended. Everything here runs in the one trio thread.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
+
+from jetraft.api.routing._deliver cimport deliver, deliver_from_route, drop_subscription, match_for, tell_interest
+from jetraft.api.routing._sublist cimport (
+    node_subject,
+    sublist_add,
+    sublist_find_route,
+    sublist_free,
+    sublist_init,
+    sublist_match_once,
+)
+from jetraft.api.wire._parser cimport parse
+from jetraft.api.wire._text cimport jr_mono_ns, valid_subject
+from jetraft.api.wire._types cimport (
+    CLOSE_CLIENT,
+    CLOSE_MAX_CONTROL_LINE,
+    CLOSE_SLOW_DEADLINE,
+    CLOSE_STALE,
+    CONN_OPEN,
+    SUB_ROUTE,
+    SUB_SINK,
+    CloseReason,
+    conn_t,
+    match_t,
+    msg_t,
+    node_t,
+    plane_t,
+    ptrs_t,
+    queue_t,
+    route_t,
+    sink_t,
+    sub_t,
+)
+from jetraft.api.wire._writer cimport buf_free, buf_reserve, conn_close, conn_send, conn_watch, emit_text, push_ptr
+
+import os
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t c_recv "recv"(int fd, void* data, size_t n, int flags)
+    int MSG_DONTWAIT
+
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close"(int fd)
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        void* ptr
+    cdef struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
+    int epoll_wait(int epfd, epoll_event* events, int n, int timeout_ms)
+    int EPOLLIN
+    int EPOLLOUT
+    int EPOLL_CTL_ADD
+    int EPOLL_CTL_DEL
+    int EPOLL_CLOEXEC
+
+cdef enum:
+    RECV_BYTES = 256 * 1024         # measured: 64 KiB costs 1.5x, 1 MiB gains nothing
+    EVENTS_PER_TURN = 256
+    PAUSE_NS = 5_000_000            # a producer waits this long for a receiver that is behind (nats-server: 2-10 ms)
+    ROUTE_HEAD = 20
+    ROUTE_MESSAGE = 1
+    ROUTE_INTEREST = 2
+    IDLE_BUFFER_NS = 1_000_000_000  # an output buffer unused for a second is given back
+
+
+class RouteFormatError(ValueError):
+    """A peer's route records do not have the form that they must have."""
+
+
+cdef void connect_callback(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcept with gil:
+    (<Plane>plane.face)._connect(conn, p, n)
+
+
+cdef void first_ping_callback(plane_t* plane, conn_t* conn) noexcept with gil:
+    (<Plane>plane.face)._first_ping(conn)
+
+
+cdef class Plane:
+    """The data plane of one node. See plane.pyi for the typed face."""
+
+    cdef plane_t p
+    cdef dict conns         # cid -> address of its conn_t
+    cdef dict sinks         # sink id -> handler
+    cdef dict sink_ptrs     # sink id -> address
+    cdef dict routes        # route id -> address
+    cdef uint64_t next_cid
+    cdef uint32_t next_id
+    cdef object connect_handler
+    cdef object first_ping_handler
+    cdef list closed
+    cdef int64_t next_housekeeping_ns
+
+    def __cinit__(self, *, int64_t max_payload, int64_t max_control_line, int64_t max_pending, int64_t max_subscriptions,
+                  connect_handler, first_ping_handler):
+        self.p.seed = int.from_bytes(os.urandom(8), "little")
+        self.p.rng = int.from_bytes(os.urandom(8), "little") | 1
+        self.p.max_payload = max_payload
+        self.p.max_control_line = max_control_line
+        self.p.max_pending = max_pending
+        self.p.max_subscriptions = max_subscriptions
+        sublist_init(&self.p)
+        self.p.epfd = epoll_create1(EPOLL_CLOEXEC)
+        if self.p.epfd < 0:
+            raise OSError(errno, "epoll_create1")
+        self.p.recv_cap = RECV_BYTES + max_payload + max_control_line + 64
+        self.p.recv_buf = <char*>malloc(self.p.recv_cap)
+        if self.p.recv_buf == NULL:
+            raise MemoryError
+        self.p.face = <void*>self
+        self.p.on_connect = connect_callback
+        self.p.on_first_ping = first_ping_callback
+        self.p.now_ns = jr_mono_ns()
+        self.conns = {}
+        self.sinks = {}
+        self.sink_ptrs = {}
+        self.routes = {}
+        self.closed = []
+        self.connect_handler = connect_handler
+        self.first_ping_handler = first_ping_handler
+
+    def __dealloc__(self):
+        cdef conn_t* conn
+        cdef uint32_t i
+        for i in range(self.p.conns.count):
+            conn = <conn_t*>self.p.conns.items[i]
+            if conn.fd >= 0:
+                c_close(conn.fd)
+            free_conn(conn)
+        if self.p.epfd >= 0:
+            c_close(self.p.epfd)
+        free(self.p.recv_buf)
+        if self.p.cache != NULL:
+            sublist_free(&self.p)
+
+    def fileno(self):
+        """The epoll descriptor: readable when a turn has something to do."""
+        return self.p.epfd
+
+    # -- connections
+
+    def open(self, int fd, bytes greeting, *, bint auth_required=False):
+        """Take over a connected, non-blocking socket (-1: bytes are fed) and greet it; returns the connection id."""
+        cdef conn_t* conn = <conn_t*>calloc(1, sizeof(conn_t))
+        cdef epoll_event event
+        if conn == NULL:
+            raise MemoryError
+        self.next_cid += 1
+        conn.fd = fd
+        conn.cid = self.next_cid
+        conn.verbose = conn.pedantic = conn.echo = 1    # as nats-server until CONNECT says otherwise
+        conn.auth_required = auth_required
+        conn.started_ns = conn.last_active_ns = jr_mono_ns()
+        conn.slot = self.p.conns.count
+        push_ptr(&self.p.conns, conn)
+        self.conns[conn.cid] = <size_t>conn
+        if fd >= 0:
+            event.events = EPOLLIN
+            event.data.ptr = conn
+            if epoll_ctl(self.p.epfd, EPOLL_CTL_ADD, fd, &event) < 0:
+                self._forget(conn)
+                free_conn(conn)
+                raise OSError(errno, "epoll_ctl")
+        emit_text(&self.p, conn, PyBytes_AS_STRING(greeting), PyBytes_GET_SIZE(greeting))
+        return conn.cid
+
+    cdef conn_t* _conn(self, cid) except? NULL:
+        address = self.conns.get(cid)
+        return NULL if address is None else <conn_t*><size_t>address
+
+    cdef void _forget(self, conn_t* conn):
+        cdef conn_t* last = <conn_t*>self.p.conns.items[self.p.conns.count - 1]
+        self.p.conns.items[conn.slot] = last
+        last.slot = conn.slot
+        self.p.conns.count -= 1
+        self.conns.pop(conn.cid, None)
+
+    cdef void _connect(self, conn_t* conn, const char* p, Py_ssize_t n):
+        """Let the session judge a CONNECT: options to set, or None with what to say before closing."""
+        try:
+            options = self.connect_handler(conn.cid, p[:n])
+        except Exception:
+            conn_close(&self.p, conn, CloseReason.CLOSE_PROTOCOL)
+            raise
+        if options.error is not None:
+            emit_text(&self.p, conn, PyBytes_AS_STRING(options.error), PyBytes_GET_SIZE(options.error))
+        if options.close_reason:
+            conn_close(&self.p, conn, options.close_reason)
+            return
+        conn.connected = 1
+        conn.verbose = options.verbose
+        conn.pedantic = options.pedantic
+        conn.echo = options.echo
+        conn.headers = options.headers
+        conn.no_responders = options.no_responders
+        conn.protocol = options.protocol
+
+    cdef void _first_ping(self, conn_t* conn):
+        text = self.first_ping_handler(conn.cid)
+        if text:
+            emit_text(&self.p, conn, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+
+    def write(self, cid, bytes text):
+        """Queue protocol text for one connection; False when it is gone."""
+        cdef conn_t* conn = self._conn(cid)
+        if conn == NULL or conn.state != CONN_OPEN:
+            return False
+        emit_text(&self.p, conn, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+        return True
+
+    def write_async_info(self, bytes text):
+        """Queue an INFO for every connection that understands one at any time (CONNECT protocol 1)."""
+        cdef uint32_t i
+        cdef conn_t* conn
+        for i in range(self.p.conns.count):
+            conn = <conn_t*>self.p.conns.items[i]
+            if conn.state == CONN_OPEN and conn.connected and conn.protocol:
+                emit_text(&self.p, conn, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+
+    def close(self, cid, int reason, bytes text=b""):
+        """Close one connection at the end of the turn, after the text."""
+        cdef conn_t* conn = self._conn(cid)
+        if conn == NULL:
+            return
+        if text:
+            emit_text(&self.p, conn, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+        conn_close(&self.p, conn, <CloseReason>reason)
+
+    def feed(self, cid, const uint8_t[::1] data):
+        """Parse bytes that arrived on a connection without a descriptor (TLS, WebSocket)."""
+        cdef conn_t* conn = self._conn(cid)
+        if conn == NULL or conn.state != CONN_OPEN or data.shape[0] == 0:
+            return
+        feed_conn(&self.p, conn, <const char*>&data[0], data.shape[0])
+
+    def take(self, cid):
+        """The bytes that wait for a connection without a descriptor."""
+        cdef conn_t* conn = self._conn(cid)
+        if conn == NULL:
+            return b""
+        out = PyBytes_FromStringAndSize(conn.out.data + conn.out.start, conn.out.end - conn.out.start)
+        conn.out.start = conn.out.end = 0
+        return out
+
+    def connection(self, cid):
+        """Counters of one connection as a dict, or None when it is gone."""
+        cdef conn_t* conn = self._conn(cid)
+        if conn == NULL:
+            return None
+        return {
+            "cid": conn.cid, "in_msgs": conn.in_msgs, "in_bytes": conn.in_bytes, "out_msgs": conn.out_msgs,
+            "out_bytes": conn.out_bytes, "subscriptions": conn.sub_count, "pending_bytes": conn.out.end - conn.out.start,
+            "started_ns": conn.started_ns, "last_active_ns": conn.last_active_ns, "connected": bool(conn.connected),
+        }
+
+    def subscriptions(self, cid):
+        """The subjects that one connection subscribes to."""
+        cdef conn_t* conn = self._conn(cid)
+        cdef char text[8192]
+        cdef uint32_t i
+        cdef sub_t* sub
+        cdef Py_ssize_t n
+        found = []
+        if conn != NULL:
+            for i in range(conn.bucket_count):
+                sub = conn.buckets[i]
+                while sub != NULL:
+                    n = node_subject(&self.p, sub.node, text, sizeof(text))
+                    found.append(text[:n])
+                    sub = sub.next_in_bucket
+        return sorted(found)
+
+    # -- sinks
+
+    def add_sink(self, bytes subject, handler, *, bytes queue=b"", bint local_only=False):
+        """Subscribe `handler` (called with a capture batch once a turn); returns the handle for remove_sink."""
+        cdef sink_t* sink
+        cdef sub_t* sub
+        if not valid_subject(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
+            raise ValueError(f"invalid subject {subject!r}")
+        sink = <sink_t*>calloc(1, sizeof(sink_t))
+        sub = <sub_t*>calloc(1, sizeof(sub_t))
+        if sink == NULL or sub == NULL:
+            raise MemoryError
+        self.next_id += 1
+        sink.id = self.next_id
+        sub.kind = SUB_SINK
+        sub.sink = sink
+        sub.local_only = local_only
+        sink.subs = sub
+        push_ptr(&self.p.sinks, sink)
+        self.sinks[sink.id] = handler
+        self.sink_ptrs[sink.id] = <size_t>sink
+        if sublist_add(&self.p, sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue)):
+            tell_interest(&self.p, NULL, sub.node, sub.queue, sub.queue.local_count if sub.queue != NULL else 1)
+        return sink.id
+
+    def remove_sink(self, handle):
+        """End a sink; what it captured in this turn and was not handled yet is dropped."""
+        cdef sink_t* sink
+        cdef uint32_t i
+        address = self.sink_ptrs.pop(handle, None)
+        self.sinks.pop(handle, None)
+        if address is None:
+            return
+        sink = <sink_t*><size_t>address
+        drop_subscription(&self.p, sink.subs)
+        sink.closed = 1
+        for i in range(self.p.sinks.count):
+            if self.p.sinks.items[i] == sink:
+                self.p.sinks.count -= 1
+                self.p.sinks.items[i] = self.p.sinks.items[self.p.sinks.count]
+                break
+        sink.next_dead = self.p.dead_sinks
+        self.p.dead_sinks = sink
+
+    def run_sinks(self):
+        """Hand every dirty sink's batch to its handler; handlers may publish, which may dirty sinks again."""
+        cdef sink_t* sink
+        cdef uint32_t count
+        cdef list batches
+        while self.p.dirty_sinks.count:
+            batches = []
+            count = self.p.dirty_sinks.count
+            for i in range(count):
+                sink = <sink_t*>self.p.dirty_sinks.items[i]
+                sink.dirty = 0
+                if not sink.closed and sink.buf.end:
+                    batches.append((sink.id, PyBytes_FromStringAndSize(sink.buf.data, sink.buf.end)))
+                sink.buf.start = sink.buf.end = 0
+                if sink.buf.cap > 4 * 1024 * 1024:
+                    buf_free(&sink.buf)
+            self.p.dirty_sinks.count = 0
+            for sink_id, batch in batches:
+                handler = self.sinks.get(sink_id)
+                if handler is not None:
+                    handler(batch)
+
+    # -- publishing from Python
+
+    def send(self, bytes to, *, bytes subject=None, bytes reply=b"", bytes hdr=b"", bytes payload=b""):
+        """Deliver to the subscribers of `to`, who see `subject`; returns the number of receivers, a peer counting once."""
+        cdef msg_t msg
+        cdef bytes data = hdr + payload if hdr else payload
+        msg.subject = PyBytes_AS_STRING(to)
+        msg.subject_len = <uint16_t>PyBytes_GET_SIZE(to)
+        if subject is None:
+            msg.shown = msg.subject
+            msg.shown_len = msg.subject_len
+        else:
+            msg.shown = PyBytes_AS_STRING(subject)
+            msg.shown_len = <uint16_t>PyBytes_GET_SIZE(subject)
+        msg.reply = PyBytes_AS_STRING(reply)
+        msg.reply_len = <uint16_t>PyBytes_GET_SIZE(reply)
+        msg.data = PyBytes_AS_STRING(data)
+        msg.hdr_len = <uint32_t>PyBytes_GET_SIZE(hdr)
+        msg.size = <uint32_t>PyBytes_GET_SIZE(data)
+        return deliver(&self.p, NULL, &msg, match_for(&self.p, msg.subject, msg.subject_len))
+
+    def has_interest(self, bytes subject):
+        """True when a client, a sink or a peer wants messages of this subject."""
+        cdef match_t* match = match_for(&self.p, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        return match.count > 0 or match.group_count > 0
+
+    # -- peers
+
+    def open_route(self):
+        """A peer's link came up: returns its route id; its first records tell all interest of this node."""
+        cdef route_t* route = <route_t*>calloc(1, sizeof(route_t))
+        if route == NULL:
+            raise MemoryError
+        self.next_id += 1
+        route.id = self.next_id
+        push_ptr(&self.p.routes, route)
+        self.routes[route.id] = <size_t>route
+        self._tell_all(route)
+        return route.id
+
+    cdef void _tell_all(self, route_t* route):
+        cdef uint32_t i, j
+        cdef conn_t* conn
+        cdef sub_t* sub
+        self.p.stamp += 1
+        for i in range(self.p.conns.count):
+            conn = <conn_t*>self.p.conns.items[i]
+            for j in range(conn.bucket_count):
+                sub = conn.buckets[j]
+                while sub != NULL:
+                    self._tell_sub(route, sub)
+                    sub = sub.next_in_bucket
+        for i in range(self.p.sinks.count):
+            sub = (<sink_t*>self.p.sinks.items[i]).subs
+            if sub != NULL and not sub.local_only:
+                self._tell_sub(route, sub)
+
+    cdef void _tell_sub(self, route_t* route, sub_t* sub):
+        """Tell one subject or queue once per full telling."""
+        if sub.queue != NULL:
+            if sub.queue.told_stamp != self.p.stamp:
+                sub.queue.told_stamp = self.p.stamp
+                tell_interest(&self.p, route, sub.node, sub.queue, sub.queue.local_count)
+        elif sub.node.told_stamp != self.p.stamp:
+            sub.node.told_stamp = self.p.stamp
+            tell_interest(&self.p, route, sub.node, NULL, sub.node.local_count)
+
+    def close_route(self, route_id):
+        """A peer's link went down: its interest ends."""
+        cdef route_t* route
+        cdef uint32_t i
+        address = self.routes.pop(route_id, None)
+        if address is None:
+            return
+        route = <route_t*><size_t>address
+        while route.subs != NULL:
+            drop_subscription(&self.p, route.subs)
+        drop_ptr(&self.p.routes, route)
+        drop_ptr(&self.p.dirty_routes, route)
+        buf_free(&route.buf)
+        free(route)
+
+    def take_routes(self):
+        """[(route id, records)] of the peers for which something waits; each goes out as one frame."""
+        cdef route_t* route
+        cdef uint32_t i
+        if self.p.dirty_routes.count == 0:
+            return ()
+        out = []
+        for i in range(self.p.dirty_routes.count):
+            route = <route_t*>self.p.dirty_routes.items[i]
+            route.dirty = 0
+            if route.buf.end:
+                out.append((route.id, PyBytes_FromStringAndSize(route.buf.data, route.buf.end)))
+                route.buf.start = route.buf.end = 0
+                if route.buf.cap > 4 * 1024 * 1024:
+                    buf_free(&route.buf)
+        self.p.dirty_routes.count = 0
+        return out
+
+    def on_route(self, route_id, const uint8_t[::1] records):
+        """Act on a peer's records. Raises RouteFormatError (the link is to be closed) when they are malformed."""
+        cdef Py_ssize_t at = 0, n = records.shape[0], used
+        address = self.routes.get(route_id)
+        if address is None:
+            return
+        while at < n:
+            used = one_record(&self.p, <route_t*><size_t>address, <const char*>&records[0] + at, n - at)
+            if used <= 0:
+                raise RouteFormatError(f"bad route record at byte {at} of {n}")
+            at += used
+
+    # -- turns
+
+    def turn(self, int timeout_ms=0):
+        """Read every ready connection once. Returns the number of ready descriptors."""
+        cdef int n
+        with nogil:
+            n = one_turn(&self.p, timeout_ms)
+        return n
+
+    def flush(self):
+        """Send what waits, then close and free what has ended. Returns [(cid, reason, counters)] of the closed."""
+        cdef uint32_t i
+        cdef conn_t* conn
+        with nogil:
+            i = 0
+            while i < self.p.dirty_conns.count:
+                conn = <conn_t*>self.p.dirty_conns.items[i]
+                conn.dirty = 0
+                if not conn.want_write:
+                    conn_send(&self.p, conn)
+                i += 1
+            self.p.dirty_conns.count = 0
+        if self.p.dead_conns != NULL or self.p.dead_subs != NULL or self.p.dead_sinks != NULL or self.p.dead_queues != NULL:
+            self._reap()
+        if self.closed:
+            closed, self.closed = self.closed, []
+            return closed
+        return ()
+
+    cdef void _reap(self):
+        cdef conn_t* conn
+        cdef conn_t* following
+        cdef sub_t* sub
+        cdef sink_t* sink
+        cdef queue_t* queue
+        cdef uint32_t i
+        while self.p.dead_conns != NULL:
+            conn = self.p.dead_conns
+            self.p.dead_conns = conn.next_dead
+            for i in range(conn.bucket_count):
+                while conn.buckets[i] != NULL:
+                    drop_subscription(&self.p, conn.buckets[i])
+            drop_ptr(&self.p.dirty_conns, conn)
+            drop_ptr(&self.p.paused_conns, conn)
+            self.closed.append((conn.cid, conn.reason, self.connection(conn.cid)))
+            self._forget(conn)
+            if conn.fd >= 0:
+                epoll_ctl(self.p.epfd, EPOLL_CTL_DEL, conn.fd, NULL)
+                c_close(conn.fd)
+            free_conn(conn)
+        while self.p.dead_subs != NULL:
+            sub = self.p.dead_subs
+            self.p.dead_subs = sub.next_dead
+            free(sub.sid)
+            free(sub)
+        while self.p.dead_queues != NULL:
+            queue = self.p.dead_queues
+            self.p.dead_queues = queue.next
+            free(queue.name)
+            free(queue.members)
+            free(queue)
+        while self.p.dead_sinks != NULL:
+            sink = self.p.dead_sinks
+            self.p.dead_sinks = sink.next_dead
+            drop_ptr(&self.p.dirty_sinks, sink)
+            buf_free(&sink.buf)
+            free(sink)
+
+    def next_wake_ns(self):
+        """When paused producers are to be read again (monotonic ns), or 0: nothing waits."""
+        return 0 if self.p.paused_conns.count == 0 else (<conn_t*>self.p.paused_conns.items[0]).paused_until_ns
+
+    def housekeeping(self, int64_t ping_interval_ns, int ping_max, int64_t write_deadline_ns):
+        """Once a second or so: ping quiet clients, close stale and stuck ones, give back idle buffers."""
+        cdef uint32_t i
+        cdef conn_t* conn
+        cdef int64_t now = jr_mono_ns()
+        self.p.now_ns = now
+        for i in range(self.p.conns.count):
+            conn = <conn_t*>self.p.conns.items[i]
+            if conn.state != CONN_OPEN:
+                continue
+            if conn.want_write and now - conn.blocked_since_ns > write_deadline_ns:
+                self.p.slow_consumers += 1
+                conn_close(&self.p, conn, CLOSE_SLOW_DEADLINE)
+                continue
+            if ping_interval_ns and now - conn.last_active_ns > ping_interval_ns * (conn.pings_out + 1):
+                if conn.pings_out >= ping_max:
+                    emit_text(&self.p, conn, b"-ERR 'Stale Connection'\r\n", 25)
+                    conn_close(&self.p, conn, CLOSE_STALE)
+                    continue
+                conn.pings_out += 1
+                emit_text(&self.p, conn, b"PING\r\n", 6)
+            if conn.out.start == conn.out.end and conn.out.cap and now - conn.last_active_ns > IDLE_BUFFER_NS:
+                buf_free(&conn.out)
+
+    def connection_ids(self):
+        """Ids of the open connections."""
+        return list(self.conns)
+
+    def statistics(self):
+        """Counters since start and sizes now."""
+        return {
+            "connections": len(self.conns), "total_connections": self.next_cid, "subscriptions": self.p.sub_count,
+            "in_msgs": self.p.in_msgs, "in_bytes": self.p.in_bytes, "out_msgs": self.p.out_msgs,
+            "out_bytes": self.p.out_bytes, "slow_consumers": self.p.slow_consumers, "turns": self.p.turns,
+            "sends": self.p.sends, "recvs": self.p.recvs, "cache_misses": self.p.cache_misses, "stalls": self.p.stalls,
+            "sinks": len(self.sinks), "routes": len(self.routes),
+        }
+
+
+cdef void free_conn(conn_t* conn) noexcept:
+    free(conn.partial)
+    free(conn.buckets)
+    buf_free(&conn.out)
+    free(conn)
+
+
+cdef void drop_ptr(ptrs_t* array, void* item) noexcept nogil:
+    cdef uint32_t i, j
+    for i in range(array.count):
+        if array.items[i] == item:
+            for j in range(i + 1, array.count):
+                array.items[j - 1] = array.items[j]
+            array.count -= 1
+            return
+
+
+# -- reading
+
+cdef void keep_rest(conn_t* conn, const char* data, size_t n) noexcept nogil:
+    """Keep an incomplete line or message until more arrives."""
+    free(conn.partial)
+    conn.partial = NULL
+    conn.partial_len = n
+    if n:
+        conn.partial = <char*>malloc(n)
+        memcpy(conn.partial, data, n)
+
+
+cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
+    """One receive into the shared buffer, after what was kept, and parse it."""
+    cdef ssize_t k
+    cdef size_t have = conn.partial_len
+    cdef Py_ssize_t used
+    cdef size_t room = RECV_BYTES
+    if have + room > plane.recv_cap:
+        room = plane.recv_cap - have
+    k = c_recv(conn.fd, plane.recv_buf + have, room, MSG_DONTWAIT)
+    plane.recvs += 1
+    if k <= 0:
+        if k < 0 and (errno == EAGAIN or errno == EINTR):
+            return
+        conn_close(plane, conn, CLOSE_CLIENT)
+        return
+    if have:
+        memcpy(plane.recv_buf, conn.partial, have)
+    conn.last_active_ns = plane.now_ns
+    conn.pings_out = 0
+    used = parse(plane, conn, plane.recv_buf, have + k)
+    if conn.state == CONN_OPEN:
+        keep_rest(conn, plane.recv_buf + used, have + k - used)
+
+
+cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:
+    """The same for bytes that somebody else received."""
+    cdef size_t have, chunk
+    cdef Py_ssize_t used
+    while n and conn.state == CONN_OPEN:
+        have = conn.partial_len
+        chunk = plane.recv_cap - have
+        if chunk == 0:
+            conn_close(plane, conn, CLOSE_MAX_CONTROL_LINE)
+            return
+        if chunk > n:
+            chunk = n
+        if have:
+            memcpy(plane.recv_buf, conn.partial, have)
+        memcpy(plane.recv_buf + have, data, chunk)
+        data += chunk
+        n -= chunk
+        conn.last_active_ns = plane.now_ns
+        used = parse(plane, conn, plane.recv_buf, have + chunk)
+        if conn.state == CONN_OPEN:
+            keep_rest(conn, plane.recv_buf + used, have + chunk - used)
+
+
+cdef void pause(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Back-pressure: a receiver of this producer is far behind, so the producer is not read for a moment."""
+    if conn.paused or conn.fd < 0:
+        return
+    conn.paused = 1
+    conn.paused_until_ns = plane.now_ns + PAUSE_NS
+    plane.stalls += 1
+    push_ptr(&plane.paused_conns, conn)
+    conn_watch(plane, conn)
+
+
+cdef void resume_paused(plane_t* plane) noexcept nogil:
+    cdef uint32_t i = 0, kept = 0
+    cdef conn_t* conn
+    for i in range(plane.paused_conns.count):
+        conn = <conn_t*>plane.paused_conns.items[i]
+        if conn.paused_until_ns > plane.now_ns:
+            plane.paused_conns.items[kept] = conn
+            kept += 1
+            continue
+        conn.paused = 0
+        if conn.state == CONN_OPEN:
+            conn_watch(plane, conn)
+    plane.paused_conns.count = kept
+
+
+cdef int one_turn(plane_t* plane, int timeout_ms) noexcept nogil:
+    cdef epoll_event events[EVENTS_PER_TURN]
+    cdef conn_t* conn
+    cdef int i, n
+    n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, timeout_ms)
+    plane.now_ns = jr_mono_ns()
+    plane.turns += 1
+    if plane.paused_conns.count:
+        resume_paused(plane)
+    for i in range(n):
+        conn = <conn_t*>events[i].data.ptr
+        if conn.state != CONN_OPEN:
+            continue
+        if events[i].events & EPOLLOUT:
+            conn_send(plane, conn)
+        if events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
+            plane.stall = 0
+            read_conn(plane, conn)
+            if plane.stall and conn.state == CONN_OPEN:
+                pause(plane, conn)
+        elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
+            conn_close(plane, conn, CLOSE_CLIENT)
+    return n
+
+
+# -- what peers send
+
+cdef Py_ssize_t one_record(plane_t* plane, route_t* route, const char* p, Py_ssize_t n) noexcept:
+    """Act on one record; returns its length, or -1 when it is malformed."""
+    cdef uint32_t length, payload_len
+    cdef uint16_t queue_len = 0
+    cdef uint8_t kind, queue_count, i
+    cdef const char* queues
+    cdef Py_ssize_t at
+    cdef msg_t msg
+    if n < ROUTE_HEAD:
+        return -1
+    memcpy(&length, p, 4)
+    kind = <uint8_t>p[4]
+    queue_count = <uint8_t>p[5]
+    memcpy(&msg.shown_len, p + 6, 2)
+    memcpy(&msg.hdr_len, p + 8, 4)
+    memcpy(&payload_len, p + 12, 4)
+    memcpy(&msg.subject_len, p + 16, 2)
+    memcpy(&msg.reply_len, p + 18, 2)
+    if length < ROUTE_HEAD or length > n:
+        return -1
+    at = ROUTE_HEAD
+    queues = p + at
+    for i in range(queue_count):
+        if at + 2 > length:
+            return -1
+        memcpy(&queue_len, p + at, 2)
+        at += 2 + queue_len
+        if at > length:
+            return -1
+    msg.subject = p + at
+    if kind == ROUTE_INTEREST:
+        if queue_count > 1 or at + msg.subject_len != length or not valid_subject(msg.subject, msg.subject_len):
+            return -1
+        set_interest(plane, route, msg.subject, msg.subject_len, queues + 2, queue_len if queue_count else 0, msg.hdr_len)
+        return length
+    if kind != ROUTE_MESSAGE or msg.subject_len == 0:
+        return -1
+    if at + <int64_t>msg.subject_len + msg.shown_len + msg.reply_len + msg.hdr_len + payload_len != length:
+        return -1
+    at += msg.subject_len
+    msg.shown = p + at
+    if msg.shown_len == 0:
+        msg.shown = msg.subject
+        msg.shown_len = msg.subject_len
+    else:
+        at += msg.shown_len
+    msg.reply = p + at
+    msg.data = p + at + msg.reply_len
+    msg.size = msg.hdr_len + payload_len
+    route.in_msgs += 1
+    deliver_from_route(plane, &msg, queues, queue_count)
+    return length
+
+
+cdef void set_interest(
+    plane_t* plane, route_t* route, const char* subject, Py_ssize_t n, const char* queue, Py_ssize_t qn, uint32_t weight
+) noexcept:
+    """Record how many members a peer has on a subject (or a queue group on it) now."""
+    cdef sub_t* sub = sublist_find_route(plane, route, subject, n, queue, qn)
+    if weight == 0:
+        if sub != NULL:
+            drop_subscription(plane, sub)
+        return
+    if sub != NULL:
+        sub.weight = weight
+        return
+    sub = <sub_t*>calloc(1, sizeof(sub_t))
+    sub.kind = SUB_ROUTE
+    sub.route = route
+    sub.weight = weight
+    sub.next_of_owner = route.subs
+    if route.subs != NULL:
+        route.subs.prev_of_owner = sub
+    route.subs = sub
+    sublist_add(plane, sub, subject, n, queue, qn)

@@ -1,0 +1,75 @@
+"""Deadlines of streams, consumers and sessions: one heap per node, served by one task.
+
+A callback runs synchronously inside a turn; `run` ends each round of them with the reactor's `end_turn`.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from jetraft.store.model.clock import NS_PER_S, Clock
+
+
+@attrs.define(eq=False)
+class TimerHandle:
+    """A deadline that can be called off."""
+
+    callback: Callable[[], None] | None
+
+    def cancel(self) -> None:
+        """Never call back; harmless after the deadline."""
+        self.callback = None
+
+
+@attrs.define
+class Timers:
+    """A heap of deadlines in monotonic nanoseconds."""
+
+    clock: Clock
+    end_turn: Callable[[], None]
+    _heap: list[tuple[int, int, TimerHandle]] = attrs.field(factory=list)
+    _order: "itertools.count[int]" = attrs.field(factory=itertools.count)
+    _wake: trio.Event = attrs.field(factory=trio.Event)
+
+    def call_at(self, mono_ns: int, callback: Callable[[], None]) -> TimerHandle:
+        """Call back once the monotonic clock has reached `mono_ns`; calls of one deadline keep their order."""
+        handle = TimerHandle(callback)
+        earliest = not self._heap or mono_ns < self._heap[0][0]
+        heapq.heappush(self._heap, (mono_ns, next(self._order), handle))
+        if earliest:
+            self._wake.set()
+        return handle
+
+    def run_due(self) -> int:
+        """Call everything that is due; returns how many were called."""
+        now_ns, called = self.clock.mono_ns(), 0
+        while self._heap and self._heap[0][0] <= now_ns:
+            callback = heapq.heappop(self._heap)[2].callback
+            if callback is not None:
+                callback()
+                called += 1
+        return called
+
+    async def run(self) -> None:
+        """Serve the heap until cancelled."""
+        while True:
+            while self._heap and self._heap[0][2].callback is None:
+                heapq.heappop(self._heap)
+            if self._heap:
+                wait_s = max(0, self._heap[0][0] - self.clock.mono_ns()) / NS_PER_S
+                with trio.move_on_after(wait_s):
+                    await self._wake.wait()
+            else:
+                await self._wake.wait()
+            self._wake = trio.Event()
+            if self.run_due():
+                self.end_turn()
+            # At most one round of due deadlines between two checkpoints.
+            await trio.lowlevel.checkpoint()
+
+    def statistics(self) -> dict[str, int]:
+        """How many deadlines wait."""
+        return {"waiting": len(self._heap)}

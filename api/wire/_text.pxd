@@ -1,0 +1,93 @@
+"""Inline helpers on bytes that every data-plane module shares: hashing, decimal numbers, tokens, clocks.
+
+Header-only, so each extension module compiles its own copy and the calls cost nothing.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #include <time.h>
+
+    /* 64-bit multiply-xor hash over 8-byte words; seeded per process so that a client cannot aim at one bucket. */
+    static inline uint64_t jr_hash(const char *p, size_t n, uint64_t seed) {
+        uint64_t h = seed ^ (n * 0x9E3779B97F4A7C15ull), v;
+        while (n >= 8) {
+            memcpy(&v, p, 8);
+            h = (h ^ v) * 0xff51afd7ed558ccdull;
+            h ^= h >> 32;
+            p += 8;
+            n -= 8;
+        }
+        v = 0;
+        memcpy(&v, p, n);
+        h = (h ^ v) * 0xc4ceb9fe1a85ec53ull;
+        h ^= h >> 29;
+        h *= 0xff51afd7ed558ccdull;
+        return h ^ (h >> 32);
+    }
+
+    /* Decimal text of v at b, without a terminator; returns its length (at most 20). */
+    static inline int jr_utoa(char *b, uint64_t v) {
+        char t[20];
+        int n = 0, i;
+        do { t[n++] = (char)('0' + v % 10); v /= 10; } while (v);
+        for (i = 0; i < n; i++) b[i] = t[n - 1 - i];
+        return n;
+    }
+
+    static inline int64_t jr_mono_ns(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+    """
+    uint64_t jr_hash(const char* p, size_t n, uint64_t seed) noexcept nogil
+    int jr_utoa(char* b, uint64_t v) noexcept nogil
+    int64_t jr_mono_ns() noexcept nogil
+
+
+cdef inline bint is_blank(char c) noexcept nogil:
+    """The bytes that separate arguments on a control line."""
+    return c == c" " or c == c"\t" or c == c"\r" or c == c"\n"
+
+
+cdef inline int64_t parse_size(const char* p, Py_ssize_t n) noexcept nogil:
+    """A size of one to nine ASCII digits, or -1: nats-server's parseSize, which also refuses signs and longer numbers."""
+    cdef int64_t value = 0
+    cdef Py_ssize_t i
+    if n < 1 or n > 9:
+        return -1
+    for i in range(n):
+        if p[i] < c"0" or p[i] > c"9":
+            return -1
+        value = value * 10 + (p[i] - c"0")
+    return value
+
+
+cdef inline bint valid_subject(const char* s, Py_ssize_t n) noexcept nogil:
+    """True for a subscription subject: no empty token, no blank, `>` only as the last token."""
+    cdef Py_ssize_t i, start = 0
+    if n == 0:
+        return False
+    for i in range(n + 1):
+        if i == n or s[i] == c".":
+            if i == start:
+                return False
+            if i - start == 1 and s[start] == c">" and i != n:
+                return False
+            start = i + 1
+        elif is_blank(s[i]) or s[i] == c"\f":
+            return False
+    return True
+
+
+cdef inline bint is_literal(const char* s, Py_ssize_t n) noexcept nogil:
+    """True when no token of the subject is `*` or `>`."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        if (s[i] == c"*" or s[i] == c">") and (i == 0 or s[i - 1] == c".") and (i + 1 == n or s[i + 1] == c"."):
+            return False
+    return True

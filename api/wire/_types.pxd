@@ -1,0 +1,239 @@
+"""The data dictionary of the data plane: every C structure, its fields and their units.
+
+A `plane_t` owns everything. A `conn_t` is one client connection; a `sub_t` one subscription of a client, of a sink
+(an internal subscriber that collects messages for Python, a batch at a time) or of a route (a peer node's interest).
+`node_t` is a token of the subject tree. Freed structures wait in a graveyard until the end of the turn, so a match
+result that is being walked never points at freed memory.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum SubKind:
+    SUB_CLIENT = 0
+    SUB_SINK = 1
+    SUB_ROUTE = 2
+
+cdef enum ConnState:
+    CONN_OPEN = 0
+    CONN_CLOSING = 1    # closed by us or by the peer; freed at the end of the turn
+
+# Why a connection was closed; the texts are in reasons.py.
+cdef enum CloseReason:
+    CLOSE_NONE = 0
+    CLOSE_CLIENT = 1            # the peer closed it
+    CLOSE_PROTOCOL = 2          # protocol violation
+    CLOSE_MAX_PAYLOAD = 3
+    CLOSE_MAX_CONTROL_LINE = 4
+    CLOSE_SLOW_PENDING = 5      # slow consumer: more than max_pending bytes wait
+    CLOSE_SLOW_DEADLINE = 6     # slow consumer: nothing written for write_deadline
+    CLOSE_STALE = 7             # pings without an answer
+    CLOSE_AUTH = 8
+    CLOSE_AUTH_TIMEOUT = 9
+    CLOSE_WRITE_ERROR = 10
+    CLOSE_SHUTDOWN = 11
+    CLOSE_MAX_SUBSCRIPTIONS = 12
+    CLOSE_KICKED = 13
+
+cdef struct buf_t:
+    char* data
+    size_t start        # first byte not yet consumed
+    size_t end          # one past the last byte
+    size_t cap
+
+ctypedef void (*connect_fn)(plane_t*, conn_t*, const char*, Py_ssize_t) noexcept with gil
+ctypedef void (*first_ping_fn)(plane_t*, conn_t*) noexcept with gil
+
+cdef struct conn_t:
+    int fd              # -1: bytes are fed and taken by Python (TLS, WebSocket)
+    uint64_t cid
+    uint8_t state       # ConnState
+    uint8_t reason      # CloseReason
+    uint8_t connected   # CONNECT received
+    uint8_t verbose
+    uint8_t pedantic
+    uint8_t echo
+    uint8_t headers
+    uint8_t no_responders
+    uint8_t auth_required
+    uint8_t protocol    # 1: understands INFO at any time
+    uint8_t info_sent   # the second INFO, after the first PONG
+    uint8_t dirty       # on the plane's dirty list
+    uint8_t want_write  # waits for EPOLLOUT
+    uint8_t paused      # not read until paused_until_ns (back-pressure)
+    uint8_t pings_out
+    char* partial       # an incomplete protocol line or message
+    size_t partial_len
+    buf_t out
+    sub_t** buckets     # sid -> subscription, chained
+    uint32_t bucket_count
+    uint32_t sub_count
+    int64_t started_ns
+    int64_t last_active_ns
+    int64_t blocked_since_ns    # 0: the last send wrote everything
+    int64_t paused_until_ns
+    uint64_t in_msgs
+    uint64_t in_bytes
+    uint64_t out_msgs
+    uint64_t out_bytes
+    uint32_t slot       # place in plane_t.conns
+    conn_t* next_dead
+
+cdef struct sub_t:
+    uint8_t kind        # SubKind
+    uint8_t closed
+    uint8_t local_only  # a sink whose interest is not told to peers
+    uint32_t weight     # members behind a route's queue subscription
+    conn_t* conn
+    sink_t* sink
+    route_t* route
+    node_t* node
+    queue_t* queue      # NULL: plain
+    char* sid
+    uint16_t sid_len
+    int64_t max_msgs    # 0: no limit
+    int64_t delivered
+    uint64_t sid_hash
+    sub_t* next_in_bucket
+    sub_t* next_dead
+    sub_t* prev_of_owner    # list of a route's or sink's subscriptions
+    sub_t* next_of_owner
+
+cdef struct queue_t:
+    char* name
+    uint16_t name_len
+    uint64_t hash
+    sub_t** members
+    uint32_t count
+    uint32_t cap
+    uint32_t local_count    # members that peers must know of
+    uint64_t told_stamp     # last full telling of interest that covered it
+    queue_t* next
+
+cdef struct node_t:
+    node_t* parent
+    char* token
+    uint16_t token_len
+    uint64_t hash           # of (parent, token)
+    node_t* star            # child `*`
+    node_t* rest            # child `>`
+    uint32_t children       # literal children in the hash table
+    sub_t** subs
+    uint32_t count
+    uint32_t cap
+    uint32_t local_count    # plain subscriptions that peers must know of
+    uint64_t told_stamp
+    queue_t* queues
+
+cdef struct group_t:        # queue groups of one name that match one subject
+    char* name
+    uint16_t name_len
+    uint32_t first          # into match_t.members
+    uint32_t count
+
+cdef struct match_t:
+    uint64_t hash           # 0: empty
+    uint64_t generation
+    uint64_t wild_generation
+    uint32_t bucket         # which generation counter it depends on
+    char* subject
+    uint16_t subject_len
+    uint16_t subject_cap
+    sub_t** subs            # plain ones
+    uint32_t count
+    uint32_t cap
+    group_t* groups
+    uint32_t group_count
+    uint32_t group_cap
+    sub_t** members
+    uint32_t member_count
+    uint32_t member_cap
+    queue_t** queues        # scratch while matching
+    uint32_t queue_count
+    uint32_t queue_cap
+
+cdef struct sink_t:
+    uint32_t id
+    uint8_t dirty
+    uint8_t closed
+    buf_t buf               # capture records
+    uint64_t msgs
+    sub_t* subs
+    sink_t* next_dead
+
+cdef struct route_t:
+    uint32_t id
+    uint8_t dirty
+    uint64_t stamp          # number of the last message sent to this peer: one copy per message
+    buf_t buf               # route records
+    sub_t* subs
+    uint64_t out_msgs
+    uint64_t in_msgs
+
+cdef struct msg_t:          # one message on its way; nothing is owned
+    const char* subject     # what subscriptions are matched by
+    uint16_t subject_len
+    const char* shown       # what receivers see as the subject
+    uint16_t shown_len
+    const char* reply
+    uint16_t reply_len
+    const char* data        # headers, then payload
+    uint32_t hdr_len
+    uint32_t size           # of data
+
+cdef struct ptrs_t:         # a growing array of pointers
+    void** items
+    uint32_t count
+    uint32_t cap
+
+cdef enum:
+    GENERATIONS = 256       # buckets of first tokens; a change of `_INBOX.x` does not flush `orders.y`
+
+cdef struct plane_t:
+    uint64_t seed
+    node_t root
+    node_t** table          # open addressing: (parent, token) -> node
+    uint32_t table_mask
+    uint32_t table_used
+    uint64_t generations[GENERATIONS]
+    uint64_t wild_generation
+    match_t* cache
+    uint32_t cache_mask
+    match_t scratch         # result of an uncached match
+    uint64_t rng
+    uint64_t stamp
+    ptrs_t dirty_conns
+    ptrs_t dirty_sinks
+    ptrs_t dirty_routes
+    ptrs_t routes           # all that are up
+    ptrs_t conns            # all that are open
+    ptrs_t sinks
+    ptrs_t paused_conns
+    uint8_t stall           # a receiver of the connection being read is far behind
+    char* recv_buf          # shared by all connections
+    size_t recv_cap
+    connect_fn on_connect
+    first_ping_fn on_first_ping
+    void* face              # the Python object that the callbacks belong to
+    conn_t* dead_conns
+    sub_t* dead_subs
+    queue_t* dead_queues
+    sink_t* dead_sinks
+    int epfd
+    int64_t now_ns          # monotonic, read once a turn
+    # limits
+    int64_t max_payload
+    int64_t max_control_line
+    int64_t max_pending
+    int64_t max_subscriptions   # 0: no limit
+    # counters
+    uint64_t in_msgs
+    uint64_t in_bytes
+    uint64_t out_msgs
+    uint64_t out_bytes
+    uint64_t sub_count
+    uint64_t slow_consumers
+    uint64_t turns
+    uint64_t sends
+    uint64_t recvs
+    uint64_t cache_misses
+    uint64_t stalls

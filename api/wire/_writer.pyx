@@ -1,0 +1,213 @@
+"""Output buffers of client connections.
+
+Messages are encoded straight into the receiver's buffer; each dirty connection gets one `send` at the end of the turn,
+or earlier when SEND_EARLY_BYTES have collected. A connection that lets more than `max_pending` bytes wait is a slow
+consumer and is closed without an -ERR, as nats-server does.
+"""
+
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove
+
+from jetraft.api.wire._text cimport jr_utoa
+from jetraft.api.wire._types cimport (
+    CLOSE_SLOW_PENDING,
+    CLOSE_WRITE_ERROR,
+    CONN_OPEN,
+    CloseReason,
+    buf_t,
+    conn_t,
+    msg_t,
+    plane_t,
+    ptrs_t,
+    sub_t,
+)
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t c_send "send"(int fd, const void* data, size_t n, int flags)
+    int MSG_DONTWAIT
+    int MSG_NOSIGNAL
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        void* ptr
+    cdef struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
+    int EPOLLIN
+    int EPOLLOUT
+    int EPOLL_CTL_MOD
+
+cdef enum:
+    BUF_START = 4096
+    SEND_EARLY_BYTES = 256 * 1024   # as much as one receive: keeps the data in the processor's cache
+    BUF_KEEP_BYTES = 4 * 1024 * 1024
+    MSG_OVERHEAD = 96               # verb, blanks, two sizes of ten digits, two line ends
+
+
+cdef char* buf_reserve(buf_t* buf, size_t need) noexcept nogil:
+    """Room for `need` more bytes; the caller writes there and moves `end`."""
+    cdef size_t used = buf.end - buf.start, cap
+    if buf.end + need <= buf.cap:
+        return buf.data + buf.end
+    if buf.start:
+        memmove(buf.data, buf.data + buf.start, used)
+        buf.start = 0
+        buf.end = used
+    if used + need > buf.cap:
+        cap = buf.cap * 2 if buf.cap else BUF_START
+        while cap < used + need:
+            cap *= 2
+        buf.data = <char*>realloc(buf.data, cap)
+        buf.cap = cap
+    return buf.data + buf.end
+
+
+cdef void buf_free(buf_t* buf) noexcept nogil:
+    free(buf.data)
+    buf.data = NULL
+    buf.start = buf.end = buf.cap = 0
+
+
+cdef void push_ptr(ptrs_t* array, void* item) noexcept nogil:
+    if array.count == array.cap:
+        array.cap = array.cap * 2 if array.cap else 64
+        array.items = <void**>realloc(array.items, array.cap * sizeof(void*))
+    array.items[array.count] = item
+    array.count += 1
+
+
+cdef inline void mark_dirty(plane_t* plane, conn_t* conn) noexcept nogil:
+    if not conn.dirty:
+        conn.dirty = 1
+        push_ptr(&plane.dirty_conns, conn)
+
+
+cdef void check_pending(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Send early what has collected, ask producers to wait for a receiver that is behind, cut one that is lost."""
+    cdef size_t pending = conn.out.end - conn.out.start
+    if pending < SEND_EARLY_BYTES:
+        return
+    if not conn.want_write and conn.fd >= 0:
+        conn_send(plane, conn)
+        pending = conn.out.end - conn.out.start
+    if <long long>pending > plane.max_pending:
+        plane.slow_consumers += 1
+        conn_close(plane, conn, CLOSE_SLOW_PENDING)
+    elif <long long>pending > plane.max_pending // 2:
+        plane.stall = 1
+
+
+cdef void emit_text(plane_t* plane, conn_t* conn, const char* text, size_t n) noexcept nogil:
+    """Queue protocol text as it is."""
+    if conn.state != CONN_OPEN:
+        return
+    memcpy(buf_reserve(&conn.out, n), text, n)
+    conn.out.end += n
+    mark_dirty(plane, conn)
+    check_pending(plane, conn)
+
+
+cdef void emit_message(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil:
+    """Queue MSG or HMSG for one subscription; a client without header support gets the payload only."""
+    cdef conn_t* conn = sub.conn
+    cdef const char* data = msg.data
+    cdef size_t size = msg.size, hdr_len = msg.hdr_len
+    cdef char* w
+    cdef char* start
+    if hdr_len and not conn.headers:
+        data += hdr_len
+        size -= hdr_len
+        hdr_len = 0
+    start = w = buf_reserve(&conn.out, msg.shown_len + sub.sid_len + msg.reply_len + size + MSG_OVERHEAD)
+    if hdr_len:
+        memcpy(w, b"HMSG ", 5)
+        w += 5
+    else:
+        memcpy(w, b"MSG ", 4)
+        w += 4
+    memcpy(w, msg.shown, msg.shown_len)
+    w += msg.shown_len
+    w[0] = c" "
+    memcpy(w + 1, sub.sid, sub.sid_len)
+    w += 1 + sub.sid_len
+    w[0] = c" "
+    w += 1
+    if msg.reply_len:
+        memcpy(w, msg.reply, msg.reply_len)
+        w += msg.reply_len
+        w[0] = c" "
+        w += 1
+    if hdr_len:
+        w += jr_utoa(w, hdr_len)
+        w[0] = c" "
+        w += 1
+    w += jr_utoa(w, size)
+    w[0] = c"\r"
+    w[1] = c"\n"
+    memcpy(w + 2, data, size)
+    w += 2 + size
+    w[0] = c"\r"
+    w[1] = c"\n"
+    conn.out.end += (w + 2) - start
+    conn.out_msgs += 1
+    conn.out_bytes += size
+    plane.out_msgs += 1
+    plane.out_bytes += size
+    mark_dirty(plane, conn)
+    check_pending(plane, conn)
+
+
+cdef void conn_watch(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Tell epoll what the connection waits for now."""
+    cdef epoll_event event
+    if conn.fd < 0:
+        return
+    event.events = (0 if conn.paused else EPOLLIN) | (EPOLLOUT if conn.want_write else 0)
+    event.data.ptr = conn
+    epoll_ctl(plane.epfd, EPOLL_CTL_MOD, conn.fd, &event)
+
+
+cdef void conn_send(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Write what the socket takes. What is left waits for EPOLLOUT."""
+    cdef ssize_t k
+    cdef buf_t* out = &conn.out
+    if conn.fd < 0:
+        return
+    while out.start < out.end:
+        k = c_send(conn.fd, out.data + out.start, out.end - out.start, MSG_DONTWAIT | MSG_NOSIGNAL)
+        plane.sends += 1
+        if k < 0:
+            if errno == EINTR:
+                continue
+            if errno != EAGAIN:
+                out.start = out.end = 0
+                conn_close(plane, conn, CLOSE_WRITE_ERROR)
+                return
+            if not conn.want_write:
+                conn.want_write = 1
+                conn.blocked_since_ns = plane.now_ns
+                conn_watch(plane, conn)
+            return
+        out.start += k
+        if conn.want_write:
+            conn.blocked_since_ns = plane.now_ns
+    out.start = out.end = 0
+    if out.cap > BUF_KEEP_BYTES:
+        buf_free(out)
+    if conn.want_write:
+        conn.want_write = 0
+        conn.blocked_since_ns = 0
+        conn_watch(plane, conn)
+
+
+cdef void conn_close(plane_t* plane, conn_t* conn, CloseReason reason) noexcept nogil:
+    """Mark for closing at the end of the turn; the first reason stands."""
+    if conn.state != CONN_OPEN:
+        return
+    conn.state = 1
+    conn.reason = reason
+    conn.next_dead = plane.dead_conns
+    plane.dead_conns = conn
