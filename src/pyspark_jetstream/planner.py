@@ -1,0 +1,154 @@
+"""What a streaming query does between its tasks: find the end, bound the next micro-batch, cut it into partitions.
+
+Spark takes whatever end it is given, also one below the start, and would then deliver rows again. Hence the rules here:
+an end comes from the leader, is at least the start, and a range whose end lies below its start is refused.
+
+A stream that was deleted and made again has other rows under the same sequences. The offset's creation time shows it:
+with failOnDataLoss the query stops; without, it goes on at the first message of the new stream.
+"""
+
+import logging
+import random
+import time
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_jetstream.client import ConnectionCache
+from pyspark_jetstream.errors import DataLossError, JetStreamSourceError, StreamRecreatedError
+from pyspark_jetstream.leader import PAUSE_MAX_S, Leader, StreamView
+from pyspark_jetstream.offsets import Offset, parse_offset, resolve_start
+from pyspark_jetstream.options import Options
+from pyspark_jetstream.plan import Range, split
+from pyspark_jetstream.replicas import Directory
+
+LOG = logging.getLogger("pyspark_jetstream")
+
+
+class Planner:
+    """The planning of one query, in one process."""
+
+    def __init__(self, options: Options, connections: ConnectionCache) -> None:
+        self.leader = Leader(options.access, options.stream, connections)
+        self.directory = Directory(options.access)
+        self._options = options
+        self._connections = connections
+        self._initial: Offset | None = None
+        self._stop_at: Offset | None = None
+        self._latest: Offset | None = None
+        self._turn = random.randrange(1 << 16)  # noqa: S311  (spreads load: queries begin at different replicas)
+        self._warned = False
+
+    def view(self) -> StreamView:
+        """Return the stream's state as the leader has it, and remember where it ends."""
+        view = self.leader.view()
+        self._latest = self._at(view, view.end_seq)
+        if not view.allow_direct and not self._warned:
+            self._warned = True
+            LOG.warning(
+                "stream %s has allow_direct off: it is read through its leader, one message at a time; turn it on with "
+                "`nats stream edit %s --allow-direct` to read from any replica",
+                self._options.stream,
+                self._options.stream,
+            )
+        return view
+
+    def initial(self) -> Offset:
+        """Return where a new query starts; always the same answer."""
+        if self._initial is None:
+            view = self.view()
+            strict = self._options.fail_on_data_loss
+            self._initial = self._at(view, resolve_start(self._options.starting, self.leader, view, strict=strict))
+        return self._initial
+
+    def stop_at_present_end(self) -> None:
+        """Let no later micro-batch end after what the stream has now."""
+        view = self.view()
+        self._stop_at = self._at(view, view.end_seq)
+
+    def next_end(self, start: dict[str, Any], rows_max: int | None) -> Offset:
+        """Return the end of the micro-batch that begins at `start`, `start` itself when there is nothing new."""
+        first = parse_offset(start, self._options.stream)
+        view = self.view()
+        if first.created != view.created:
+            self._lost(StreamRecreatedError(self._recreated(first, view)))
+            first = self._at(view, view.first_seq)
+        end_seq = view.end_seq
+        if self._stop_at is not None and self._stop_at.created == view.created:
+            end_seq = min(end_seq, self._stop_at.seq)
+        if rows_max is not None:
+            end_seq = min(end_seq, max(first.seq, view.first_seq) + rows_max)
+        return self._at(view, max(first.seq, end_seq))
+
+    def latest_seen(self) -> Offset | None:
+        """Return the stream's end as of the last question."""
+        return self._latest
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the partitions of the rows between two offsets."""
+        first, last = parse_offset(start, self._options.stream), parse_offset(end, self._options.stream)
+        if first == last:
+            return []
+        if first.created == last.created and last.seq < first.seq:
+            raise JetStreamSourceError(f"the checkpoint's range runs backwards, from {first.seq} to {last.seq}")
+        view = self._view_reaching(last)
+        if last.created != view.created:
+            self._lost(StreamRecreatedError(self._recreated(last, view)))
+            return []
+        start_seq = first.seq if first.created == last.created else view.first_seq
+        end_seq = last.seq
+        if view.end_seq < end_seq:
+            self._lost(
+                DataLossError(f"stream {first.stream!r} ends at {view.last_seq}, the planned range at {end_seq - 1}")
+            )
+            end_seq = view.end_seq
+        if start_seq < view.first_seq:
+            lost = f"{start_seq} to {min(view.first_seq, end_seq) - 1}"
+            self._lost(
+                DataLossError(f"{lost} are no longer in stream {first.stream!r}, which starts at {view.first_seq}")
+            )
+            start_seq = view.first_seq
+        return self.split(view, start_seq, end_seq)
+
+    def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[InputPartition]:
+        """Return the partitions of a range of this stream; the next call begins with the next replica."""
+        self._turn += 1
+        template = Range(
+            start_seq=start_seq,
+            end_seq=end_seq,
+            created=view.created,
+            planned_time_ns=view.last_time_ns,
+            allow_direct=view.allow_direct,
+            servers=self.directory.candidates(view.replicas),
+            options=self._options,
+        )
+        return split(view, template, turn=self._turn)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+
+    def _view_reaching(self, end: Offset) -> StreamView:
+        """Return a view that has the whole range; a leader that was just elected may need a moment to get there."""
+        deadline = time.monotonic() + self._options.access.retry_timeout_s
+        while True:
+            view = self.view()
+            if view.created != end.created or view.end_seq >= end.seq or time.monotonic() > deadline:
+                return view
+            time.sleep(PAUSE_MAX_S / 4)
+
+    def _lost(self, error: DataLossError) -> None:
+        """Stop the query or say what it goes on without."""
+        if self._options.fail_on_data_loss:
+            error.add_note("failOnDataLoss=false goes on with what is there")
+            raise error
+        LOG.warning("%s; going on without", error)
+
+    def _at(self, view: StreamView, stream_seq: int) -> Offset:
+        return Offset(stream=self._options.stream, created=view.created, seq=stream_seq)
+
+    def _recreated(self, offset: Offset, view: StreamView) -> str:
+        return (
+            f"stream {offset.stream!r} was deleted and created again: the checkpoint is at {offset.seq} of the one "
+            f"created at {offset.created}, the present one was created at {view.created}"
+        )

@@ -1,0 +1,68 @@
+"""From columns of bytes to Arrow record batches of exactly Spark's types.
+
+Spark checks the first batch of a task: types, order and nullability must equal its own translation of the schema. It
+keeps microseconds, so a time is cut to those.
+"""
+
+import pyarrow as pa
+
+from pyspark_jetstream.wire import Rows, header_lines
+
+SCHEMA_DDL = "stream_seq BIGINT, time TIMESTAMP, subject STRING, headers MAP<STRING, ARRAY<STRING>>, data BINARY"
+
+HEADERS_TYPE = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
+TIME_TYPE = pa.timestamp("us", "UTC")
+ARROW_SCHEMA = pa.schema(
+    [
+        ("stream_seq", pa.int64()),
+        ("time", TIME_TYPE),
+        ("subject", pa.string()),
+        ("headers", HEADERS_TYPE),
+        ("data", pa.binary()),
+    ]
+)
+
+# Batches of 1,000 to 100,000 rows move at the same speed through Spark; a megabyte keeps the worker's memory small.
+BATCH_BYTES = 1 << 20
+BATCH_ROWS_MAX = 10_000
+
+
+def to_batches(rows: Rows) -> list[pa.RecordBatch]:
+    """Return the rows as record batches of about a megabyte."""
+    if not rows:
+        return []
+    whole = pa.RecordBatch.from_arrays(
+        [
+            pa.array(rows.stream_seqs, pa.int64()),
+            text_column(rows.times).cast(pa.timestamp("ns", "UTC")).cast(TIME_TYPE, safe=False),
+            text_column(rows.subjects),
+            headers_column(rows.headers),
+            pa.array(rows.payloads, pa.binary()),
+        ],
+        schema=ARROW_SCHEMA,
+    )
+    step = min(BATCH_ROWS_MAX, max(1, len(rows) * BATCH_BYTES // max(1, whole.nbytes)))
+    return [whole.slice(position, step) for position in range(0, len(rows), step)]
+
+
+def text_column(values: list[bytes]) -> pa.Array:
+    """Return UTF-8 text; bytes that are none (the server does not check subjects) are shown as U+FFFD."""
+    try:
+        return pa.array(values, pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
+
+
+def headers_column(blocks: list[bytes]) -> pa.Array:
+    """Return name -> values for each message, null for a message without headers."""
+    if not any(blocks):
+        return pa.nulls(len(blocks), HEADERS_TYPE)
+    return pa.array([header_items(block) if block else None for block in blocks], HEADERS_TYPE)
+
+
+def header_items(block: bytes) -> list[tuple[str, list[str]]]:
+    """Return the headers of one message by name, in the order in which the names appear first."""
+    items: dict[str, list[str]] = {}
+    for name, value in header_lines(block):
+        items.setdefault(name.decode("utf-8", "replace"), []).append(value.decode("utf-8", "replace"))
+    return list(items.items())
