@@ -64,7 +64,7 @@ class RawClient:
         self.closed = False
         self.unclaimed: list[Message] = []
         self._buffer = bytearray()
-        self._sids = 1
+        self._sids = 0
         self._socket = socket.create_connection(address, REPLY_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         first = self.next_event()
@@ -74,7 +74,6 @@ class RawClient:
         if connect:
             wish = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}
             self.send(b"CONNECT " + json.dumps({**wish, "lang": "raw", "version": "1", **options}).encode() + b"\r\n")
-            self.send(b"SUB %s.* 1\r\n" % self.inbox.encode())
 
     # --- sending --------------------------------------------------------------------------------------------------
     def send(self, data: bytes) -> None:
@@ -148,46 +147,61 @@ class RawClient:
         reply = names[2] if len(names) > 2 else ""
         return Message(subject=names[0], sid=names[1], reply=reply, hdr=body[:hdr_len], payload=body[hdr_len:])
 
-    def settle(self, timeout_s: float = REPLY_TIMEOUT_S) -> list[Event]:
-        """Everything that arrives before the answer to a PING of ours, or until the connection is closed."""
+    def settle(self, timeout_s: float = REPLY_TIMEOUT_S, *, pings_before: int = 0) -> list[Event]:
+        """Everything that arrives before the answer to a PING of ours, or until the connection is closed.
+
+        `pings_before` is how many PINGs were sent and not yet answered; their PONGs belong to the result.
+        """
         self.send(b"PING\r\n")
         events: list[Event] = []
         while True:
             event = self.next_event(timeout_s)
-            if event is None or event == Line(text="PONG"):
+            if event is None:
                 return events
+            if event == Line(text="PONG"):
+                if pings_before == 0:
+                    return events
+                pings_before -= 1
             events.append(event)
 
-    def messages(self, subject: str, count: int, timeout_s: float = REPLY_TIMEOUT_S) -> list[Message]:
-        """Up to `count` messages to this subject, fewer when the time is over, more when more came at once.
+    def rest(self, timeout_s: float = REPLY_TIMEOUT_S) -> list[Event]:
+        """Everything until the server closes the connection, or is silent for this long."""
+        return list(iter(lambda: self.next_event(timeout_s), None))
+
+    def messages(self, sid: str, count: int, timeout_s: float = REPLY_TIMEOUT_S) -> list[Message]:
+        """Up to `count` messages of this subscription, fewer when the time is over, more when more came at once.
 
         What other subscriptions receive meanwhile is kept in `unclaimed` and counts when it is asked for.
         """
-        found = [message for message in self.unclaimed if message.subject == subject]
-        self.unclaimed = [message for message in self.unclaimed if message.subject != subject]
+        found = [message for message in self.unclaimed if message.sid == sid]
+        self.unclaimed = [message for message in self.unclaimed if message.sid != sid]
         deadline = time.monotonic() + timeout_s
         while len(found) < count and (left_s := deadline - time.monotonic()) > 0:
             event = self.next_event(left_s)
             if event is None:
                 break
-            self._sort(event, subject, found)
+            self._sort(event, sid, found)
         for event in self.settle():
-            self._sort(event, subject, found)
+            self._sort(event, sid, found)
         return found
 
-    def _sort(self, event: Event, subject: str, found: list[Message]) -> None:
+    def _sort(self, event: Event, sid: str, found: list[Message]) -> None:
         if isinstance(event, Message):
-            (found if event.subject == subject else self.unclaimed).append(event)
+            (found if event.sid == sid else self.unclaimed).append(event)
         elif event.text == "PING":
             self.send(b"PONG\r\n")
 
     def request(
         self, subject: str, payload: bytes = b"", *, headers: Sequence[tuple[str, str]] = (), replies: int = 1
     ) -> list[Message]:
-        """Publish with a fresh reply subject and collect its replies."""
+        """Publish with a reply subject and a subscription of its own and collect the replies.
+
+        The subscription stays, because a delivery keeps the subject under which its message was published.
+        """
         inbox = self.new_inbox()
+        sid = self.subscribe(inbox)
         self.publish(subject, payload, reply=inbox, headers=headers)
-        return self.messages(inbox, replies)
+        return self.messages(sid, replies)
 
     def api(self, subject: str, body: object = None) -> dict[str, Any]:
         """One `$JS.API` call: the JSON answer as it is, errors included."""

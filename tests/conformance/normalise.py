@@ -1,0 +1,58 @@
+"""What two correct servers may say differently: times, identities, addresses. Everything else must be equal.
+
+A normalised value keeps its type and its zero: a missing time, an empty id or a wrong format stays visible.
+"""
+
+import re
+from typing import Any
+
+ZERO_TIME = "0001-01-01T00:00:00Z"
+TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
+ACK_V1 = re.compile(r"^(\$JS\.ACK\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d{18,20}(\.\d+)$")
+ACK_V2 = re.compile(r"^(\$JS\.ACK\.[^.]+\.)[^.]+(\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d{18,20}(\.\d+)(?:\.[^.]+)?$")
+FLOW = re.compile(r"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")
+
+IDENTITIES = frozenset({
+    "server_id", "git_commit", "go", "xkey", "nonce", "raft_group", "leader", "peer", "host", "client_ip", "id",
+})  # fmt: skip
+NUMBERS = frozenset({"port", "client_id", "active", "pause_remaining"})
+ADDRESSES = frozenset({"connect_urls"})
+NOT_COMPARED = frozenset({"total", "errors"})  # of the account's "api" counters only
+
+
+def value(key: str, given: Any, parent: str = "") -> Any:
+    """One JSON value, with the key that it stands under."""
+    if isinstance(given, dict):
+        return {name: value(name, given[name], key) for name in sorted(given)}
+    if isinstance(given, list):
+        return sorted(f"<{key}>" for _ in given) if key in ADDRESSES else [value(key, item, parent) for item in given]
+    if isinstance(given, bool) or given is None:
+        return given
+    if isinstance(given, int | float):
+        masked = key in NUMBERS or (parent == "api" and key in NOT_COMPARED)
+        return f"<{key}>" if masked and given else given
+    return text(key, given)
+
+
+def text(key: str, given: str) -> str:
+    """One JSON string."""
+    if key in IDENTITIES and given:
+        return f"<{key}>"
+    if TIME.match(given) and given != ZERO_TIME:
+        return "<time>" if given.endswith("Z") else f"<time not UTC: {given}>"
+    return given
+
+
+def reply(given: str) -> str:
+    """The reply subject of a delivered message, without its time and its account hash."""
+    for pattern, shape in ((ACK_V1, r"\1<ts>\2"), (ACK_V2, r"\1<account>\2<ts>\3"), (FLOW, r"\1<token>")):
+        if pattern.match(given):
+            return pattern.sub(shape, given)
+    return given
+
+
+def header(name: str, given: str) -> str:
+    """One header field's value."""
+    if name == "Nats-Time-Stamp":
+        return "<time>" if TIME.match(given) else f"<not a time: {given}>"
+    return given

@@ -1,0 +1,214 @@
+"""Runs scenes against one server and notes what came back, normalised, as plain JSON values."""
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tests.conformance import normalise
+from tests.conformance.steps import Ack, Call, Expect, Info, Publish, Raw, Scene, Step, Subscribe, Until
+from tests.harness.raw import Line, Message, RawClient
+
+UNTIL_TIMEOUT_S = 5.0
+REPLY_TIMEOUT_S = 2.0
+SHORT_TIMEOUT_S = 0.3  # for a server that has left several steps of a scene unanswered
+PATIENCE = 3
+RETRY_S = 0.02
+
+Observation = Any
+
+
+class SceneRun:
+    """The state of one scene on one connection: subscriptions, received messages, captured values."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self.client = RawClient(address)
+        self.sids: dict[str, str] = {}
+        self.received: dict[str, list[Message]] = {}
+        self.captured: dict[str, str] = {}
+        self.inboxes: dict[str, str] = {}
+        self.short = 0
+
+    def run(self, step: Step) -> Observation:  # noqa: PLR0911  (one return for each kind of step)
+        """Perform one step and return what it showed."""
+        match step:
+            case Call():
+                return self.call(step)
+            case Until():
+                return self.until(step)
+            case Publish():
+                self.client.publish(self.fill(step.subject), step.payload, headers=step.headers)
+                return [self.show(event) for event in self.settle()]
+            case Subscribe():
+                self.sids[step.name] = self.client.subscribe(self.fill(step.subject), step.queue)
+                return [self.show(event) for event in self.settle()]
+            case Expect():
+                found = self.collect(self.sids[step.of], step.count)
+                return self.keep(step.name, found)
+            case Ack():
+                return self.ack(step)
+            case Raw():
+                return self.raw(step)
+            case Info():
+                with RawClient(self.address) as fresh:
+                    return normalise.value("info", fresh.info)
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a step waits for answers that do not come."""
+        return REPLY_TIMEOUT_S if self.short < PATIENCE else SHORT_TIMEOUT_S
+
+    def collect(self, sid: str, count: int) -> list[Message]:
+        """The messages of a subscription, and a note when there were too few of them."""
+        found = self.client.messages(sid, count, timeout_s=self.timeout_s)
+        self.short += len(found) < count
+        return found
+
+    def settle(self) -> list[Line]:
+        """Protocol lines that a step without replies provoked; messages wait for the step that expects them."""
+        events = self.client.settle()
+        self.client.unclaimed += [event for event in events if isinstance(event, Message)]
+        return [event for event in events if isinstance(event, Line)]
+
+    def call(self, step: Call) -> Observation:
+        sid = self.send(step)
+        found = self.collect(sid, step.replies)
+        for variable, path in step.capture.items():
+            answer: Any = json.loads(found[0].payload)
+            for key in path.split("."):
+                answer = answer[key]
+            self.captured[variable] = str(answer)
+        return self.keep(step.name, found)
+
+    def send(self, step: Call | Until) -> str:
+        inbox, sid = self.inbox(step.name)
+        payload = step.payload if isinstance(step.payload, bytes) else json.dumps(step.payload).encode()
+        headers = step.headers if isinstance(step, Call) else ()
+        filled = self.fill(payload.decode("latin-1")).encode("latin-1")
+        self.client.publish(self.fill(step.subject), filled, reply=inbox, headers=headers)
+        return sid
+
+    def inbox(self, name: str) -> tuple[str, str]:
+        """A reply subject and its subscription, known by the step's name when something arrives late."""
+        inbox = self.client.new_inbox()
+        self.inboxes[inbox] = f"<inbox of {name}>"
+        return inbox, self.client.subscribe(inbox)
+
+    def until(self, step: Until) -> Observation:
+        deadline = time.monotonic() + UNTIL_TIMEOUT_S
+        while True:
+            sid = self.send(step)
+            found = self.collect(sid, 1)
+            answer: Any = json.loads(found[0].payload) if found and found[0].payload else {}
+            for key in step.field.split("."):
+                answer = answer.get(key) if isinstance(answer, dict) else None
+            if answer == step.value or time.monotonic() > deadline:
+                return self.keep(step.name, found)
+            threading.Event().wait(RETRY_S)
+
+    def ack(self, step: Ack) -> Observation:
+        target = self.received[step.of][step.position].reply
+        if not step.replies:
+            self.client.publish(target, step.payload)
+            return [self.show(event) for event in self.settle()]
+        inbox, sid = self.inbox(step.name)
+        self.client.publish(target, step.payload, reply=inbox)
+        return self.keep(step.name, self.collect(sid, step.replies))
+
+    def raw(self, step: Raw) -> Observation:
+        with RawClient(self.address, connect=step.options is not None, **(step.options or {})) as client:
+            parts = (step.data,) if isinstance(step.data, bytes) else step.data
+            for part in parts:
+                client.send(part)
+            pings = sum(part.upper().count(b"PING") for part in parts)
+            events = client.rest(1) if step.closes else client.settle(REPLY_TIMEOUT_S, pings_before=pings)
+            return {"events": [self.show(event) for event in events], "closed": client.closed}
+
+    def keep(self, name: str, found: list[Message]) -> Observation:
+        self.received[name] = found
+        return [self.show(message) for message in found]
+
+    def fill(self, given: str) -> str:
+        for variable, known in self.captured.items():
+            given = given.replace(f"<{variable}>", known)
+        return given
+
+    def show(self, event: Message | Line) -> Observation:
+        """An event as JSON, with captured values and inboxes replaced by their names."""
+        if isinstance(event, Line):
+            return show_line(event.text)
+        shown: dict[str, Any] = {"subject": self.inboxes.get(event.subject, event.subject)}
+        if event.reply:
+            shown["reply"] = normalise.reply(event.reply)
+        if event.hdr:
+            shown["status"] = event.status
+            shown["headers"] = [[name, normalise.header(name, value)] for name, value in event.headers]
+        shown["payload"] = show_payload(event.payload)
+        return self.blank(shown)
+
+    def blank(self, shown: Any) -> Any:
+        encoded = json.dumps(shown)
+        for variable, known in self.captured.items():
+            encoded = encoded.replace(known, f"<{variable}>")
+        return json.loads(encoded)
+
+    def close(self) -> list[Observation]:
+        """End the scene; messages that nobody expected are shown."""
+        left = [self.show(event) for event in self.client.settle() if isinstance(event, Message)]
+        left += [self.show(message) for message in self.client.unclaimed]
+        self.client.close()
+        return left
+
+
+def show_payload(payload: bytes) -> Any:
+    """JSON as normalised JSON, anything else as text."""
+    if payload.startswith(b"{"):
+        try:
+            return normalise.value("", json.loads(payload))
+        except ValueError:
+            pass
+    return payload.decode("utf-8", "backslashreplace")
+
+
+def show_line(line: str) -> Any:
+    """A protocol line; an INFO is shown as its fields."""
+    if line.startswith("INFO "):
+        return {"INFO": normalise.value("info", json.loads(line[5:]))}
+    return line
+
+
+def clear(address: tuple[str, int]) -> None:
+    """Delete every stream, so that the next scene finds an empty account."""
+    with RawClient(address) as client:
+        for name in client.api("STREAM.NAMES").get("streams") or []:
+            client.api(f"STREAM.DELETE.{name}")
+
+
+def run_scene(address: tuple[str, int], scene: Scene) -> dict[str, Observation]:
+    """Step name to what it showed. A step that cannot run (no message to ack) shows why; the others still run."""
+    shown: dict[str, Observation] = {}
+    run = SceneRun(address)
+    for step in scene.steps:
+        try:
+            shown[step.name] = run.run(step)
+        except (LookupError, TypeError, ValueError, AssertionError, OSError) as error:
+            shown[step.name] = {"not run": f"{type(error).__name__}: {error}"}
+        if run.client.closed:
+            run.client.close()
+            run.client = RawClient(address)
+    shown["(left over)"] = run.close()
+    clear(address)
+    return shown
+
+
+def run_scenes(address: tuple[str, int], scenes: Sequence[Scene]) -> dict[str, dict[str, Observation]]:
+    """Scene name to step name to what it showed."""
+    shown: dict[str, dict[str, Observation]] = {}
+    for scene in scenes:
+        try:
+            shown[scene.name] = run_scene(address, scene)
+        except OSError as error:
+            shown[scene.name] = {step.name: {"not run": f"{type(error).__name__}: {error}"} for step in scene.steps}
+    return shown

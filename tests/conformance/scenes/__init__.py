@@ -1,0 +1,16 @@
+"""All scenes, in the order in which they run."""
+
+from tests.conformance.scenes import bad_input, consumers, core, direct, kv, publish, pull, push, streams
+from tests.conformance.steps import Scene
+
+SCENES: tuple[Scene, ...] = (
+    *core.SCENES,
+    *streams.SCENES,
+    *publish.SCENES,
+    *consumers.SCENES,
+    *pull.SCENES,
+    *push.SCENES,
+    *direct.SCENES,
+    *kv.SCENES,
+    *bad_input.SCENES,
+)

@@ -1,0 +1,139 @@
+"""The vocabulary of conformance scenes: a scene is a list of steps, a step is data.
+
+A step says what is sent and how many answers the reference gives; it never says what the answers are: those are
+compared between two servers. `<name>` in a subject or payload stands for a value captured from an earlier answer.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """A request; `payload` is bytes as they are, or anything else as JSON. `replies=0` expects silence."""
+
+    name: str
+    subject: str
+    payload: Any = b""
+    headers: Headers = ()
+    replies: int = 1
+    capture: dict[str, str] = attrs.field(factory=dict)  # variable -> key of the first JSON answer, dots descend
+
+
+@attrs.frozen(kw_only=True)
+class Until:
+    """The same request again until the answer's field has the value; the last answer is what is compared."""
+
+    name: str
+    subject: str
+    payload: Any = b""
+    field: str
+    value: Any
+
+
+@attrs.frozen(kw_only=True)
+class Publish:
+    """A publish without a reply subject; nothing is observed but what other subscriptions get later."""
+
+    name: str
+    subject: str
+    payload: bytes = b""
+    headers: Headers = ()
+
+
+@attrs.frozen(kw_only=True)
+class Subscribe:
+    """A subscription whose messages a later Expect reads."""
+
+    name: str
+    subject: str
+    queue: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Expect:
+    """Messages of the subscription with this name."""
+
+    name: str
+    of: str
+    count: int
+
+
+@attrs.frozen(kw_only=True)
+class Ack:
+    """An acknowledgement of the message that an earlier Call or Expect received at this position."""
+
+    name: str
+    of: str
+    position: int = 0
+    payload: bytes = b""
+    replies: int = 0  # 1 makes it a double ack
+
+
+@attrs.frozen(kw_only=True)
+class Raw:
+    """Bytes on a connection of its own. All lines until the PONG or the end of the connection are compared.
+
+    `options` are fields of the CONNECT that precedes them; None sends no CONNECT at all.
+    """
+
+    name: str
+    data: bytes | tuple[bytes, ...]
+    options: dict[str, Any] | None = attrs.field(factory=dict)
+    closes: bool = False  # the server ends the connection: no PING of ours is needed to see the end
+
+
+@attrs.frozen(kw_only=True)
+class Info:
+    """The INFO line that greets a new connection."""
+
+    name: str
+
+
+Step = Call | Until | Publish | Subscribe | Expect | Ack | Raw | Info
+
+
+@attrs.frozen(kw_only=True)
+class Scene:
+    """Steps on one connection to a server without streams. `nodes` are the cluster sizes it makes sense on."""
+
+    name: str
+    steps: Sequence[Step]
+    nodes: tuple[int, ...] = (1,)
+    config: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        names = [step.name for step in self.steps]
+        assert len(set(names)) == len(names), f"scene {self.name} uses a step name twice: {names}"
+
+
+def stream(name: str, subjects: Sequence[str] = (), **config: Any) -> Call:
+    """A stream create that is a precondition, observed like any other step."""
+    return Call(
+        name=f"create {name}",
+        subject=f"$JS.API.STREAM.CREATE.{name}",
+        payload={"name": name, "subjects": list(subjects) or [f"{name.lower()}.>"], "storage": "file", **config},
+    )
+
+
+def consumer(stream_name: str, name: str, **config: Any) -> Call:
+    """A durable pull consumer create that is a precondition, observed like any other step."""
+    return Call(
+        name=f"create {stream_name}/{name}",
+        subject=f"$JS.API.CONSUMER.CREATE.{stream_name}.{name}",
+        payload={
+            "stream_name": stream_name,
+            "config": {"durable_name": name, "name": name, "ack_policy": "explicit", **config},
+        },
+    )
+
+
+def messages(subject: str, *payloads: str) -> list[Call]:
+    """Acknowledged publishes with these payloads."""
+    return [
+        Call(name=f"publish {subject} {payload}", subject=subject, payload=payload.encode()) for payload in payloads
+    ]

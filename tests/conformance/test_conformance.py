@@ -1,0 +1,38 @@
+"""The same script against jetraft and nats-server 2.15.1: every answer is compared, field by field."""
+
+import pytest
+
+from tests.conformance.__main__ import Shown, observe
+from tests.conformance.compare import differences
+from tests.conformance.known import KNOWN
+from tests.conformance.scenes import SCENES
+
+pytestmark = [pytest.mark.reference, pytest.mark.xdist_group("conformance"), pytest.mark.timeout(300)]
+LEFT_OVER = "(left over)"
+CASES = [(scene.name, name) for scene in SCENES for name in [*(step.name for step in scene.steps), LEFT_OVER]]
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shown, Shown]:
+    """What the reference and jetraft show; both run once for all cases."""
+    expected = observe("reference", "", tmp_path_factory.mktemp("reference"))
+    actual = observe("jetraft", "", tmp_path_factory.mktemp("jetraft"))
+    return expected, actual
+
+
+@pytest.mark.parametrize(("scene", "step"), CASES, ids=[f"{scene}: {step}" for scene, step in CASES])
+def test_answers_as_the_reference_does(observed: tuple[Shown, Shown], scene: str, step: str) -> None:
+    expected, actual = observed
+    found = differences(expected[scene][step], actual[scene].get(step))
+    unknown = [row for row in found if not ({(scene, step, row[0]), (scene, step, "")} & KNOWN.keys())]
+    assert not unknown, "\n".join(f"{path}: expected {a!r}, got {b!r}" for path, a, b in unknown)
+
+
+def test_every_known_difference_still_exists(observed: tuple[Shown, Shown]) -> None:
+    expected, actual = observed
+    stale = []
+    for scene, step, path in KNOWN:
+        found = {row[0] for row in differences(expected[scene][step], actual[scene].get(step))}
+        if not found or (path and path not in found):
+            stale.append((scene, step, path))
+    assert not stale
