@@ -1,0 +1,109 @@
+"""Where each message of a stream is, and which subject it has, as C sees it. See _index.pyx."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from jetraft.store._subjtree cimport SubjectTree
+
+cdef enum:
+    CHUNK_BITS = 12                # 4096 messages, 64 KiB: small beside a block, large beside its own header
+    CHUNK_MESSAGES = 4096
+    CHUNK_MASK = 4095
+    REMOVED_LOG_MESSAGES = 1024    # as many as an id rests: see SubjectTree.release
+
+cdef struct Chunk:                 # of 4096 consecutive sequences; a chunk without live messages is not kept
+    uint32_t live
+    uint32_t subject[4096]         # id of the subject, 0 = not live
+    uint32_t offset[4096]          # of the record in its block, bytes
+    uint32_t next[4096]            # distance to the next message of the subject; 0 = none or not known
+    uint32_t size[4096]            # what the message counts for max_bytes
+
+cdef struct Span:                  # the messages of one block
+    uint64_t first_seq
+    int64_t first_ts_ns
+    uint32_t block                 # the log's number of the block
+    uint32_t frame_count
+    uint32_t frame_capacity
+    uint32_t *frames               # offsets of its MESSAGES frames, ascending
+
+cdef struct Removed:
+    uint64_t seq
+    uint32_t subject
+
+cdef struct Place:
+    uint32_t block
+    uint32_t frame_offset          # in the block
+    uint32_t record_offset         # in the frame
+
+cdef struct Ranges:                # reads the packed ranges of `pack_deleted` in ascending order
+    const uint8_t *data
+    size_t length
+    size_t at
+    uint64_t low                   # the current range is low..high-1
+    uint64_t high
+
+cdef size_t find_equal(const uint32_t *values, size_t count, uint32_t wanted) noexcept nogil
+cdef size_t find_live(const uint32_t *values, size_t count) noexcept nogil
+cdef size_t count_equal(const uint32_t *values, size_t count, uint32_t wanted) noexcept nogil
+cdef size_t count_live(const uint32_t *values, size_t count) noexcept nogil
+
+cdef class Verdicts:
+    """What a filter set has found out about each subject id; the index forgets a verdict when the id changes hands."""
+    cdef uint8_t *verdicts         # by id: 0 not asked, 1 refused, 2 admitted
+    cdef uint32_t verdict_end
+    cdef int cover(self, uint32_t id_end) except -1
+
+cdef class Index:
+    cdef readonly SubjectTree tree
+    cdef Chunk **chunks
+    cdef uint64_t chunk_base       # number (seq >> CHUNK_BITS) of chunks[0]
+    cdef size_t chunk_count
+    cdef size_t chunk_capacity
+    cdef size_t chunks_held
+    cdef Span *spans
+    cdef size_t span_count
+    cdef size_t span_capacity
+    cdef Removed *removed          # ring of the last removals, NULL until a filter set counts
+    cdef list watchers             # of Verdicts
+    cdef readonly uint64_t first_seq   # lowest live sequence, last_seq + 1 when there is none
+    cdef readonly uint64_t last_seq
+    cdef readonly uint64_t messages
+    cdef readonly uint64_t message_bytes
+    cdef readonly int64_t last_ts_ns
+    cdef uint64_t max_msgs
+    cdef uint64_t max_bytes
+    cdef uint64_t max_msgs_per_subject
+    cdef uint32_t overhead_bytes
+    cdef uint32_t hdr_overhead_bytes
+
+    cdef inline Chunk *chunk_of(self, uint64_t seq) noexcept:
+        cdef uint64_t number = seq >> CHUNK_BITS
+        if number < self.chunk_base or number - self.chunk_base >= self.chunk_count:
+            return NULL
+        return self.chunks[number - self.chunk_base]
+
+    cdef inline uint32_t subject_of(self, uint64_t seq) noexcept:
+        cdef Chunk *chunk = self.chunk_of(seq)
+        return 0 if chunk == NULL else chunk.subject[seq & CHUNK_MASK]
+
+    cdef bint place_of(self, uint64_t seq, Place *out) noexcept
+    cdef uint64_t next_live(self, uint64_t low, uint64_t high) noexcept
+    cdef uint64_t scan_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept
+    cdef uint64_t count_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept
+    cdef uint64_t count_all(self, uint64_t low, uint64_t high) noexcept
+    cdef uint64_t follow(self, uint64_t seq, uint32_t subject_id) noexcept
+    cdef uint64_t first_from(self, uint32_t subject_id, uint64_t low) noexcept
+    cdef uint64_t last_upto(self, uint32_t subject_id, uint64_t high) noexcept
+    cdef int watch_removals(self) except -1
+    cdef int load_frame(self, const uint8_t *frame, size_t size, uint32_t block, uint32_t frame_offset,
+                        Ranges *dead) except -1
+    cdef int put(self, uint64_t seq, uint32_t offset, uint32_t size, const char *name, size_t length) except -1
+    cdef int drop(self, uint64_t seq) except -1
+    cdef int drop_first(self) except -1
+    cdef int enforce_subject(self, uint32_t subject_id) except -1
+    cdef int enforce_totals(self) except -1
+    cdef Chunk *_chunk_for(self, uint64_t seq) except NULL
+    cdef void _let_go(self, uint64_t number) noexcept
+    cdef void _forget_before(self, uint64_t seq) noexcept
+    cdef int _enter_frame(self, uint64_t first_seq, int64_t ts_ns, uint32_t block, uint32_t frame_offset) except -1
+    cdef void _skip_to(self, uint64_t seq) noexcept
+    cdef size_t _span_at(self, uint64_t seq) noexcept

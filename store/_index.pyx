@@ -1,0 +1,787 @@
+# cython: language_level=3
+"""The index of one stream: sequence -> place of the record, subject and size; subject -> chain of its messages.
+
+16 bytes a message (offset in the block, subject id, distance to the subject's next message, size), 4 bytes a frame, in chunks
+of 4096 sequences; a chunk whose messages are all gone is given back, so a sparse stream costs what is live in it.
+
+The index is derived from the log's frames and holds nothing that cannot be rebuilt from them. It enforces the limits, message by
+message in sequence order, so that the outcome does not depend on how the leader batched them: first the subject's
+limit, then the two totals, each by dropping the oldest (nats-server: filestore.go, storeRawMsg).
+
+Invariants: first_seq <= every live sequence <= last_seq, and first_seq itself is live unless the stream is empty, when it
+is last_seq + 1; last_seq never goes back. For a live message, `next` leads to the next live message of its subject or to a
+place on the way to it: removed messages keep their `next`, so the chain stays whole until the chunk goes, and then a scan
+finds the way again and repairs it.
+"""
+
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memmove, memset
+
+from jetraft.store._frame cimport FRAME_HEADER_BYTES, FrameHeader, Record, read_header, read_record
+from jetraft.store._subjtree cimport SubjectTree
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) && !defined(__clang__)
+    #define JETRAFT_SCAN static __attribute__((optimize("O3"), noinline))
+    #else
+    #define JETRAFT_SCAN static
+    #endif
+    /* Sixteen at a time without a branch, which compilers turn into vector compares. */
+    JETRAFT_SCAN size_t jetraft_find_equal(const uint32_t *values, size_t count, uint32_t wanted) {
+        size_t i = 0;
+        for (; i + 16 <= count; i += 16) {
+            uint32_t hit = 0;
+            for (int k = 0; k < 16; k++) hit |= (values[i + k] == wanted);
+            if (hit) break;
+        }
+        for (; i < count; i++) if (values[i] == wanted) return i;
+        return count;
+    }
+    JETRAFT_SCAN size_t jetraft_find_live(const uint32_t *values, size_t count) {
+        size_t i = 0;
+        for (; i + 16 <= count; i += 16) {
+            uint32_t hit = 0;
+            for (int k = 0; k < 16; k++) hit |= values[i + k];
+            if (hit) break;
+        }
+        for (; i < count; i++) if (values[i]) return i;
+        return count;
+    }
+    JETRAFT_SCAN size_t jetraft_count_equal(const uint32_t *values, size_t count, uint32_t wanted) {
+        uint32_t found = 0;
+        for (size_t i = 0; i < count; i++) found += (values[i] == wanted);
+        return found;
+    }
+    """
+    size_t jetraft_find_equal(const uint32_t *values, size_t count, uint32_t wanted) nogil
+    size_t jetraft_find_live(const uint32_t *values, size_t count) nogil
+    size_t jetraft_count_equal(const uint32_t *values, size_t count, uint32_t wanted) nogil
+
+cdef enum:
+    SCAN_STEP = 64          # messages looked at for each link of a chain followed, where both ways lead to the answer
+    CAPACITY_MIN = 8
+    FAR = 0xFFFFFFFF        # a distance that does not fit: not known
+
+
+cdef size_t find_equal(const uint32_t *values, size_t count, uint32_t wanted) noexcept nogil:
+    """Position of the first value that equals `wanted`, `count` when there is none."""
+    return jetraft_find_equal(values, count, wanted)
+
+
+cdef size_t find_live(const uint32_t *values, size_t count) noexcept nogil:
+    """Position of the first value that is not 0, `count` when there is none."""
+    return jetraft_find_live(values, count)
+
+
+cdef size_t count_equal(const uint32_t *values, size_t count, uint32_t wanted) noexcept nogil:
+    """How many values equal `wanted`."""
+    return jetraft_count_equal(values, count, wanted)
+
+
+cdef size_t count_live(const uint32_t *values, size_t count) noexcept nogil:
+    """How many values are not 0."""
+    return count - jetraft_count_equal(values, count, 0)
+
+
+cdef uint64_t limit_of(value) except? 0:
+    """A limit of the configuration as a number that is never reached when there is none (-1)."""
+    return UINT64_MAX if value < 0 else value
+
+
+cdef bint next_range(Ranges *ranges) except -1:
+    """Step to the next range; False at the end."""
+    cdef uint64_t values[2]
+    cdef int k, shift
+    cdef uint8_t byte
+    if ranges.at >= ranges.length:
+        ranges.low = ranges.high = UINT64_MAX
+        return False
+    for k in range(2):
+        values[k] = 0
+        shift = 0
+        while True:
+            if ranges.at >= ranges.length or shift > 63:
+                raise ValueError("the ranges of removed sequences are damaged")
+            byte = ranges.data[ranges.at]
+            ranges.at += 1
+            values[k] |= <uint64_t>(byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+    ranges.low = ranges.high + values[0]
+    ranges.high = ranges.low + values[1]
+    return True
+
+
+cdef void put_varint(bytearray out, uint64_t value):
+    while value >= 0x80:
+        out.append(<uint8_t>(value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(<uint8_t>value)
+
+
+cdef class Verdicts:
+    """What a filter set has found out about each subject id."""
+
+    def __dealloc__(self):
+        free(self.verdicts)
+
+    cdef int cover(self, uint32_t id_end) except -1:
+        """Make room for the ids below `id_end`."""
+        cdef uint8_t *grown
+        cdef uint32_t end
+        if id_end <= self.verdict_end:
+            return 0
+        end = max(id_end, self.verdict_end + self.verdict_end // 2, 64)
+        grown = <uint8_t *>realloc(self.verdicts, end)
+        if grown == NULL:
+            raise MemoryError
+        memset(grown + self.verdict_end, 0, end - self.verdict_end)
+        self.verdicts = grown
+        self.verdict_end = end
+        return 0
+
+    @property
+    def memory_bytes(self):
+        """Bytes allocated: one for each subject id."""
+        return self.verdict_end
+
+
+cdef class Index:
+    """Sequences, subjects and limits of one stream. Deterministic: the same calls leave the same messages everywhere."""
+
+    def __cinit__(self, *, uint32_t overhead_bytes, uint32_t hdr_overhead_bytes, uint64_t first_seq=1):
+        assert first_seq >= 1
+        self.tree = SubjectTree()
+        self.watchers = []
+        self.first_seq = first_seq
+        self.last_seq = first_seq - 1
+        self.chunk_base = first_seq >> CHUNK_BITS
+        self.overhead_bytes = overhead_bytes
+        self.hdr_overhead_bytes = hdr_overhead_bytes
+        self.max_msgs = self.max_bytes = self.max_msgs_per_subject = UINT64_MAX
+
+    def __dealloc__(self):
+        cdef size_t i
+        for i in range(self.chunk_count):
+            free(self.chunks[i])
+        free(self.chunks)
+        for i in range(self.span_count):
+            free(self.spans[i].frames)
+        free(self.spans)
+        free(self.removed)
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def apply(self, bytes frame, uint32_t block, uint32_t frame_offset):
+        """Index the records of a MESSAGES frame at its place in the log, enforcing the limits; return how many were dropped.
+
+        The sequences must lie above last_seq; a gap is a run of sequences that never had a message.
+        """
+        cdef uint64_t before = self.tree.removals
+        self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, NULL)
+        return self.tree.removals - before
+
+    def limit(self, *, max_msgs, max_bytes, max_msgs_per_subject):
+        """Set the limits (-1 = none), enforce them, return how many messages were dropped."""
+        cdef uint64_t before = self.tree.removals
+        cdef bint tighter = limit_of(max_msgs_per_subject) < self.max_msgs_per_subject
+        cdef uint32_t subject_id
+        self.max_msgs = limit_of(max_msgs)
+        self.max_bytes = limit_of(max_bytes)
+        self.max_msgs_per_subject = limit_of(max_msgs_per_subject)
+        if tighter:
+            # Each subject on its own: the order of the ids, which differs between replicas, cannot change the outcome.
+            for subject_id in range(1, self.tree.id_end):
+                if self.tree.subjects[subject_id].count > self.max_msgs_per_subject:
+                    self.enforce_subject(subject_id)
+        self.enforce_totals()
+        return self.tree.removals - before
+
+    def remove(self, uint64_t seq):
+        """Remove one message; False when it is not live."""
+        if self.subject_of(seq) == 0:
+            return False
+        self.drop(seq)
+        return True
+
+    def remove_below(self, uint64_t seq):
+        """Remove every message below `seq`; return how many. last_seq stays."""
+        cdef uint64_t before = self.tree.removals
+        while self.messages and self.first_seq < seq:
+            self.drop_first()
+        return self.tree.removals - before
+
+    def skip_to(self, uint64_t seq):
+        """Let an empty stream go on at `seq`, which is above last_seq."""
+        assert self.messages == 0
+        assert seq > self.last_seq
+        self._skip_to(seq)
+
+    def load(self, bytes frame, uint32_t block, uint32_t frame_offset, PackedRanges dead):
+        """Index a frame again after a restart: no limit is enforced, sequences in `dead` and below first_seq are passed over."""
+        self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, &dead.ranges)
+
+    def finish_load(self, uint64_t last_seq, int64_t last_ts_ns):
+        """End a load: sequences up to `last_seq` have been used."""
+        if last_seq < self.last_seq:
+            raise ValueError(f"a frame holds sequence {self.last_seq}, after the last one, {last_seq}")
+        if last_seq > self.last_seq:
+            self._skip_to(last_seq + 1)
+        self.last_ts_ns = last_ts_ns
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def is_live(self, uint64_t seq):
+        """Tell whether a sequence holds a message."""
+        return self.subject_of(seq) != 0
+
+    def place(self, uint64_t seq):
+        """(block, offset of the frame in the block, offset of the record in the frame), None when it is not live."""
+        cdef Place place
+        if not self.place_of(seq, &place):
+            return None
+        return place.block, place.frame_offset, place.record_offset
+
+    def size_of(self, uint64_t seq):
+        """What a live message counts for max_bytes."""
+        assert self.subject_of(seq)
+        return self.chunk_of(seq).size[seq & CHUNK_MASK]
+
+    def subject_at(self, uint64_t seq):
+        """The subject of a live message, None when it is not live."""
+        cdef uint32_t subject_id = self.subject_of(seq)
+        return self.tree.name_of(subject_id) if subject_id else None
+
+    def subject_state(self, bytes subject):
+        """(count, first, last) of a literal subject, None when it has no message."""
+        cdef uint32_t subject_id = self.tree.find(subject, len(subject))
+        if subject_id == 0:
+            return None
+        return (
+            self.tree.subjects[subject_id].count,
+            self.tree.subjects[subject_id].first_seq,
+            self.tree.subjects[subject_id].last_seq,
+        )
+
+    def next_from(self, uint64_t seq):
+        """The lowest live sequence at or above `seq`, None when there is none."""
+        cdef uint64_t found = self.next_live(seq, self.last_seq)
+        return found if found else None
+
+    def count_from(self, uint64_t seq):
+        """Live messages at or above `seq`."""
+        return self.count_all(seq, self.last_seq)
+
+    def pack_deleted(self):
+        """The sequences between first_seq and last_seq that are not live: pairs of varints (gap, run), from first_seq on."""
+        cdef bytearray out = bytearray()
+        cdef uint64_t low, high, end = self.first_seq
+        low = self.first_seq
+        while low <= self.last_seq:
+            high = self.next_live(low, self.last_seq)
+            if high == 0:
+                high = self.last_seq + 1
+            if high > low:
+                put_varint(out, low - end)
+                put_varint(out, high - low)
+                end = high
+            # Now `high` is live, or past the end: pass the run of live ones.
+            low = self.scan_subject(high, self.last_seq, 0)
+            if low == 0:
+                break
+        return bytes(out)
+
+    def spans_list(self):
+        """[(first sequence, first timestamp in ns, block)] of the blocks that hold messages, ascending."""
+        return [(self.spans[i].first_seq, self.spans[i].first_ts_ns, self.spans[i].block) for i in range(self.span_count)]
+
+    @property
+    def frames(self):
+        """MESSAGES frames known."""
+        cdef size_t i, total = 0
+        for i in range(self.span_count):
+            total += self.spans[i].frame_count
+        return total
+
+    @property
+    def memory_bytes(self):
+        """Bytes allocated, the subjects included."""
+        cdef size_t i, total = self.chunks_held * sizeof(Chunk) + self.chunk_capacity * sizeof(Chunk *)
+        for i in range(self.span_count):
+            total += sizeof(Span) + self.spans[i].frame_capacity * sizeof(uint32_t)
+        if self.removed != NULL:
+            total += REMOVED_LOG_MESSAGES * sizeof(Removed)
+        return total + self.tree.memory_bytes
+
+    def watch(self, Verdicts watcher):
+        """Tell a filter set from now on when a subject id changes hands."""
+        self.watchers.append(watcher)
+
+    def unwatch(self, Verdicts watcher):
+        """The opposite of `watch`."""
+        self.watchers.remove(watcher)
+
+    # -- in C: finding ---------------------------------------------------------------------------------------------
+
+    cdef bint place_of(self, uint64_t seq, Place *out) noexcept:
+        """Find the record of a message; False when it is not live."""
+        cdef Chunk *chunk = self.chunk_of(seq)
+        cdef Span *span
+        cdef uint32_t offset
+        cdef size_t low = 0, high, middle
+        if chunk == NULL or chunk.subject[seq & CHUNK_MASK] == 0:
+            return False
+        span = &self.spans[self._span_at(seq)]
+        offset = chunk.offset[seq & CHUNK_MASK]
+        high = span.frame_count
+        while high - low > 1:
+            middle = (low + high) // 2
+            if span.frames[middle] <= offset:
+                low = middle
+            else:
+                high = middle
+        out.block = span.block
+        out.frame_offset = span.frames[low]
+        out.record_offset = offset - span.frames[low]
+        return True
+
+    cdef uint64_t next_live(self, uint64_t low, uint64_t high) noexcept:
+        """The lowest live sequence in low..high, 0 when there is none."""
+        cdef Chunk *chunk
+        cdef uint64_t end
+        cdef size_t at, width
+        if low < self.first_seq:
+            low = self.first_seq
+        if high > self.last_seq:
+            high = self.last_seq
+        while low <= high:
+            end = low | CHUNK_MASK
+            chunk = self.chunk_of(low)
+            if chunk != NULL:
+                width = <size_t>((end if end < high else high) - low + 1)
+                at = jetraft_find_live(&chunk.subject[low & CHUNK_MASK], width)
+                if at < width:
+                    return low + at
+            low = end + 1
+        return 0
+
+    cdef uint64_t scan_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept:
+        """The lowest sequence in low..high with this subject id, 0 when there is none; id 0 finds what is not live."""
+        cdef Chunk *chunk
+        cdef uint64_t end
+        cdef size_t at, width
+        if low < self.first_seq:
+            low = self.first_seq
+        if high > self.last_seq:
+            high = self.last_seq
+        while low <= high:
+            end = low | CHUNK_MASK
+            chunk = self.chunk_of(low)
+            if chunk != NULL:
+                width = <size_t>((end if end < high else high) - low + 1)
+                at = jetraft_find_equal(&chunk.subject[low & CHUNK_MASK], width, subject_id)
+                if at < width:
+                    return low + at
+            elif subject_id == 0:
+                return low
+            low = end + 1
+        return 0
+
+    cdef uint64_t count_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept:
+        """Live messages of one subject in low..high."""
+        cdef Chunk *chunk
+        cdef uint64_t end, total = 0
+        if low < self.first_seq:
+            low = self.first_seq
+        if high > self.last_seq:
+            high = self.last_seq
+        while low <= high:
+            end = low | CHUNK_MASK
+            chunk = self.chunk_of(low)
+            if chunk != NULL:
+                total += jetraft_count_equal(
+                    &chunk.subject[low & CHUNK_MASK], <size_t>((end if end < high else high) - low + 1), subject_id
+                )
+            low = end + 1
+        return total
+
+    cdef uint64_t count_all(self, uint64_t low, uint64_t high) noexcept:
+        """Live messages in low..high: at once when nothing between is missing, else a sum over chunks."""
+        cdef Chunk *chunk
+        cdef uint64_t end, total = 0
+        if low < self.first_seq:
+            low = self.first_seq
+        if high > self.last_seq:
+            high = self.last_seq
+        if low > high or self.messages == 0:
+            return 0
+        if low == self.first_seq and high == self.last_seq:
+            return self.messages
+        if self.messages == self.last_seq - self.first_seq + 1:
+            return high - low + 1
+        while low <= high:
+            end = low | CHUNK_MASK
+            chunk = self.chunk_of(low)
+            if chunk != NULL:
+                if low & CHUNK_MASK == 0 and end <= high:
+                    total += chunk.live
+                else:
+                    total += count_live(
+                        &chunk.subject[low & CHUNK_MASK], <size_t>((end if end < high else high) - low + 1)
+                    )
+            low = end + 1
+        return total
+
+    cdef uint64_t follow(self, uint64_t seq, uint32_t subject_id) noexcept:
+        """The subject's next live message after `seq`, which was its message (live or not); 0 when there is none.
+
+        Shortens the way for the next walk when removed messages lay on it.
+        """
+        cdef uint64_t at = seq, found = 0
+        cdef uint64_t last = self.tree.subjects[subject_id].last_seq
+        cdef Chunk *chunk
+        cdef uint32_t distance
+        if seq >= last:
+            return 0
+        while True:
+            chunk = self.chunk_of(at)
+            distance = 0 if chunk == NULL else chunk.next[at & CHUNK_MASK]
+            if distance == 0 or distance == FAR:
+                found = self.scan_subject(at + 1, last, subject_id)
+                break
+            at += distance
+            chunk = self.chunk_of(at)
+            if chunk != NULL and chunk.subject[at & CHUNK_MASK] == subject_id:
+                found = at
+                break
+        chunk = self.chunk_of(seq)
+        if chunk != NULL and found:
+            chunk.next[seq & CHUNK_MASK] = <uint32_t>(found - seq) if found - seq < FAR else FAR
+        return found
+
+    cdef uint64_t first_from(self, uint32_t subject_id, uint64_t low) noexcept:
+        """The subject's first live message at or above `low`, 0 when there is none.
+
+        Two ways lead there, the chain from the subject's first message and a scan from `low`; both are walked in turn,
+        so the cost is twice that of the shorter one.
+        """
+        cdef uint64_t chain, scan = low, end, last
+        chain = self.tree.subjects[subject_id].first_seq
+        last = self.tree.subjects[subject_id].last_seq
+        if low > last:
+            return 0
+        if low > self.first_seq and self.subject_of(low - 1) == subject_id:
+            return self.follow(low - 1, subject_id)
+        while chain < low:
+            end = scan + SCAN_STEP - 1
+            scan = self.scan_subject(scan, end, subject_id)
+            if scan:
+                return scan
+            scan = end + 1
+            chain = self.follow(chain, subject_id)
+        return chain
+
+    cdef uint64_t last_upto(self, uint32_t subject_id, uint64_t high) noexcept:
+        """The subject's last live message at or below `high`, 0 when there is none. Both ways, as in `first_from`."""
+        cdef uint64_t chain, following, scan
+        cdef int step
+        chain = self.tree.subjects[subject_id].first_seq
+        if high >= self.tree.subjects[subject_id].last_seq:
+            # Also asked while the last message itself is being removed: then `chain` is live and below it.
+            if self.subject_of(self.tree.subjects[subject_id].last_seq) == subject_id:
+                return self.tree.subjects[subject_id].last_seq
+            high = self.tree.subjects[subject_id].last_seq
+        if chain > high:
+            return 0
+        scan = high
+        while True:
+            for step in range(SCAN_STEP):
+                if self.subject_of(scan) == subject_id:
+                    return scan
+                scan -= 1
+                if scan < chain:
+                    return chain
+            following = self.follow(chain, subject_id)
+            if following == 0 or following > high:
+                return chain
+            chain = following
+
+    # -- in C: changing --------------------------------------------------------------------------------------------
+
+    cdef int watch_removals(self) except -1:
+        """Start to remember the last removals, for filter sets that keep a count."""
+        if self.removed == NULL:
+            self.removed = <Removed *>calloc(REMOVED_LOG_MESSAGES, sizeof(Removed))
+            if self.removed == NULL:
+                raise MemoryError
+        return 0
+
+    cdef int load_frame(self, const uint8_t *frame, size_t size, uint32_t block, uint32_t frame_offset,
+                        Ranges *dead) except -1:
+        """Index the records of a frame; with `dead`, quietly: see `load`."""
+        cdef FrameHeader header
+        cdef Record record
+        cdef uint64_t seq
+        cdef uint32_t i, bytes_counted
+        cdef size_t at = FRAME_HEADER_BYTES
+        if not read_header(frame, size, &header):
+            raise ValueError("not a frame")
+        seq = header.first_stream_seq
+        if header.count == 0:
+            return 0
+        if dead == NULL or seq + header.count > self.first_seq:
+            if seq <= self.last_seq and (dead == NULL or self.messages):
+                raise ValueError(f"sequence {seq} follows {self.last_seq}")
+            if read_record(frame, size, at, &record) == 0:
+                raise ValueError(f"the record of sequence {seq} is damaged")
+            if dead == NULL and seq > self.last_seq + 1:
+                self._skip_to(seq)
+            self._enter_frame(seq, record.ts_ns, block, frame_offset)
+        for i in range(header.count):
+            at = read_record(frame, size, at, &record)
+            if at == 0:
+                raise ValueError(f"the record of sequence {seq} is damaged")
+            bytes_counted = self.overhead_bytes + record.subject_len + record.hdr_len + record.payload_len
+            if record.hdr_len:
+                bytes_counted += self.hdr_overhead_bytes
+            if dead == NULL:
+                self.put(seq, frame_offset + <uint32_t>record.offset, bytes_counted,
+                         <const char *>record.subject, record.subject_len)
+                self.last_ts_ns = record.ts_ns
+            elif seq >= self.first_seq:
+                while seq >= dead.high and next_range(dead):
+                    pass
+                if seq < dead.low:
+                    self.put(seq, frame_offset + <uint32_t>record.offset, bytes_counted,
+                             <const char *>record.subject, record.subject_len)
+            seq += 1
+        return 0
+
+    cdef int put(self, uint64_t seq, uint32_t offset, uint32_t size, const char *name, size_t length) except -1:
+        """Add the message `seq`, above all others, and enforce the limits."""
+        cdef uint32_t subject_id = self.tree.intern(name, length)
+        cdef uint64_t distance
+        cdef Chunk *chunk
+        cdef Chunk *before
+        cdef Verdicts watcher
+        chunk = self._chunk_for(seq)
+        if self.tree.subjects[subject_id].count == 0:
+            for watcher in self.watchers:
+                if subject_id < watcher.verdict_end:
+                    watcher.verdicts[subject_id] = 0
+            self.tree.subjects[subject_id].first_seq = seq
+        else:
+            distance = seq - self.tree.subjects[subject_id].last_seq
+            before = self.chunk_of(self.tree.subjects[subject_id].last_seq)
+            before.next[self.tree.subjects[subject_id].last_seq & CHUNK_MASK] = (
+                <uint32_t>distance if distance < FAR else FAR
+            )
+        self.tree.subjects[subject_id].last_seq = seq
+        self.tree.subjects[subject_id].count += 1
+        chunk.subject[seq & CHUNK_MASK] = subject_id
+        chunk.offset[seq & CHUNK_MASK] = offset
+        chunk.size[seq & CHUNK_MASK] = size
+        chunk.live += 1
+        if self.messages == 0:
+            self.first_seq = seq
+        self.last_seq = seq
+        self.messages += 1
+        self.message_bytes += size
+        if self.tree.subjects[subject_id].count > self.max_msgs_per_subject:
+            self.enforce_subject(subject_id)
+        if self.messages > self.max_msgs or self.message_bytes > self.max_bytes:
+            self.enforce_totals()
+        return 0
+
+    cdef int drop(self, uint64_t seq) except -1:
+        """Remove a live message."""
+        cdef Chunk *chunk = self.chunk_of(seq)
+        cdef uint32_t subject_id = chunk.subject[seq & CHUNK_MASK]
+        cdef Removed *entry
+        assert subject_id
+        chunk.subject[seq & CHUNK_MASK] = 0
+        chunk.live -= 1
+        self.messages -= 1
+        self.message_bytes -= chunk.size[seq & CHUNK_MASK]
+        if self.removed != NULL:
+            entry = &self.removed[self.tree.removals % REMOVED_LOG_MESSAGES]
+            entry.seq = seq
+            entry.subject = subject_id
+        self.tree.removals += 1
+        self.tree.subjects[subject_id].count -= 1
+        if self.tree.subjects[subject_id].count == 0:
+            self.tree.release(subject_id)
+        elif seq == self.tree.subjects[subject_id].first_seq:
+            self.tree.subjects[subject_id].first_seq = self.follow(seq, subject_id)
+        elif seq == self.tree.subjects[subject_id].last_seq:
+            self.tree.subjects[subject_id].last_seq = self.last_upto(subject_id, seq)
+        if self.messages == 0:
+            self._forget_before(self.last_seq + 1)
+        elif seq == self.first_seq:
+            self._forget_before(self.next_live(seq + 1, self.last_seq))
+        elif chunk.live == 0 and (seq >> CHUNK_BITS) != (self.last_seq >> CHUNK_BITS):
+            self._let_go(seq >> CHUNK_BITS)
+        return 0
+
+    cdef int drop_first(self) except -1:
+        """Remove the oldest message."""
+        return self.drop(self.first_seq)
+
+    cdef int enforce_subject(self, uint32_t subject_id) except -1:
+        """Drop the subject's oldest messages until it is within its limit."""
+        while self.tree.subjects[subject_id].count > self.max_msgs_per_subject:
+            self.drop(self.tree.subjects[subject_id].first_seq)
+        return 0
+
+    cdef int enforce_totals(self) except -1:
+        """Drop the oldest messages until both totals are within their limits."""
+        while self.messages and (self.messages > self.max_msgs or self.message_bytes > self.max_bytes):
+            self.drop_first()
+        return 0
+
+    cdef Chunk *_chunk_for(self, uint64_t seq) except NULL:
+        """The chunk of a sequence above all others, a new one when it is the first in it."""
+        cdef uint64_t number = seq >> CHUNK_BITS
+        cdef size_t position
+        cdef uint64_t capacity
+        cdef Chunk **grown
+        cdef Chunk *chunk = self.chunk_of(seq)
+        if chunk != NULL:
+            return chunk
+        if self.chunk_count == 0:
+            self.chunk_base = number
+        assert number >= self.chunk_base
+        position = <size_t>(number - self.chunk_base)
+        if position >= self.chunk_capacity:
+            capacity = max(<uint64_t>position + 1, <uint64_t>self.chunk_capacity * 2, <uint64_t>CAPACITY_MIN)
+            grown = <Chunk **>realloc(self.chunks, capacity * sizeof(Chunk *))
+            if grown == NULL:
+                raise MemoryError
+            self.chunks = grown
+            self.chunk_capacity = <size_t>capacity
+        if position >= self.chunk_count:
+            memset(&self.chunks[self.chunk_count], 0, (position + 1 - self.chunk_count) * sizeof(Chunk *))
+            if self.chunk_count:
+                # The former last chunk was kept for what might still come; now nothing can.
+                chunk = self.chunks[self.chunk_count - 1]
+                if chunk != NULL and chunk.live == 0:
+                    self._let_go(self.chunk_base + self.chunk_count - 1)
+            self.chunk_count = position + 1
+        chunk = <Chunk *>calloc(1, sizeof(Chunk))
+        if chunk == NULL:
+            raise MemoryError
+        self.chunks[position] = chunk
+        self.chunks_held += 1
+        return chunk
+
+    cdef void _let_go(self, uint64_t number) noexcept:
+        """Free a chunk without live messages."""
+        cdef size_t position = <size_t>(number - self.chunk_base)
+        if self.chunks[position] != NULL:
+            free(self.chunks[position])
+            self.chunks[position] = NULL
+            self.chunks_held -= 1
+
+    cdef void _forget_before(self, uint64_t seq) noexcept:
+        """Move first_seq up to `seq` and free the chunks and spans that lie wholly below."""
+        cdef uint64_t number = self.first_seq >> CHUNK_BITS
+        cdef uint64_t end = min(seq >> CHUNK_BITS, self.last_seq >> CHUNK_BITS)
+        cdef size_t gone
+        self.first_seq = seq
+        while number < end and number - self.chunk_base < self.chunk_count:
+            self._let_go(number)
+            number += 1
+        # The directory moves down when half of it is empty, so each pointer moves at most once on average.
+        if self.chunk_count and end > self.chunk_base:
+            gone = <size_t>min(end - self.chunk_base, <uint64_t>self.chunk_count)
+            if gone * 2 >= self.chunk_count:
+                memmove(self.chunks, self.chunks + gone, (self.chunk_count - gone) * sizeof(Chunk *))
+                self.chunk_count -= gone
+                self.chunk_base += gone
+        if self.span_count > 1 and self.spans[1].first_seq <= seq:
+            gone = min(self._span_at(seq), self.span_count - 1)
+            for number in range(gone):
+                free(self.spans[number].frames)
+            memmove(self.spans, self.spans + gone, (self.span_count - gone) * sizeof(Span))
+            self.span_count -= gone
+
+    cdef void _skip_to(self, uint64_t seq) noexcept:
+        """Use up the sequences below `seq` without messages."""
+        self.last_seq = seq - 1
+        if self.messages == 0:
+            self._forget_before(seq)
+
+    cdef int _enter_frame(self, uint64_t first_seq, int64_t ts_ns, uint32_t block, uint32_t frame_offset) except -1:
+        """Remember where a frame starts, and its block when it is the block's first."""
+        cdef Span *span
+        cdef Span *grown
+        cdef uint32_t *frames
+        cdef size_t capacity
+        if self.span_count == 0 or self.spans[self.span_count - 1].block != block:
+            if self.span_count:
+                span = &self.spans[self.span_count - 1]
+                frames = <uint32_t *>realloc(span.frames, span.frame_count * sizeof(uint32_t))
+                if frames != NULL:
+                    span.frames = frames
+                    span.frame_capacity = span.frame_count
+            if self.span_count == self.span_capacity:
+                capacity = self.span_capacity * 2 if self.span_capacity else CAPACITY_MIN
+                grown = <Span *>realloc(self.spans, capacity * sizeof(Span))
+                if grown == NULL:
+                    raise MemoryError
+                self.spans = grown
+                self.span_capacity = capacity
+            span = &self.spans[self.span_count]
+            memset(span, 0, sizeof(Span))
+            span.first_seq = first_seq
+            span.first_ts_ns = ts_ns
+            span.block = block
+            self.span_count += 1
+        span = &self.spans[self.span_count - 1]
+        assert span.frame_count == 0 or frame_offset > span.frames[span.frame_count - 1]
+        if span.frame_count == span.frame_capacity:
+            capacity = span.frame_capacity + span.frame_capacity // 2 + CAPACITY_MIN
+            frames = <uint32_t *>realloc(span.frames, capacity * sizeof(uint32_t))
+            if frames == NULL:
+                raise MemoryError
+            span.frames = frames
+            span.frame_capacity = <uint32_t>capacity
+        span.frames[span.frame_count] = frame_offset
+        span.frame_count += 1
+        return 0
+
+    cdef size_t _span_at(self, uint64_t seq) noexcept:
+        """Position of the span that holds `seq`: the last one that starts at or before it."""
+        cdef size_t low = 0, high = self.span_count, middle
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.spans[middle].first_seq <= seq:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+cdef class PackedRanges:
+    """Reads what `Index.pack_deleted` wrote."""
+
+    cdef Ranges ranges
+    cdef bytes packed
+
+    def __cinit__(self, bytes packed, uint64_t first_seq):
+        self.packed = packed
+        self.ranges.data = <const uint8_t *><char *>packed
+        self.ranges.length = len(packed)
+        self.ranges.low = self.ranges.high = first_seq
+        next_range(&self.ranges)
+
+    def to_list(self):
+        """[(first, last)] of the ranges not read yet; reads them all."""
+        out = []
+        while self.ranges.low != UINT64_MAX:
+            out.append((self.ranges.low, self.ranges.high - 1))
+            next_range(&self.ranges)
+        return out

@@ -1,0 +1,23 @@
+"""Reading the records of live messages without Python objects. See _records.pyx."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from jetraft.store._frame cimport Record
+from jetraft.store._index cimport Index
+
+cdef class StoredMessage:
+    cdef readonly uint64_t seq
+    cdef readonly int64_t ts_ns
+    cdef readonly bytes subject
+    cdef readonly bytes hdr
+    cdef readonly bytes payload
+
+cdef class RecordReader:
+    cdef Index index
+    cdef object log
+    cdef bytes frame               # the last one read; what `fetch` points into
+    cdef uint32_t block
+    cdef uint32_t frame_offset
+
+    # Unpack the record of a message: 1 when it is live, 0 when not. The pointers hold until the next call.
+    cdef int fetch(self, uint64_t seq, Record *out) except -1

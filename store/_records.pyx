@@ -1,0 +1,105 @@
+# cython: language_level=3
+"""From a sequence to the message: the index says where, the log gives the verified frame, the record is unpacked in C.
+
+The reader keeps the frame that it used last, because messages are mostly read in order. Encoders in other modules
+`cimport RecordReader` and copy from `fetch`'s pointers straight into an output buffer.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from jetraft.store._frame cimport Record, read_record
+from jetraft.store._index cimport Index, Place
+
+cimport cython
+
+
+@cython.freelist(256)
+cdef class StoredMessage:
+    """One message as it is kept. `hdr` is the raw NATS/1.0 block, empty when the message has no headers."""
+
+    def __init__(self, *, uint64_t seq, int64_t ts_ns, bytes subject not None, bytes hdr not None, bytes payload not None):
+        self.seq = seq
+        self.ts_ns = ts_ns
+        self.subject = subject
+        self.hdr = hdr
+        self.payload = payload
+
+    def __eq__(self, other):
+        cdef StoredMessage that
+        if not isinstance(other, StoredMessage):
+            return NotImplemented
+        that = other
+        return (
+            self.seq == that.seq
+            and self.ts_ns == that.ts_ns
+            and self.subject == that.subject
+            and self.hdr == that.hdr
+            and self.payload == that.payload
+        )
+
+    def __hash__(self):
+        return hash((self.seq, self.ts_ns))
+
+    def __repr__(self):
+        return (
+            f"StoredMessage(seq={self.seq}, ts_ns={self.ts_ns}, subject={self.subject!r}, hdr={self.hdr!r}, "
+            f"payload={self.payload!r})"
+        )
+
+
+cdef class RecordReader:
+    """Reads live messages of one index from its log."""
+
+    def __cinit__(self, Index index not None, log):
+        self.index = index
+        self.log = log
+
+    def load(self, uint64_t seq):
+        """The message, None when it is not live. Raises what the log's `frame_at` raises."""
+        cdef Record record
+        if not self.fetch(seq, &record):
+            return None
+        return message_of(seq, &record)
+
+    def load_many(self, seqs):
+        """The messages of those sequences that are live, in the order given."""
+        cdef Record record
+        cdef list out = []
+        cdef uint64_t seq
+        for seq in seqs:
+            if self.fetch(seq, &record):
+                out.append(message_of(seq, &record))
+        return out
+
+    def ts_of(self, uint64_t seq):
+        """The timestamp of a live message in ns since the Unix epoch, None when it is not live."""
+        cdef Record record
+        return record.ts_ns if self.fetch(seq, &record) else None
+
+    def forget(self):
+        """Drop the frame kept: its bytes in the log have changed."""
+        self.frame = None
+
+    cdef int fetch(self, uint64_t seq, Record *out) except -1:
+        """Unpack the record of a message: 1 when it is live, 0 when not. The pointers hold until the next call."""
+        cdef Place place
+        if not self.index.place_of(seq, &place):
+            return 0
+        if self.frame is None or self.frame_offset != place.frame_offset or self.block != place.block:
+            self.frame = None
+            self.frame = self.log.frame_at(place.block, place.frame_offset)
+            self.block = place.block
+            self.frame_offset = place.frame_offset
+        if read_record(<const uint8_t *><char *>self.frame, len(self.frame), place.record_offset, out) == 0:
+            raise ValueError(f"sequence {seq} does not point at a record")
+        return 1
+
+
+cdef StoredMessage message_of(uint64_t seq, const Record *record):
+    cdef StoredMessage message = StoredMessage.__new__(StoredMessage)
+    message.seq = seq
+    message.ts_ns = record.ts_ns
+    message.subject = (<const char *>record.subject)[: record.subject_len]
+    message.hdr = (<const char *>record.hdr)[: record.hdr_len]
+    message.payload = (<const char *>record.payload)[: record.payload_len]
+    return message

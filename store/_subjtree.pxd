@@ -1,0 +1,60 @@
+"""The live subjects of one stream, as C sees them. See _subjtree.pyx."""
+
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+
+cdef enum:
+    ID_QUARANTINE_REMOVALS = 1024  # a freed id rests until this many later removals, see `release`
+
+cdef struct Subject:
+    uint64_t first_seq     # lowest live sequence; while the id is free: the next free id
+    uint64_t last_seq      # highest live sequence; while the id is free: `removals` when it was freed
+    uint64_t count         # live messages; 0 means the id is free (or was interned this instant)
+    char *name             # `length` bytes, owned; NULL while the id is free
+    uint32_t hash
+    uint16_t length
+
+cdef struct Slot:          # of the hash table: linear probing, id 0 = empty
+    uint32_t hash
+    uint32_t id
+
+cdef struct Branch:        # of the crit-bit tree: the first symbol bit in which the two sides differ
+    uint32_t child[2]      # LEAF | subject id, or a branch number
+    uint16_t position      # byte position in the subject
+    uint16_t bit           # one bit of the 9-bit symbol at that position
+
+cdef struct IdList:        # a growing array of subject ids, freed by whoever asked for it
+    uint32_t *ids
+    size_t count
+    size_t capacity
+
+cdef bint subject_matches(const char *filter, size_t filter_len, const char *subject, size_t subject_len) noexcept nogil
+cdef bint has_wildcard(const char *filter, size_t filter_len) noexcept nogil
+
+cdef class SubjectTree:
+    cdef Subject *subjects         # by id; [0] unused
+    cdef uint32_t id_end           # ids are 1..id_end-1
+    cdef uint32_t id_capacity
+    cdef uint32_t free_head        # queue of free ids, oldest first; 0 = none
+    cdef uint32_t free_tail
+    cdef uint32_t live             # subjects with an id
+    cdef uint64_t removals         # counted by the index: the clock of the quarantine
+    cdef Slot *slots
+    cdef uint32_t slot_mask
+    cdef Branch *branches
+    cdef uint32_t branch_end
+    cdef uint32_t branch_capacity
+    cdef uint32_t branch_free
+    cdef uint32_t root             # 0 = empty
+    cdef uint64_t seed
+
+    cdef uint32_t find(self, const char *name, size_t length) noexcept
+    cdef uint32_t intern(self, const char *name, size_t length) except 0
+    cdef int release(self, uint32_t subject_id) except -1
+    cdef int collect(self, const char *filter, size_t filter_len, IdList *out) except -1
+    cdef uint32_t _hash(self, const char *name, size_t length) noexcept
+    cdef int _grow_ids(self) except -1
+    cdef int _grow_slots(self) except -1
+    cdef void _unslot(self, uint32_t subject_id) noexcept
+    cdef int _graft(self, uint32_t subject_id) except -1
+    cdef void _prune(self, uint32_t subject_id) noexcept
+    cdef uint32_t _prefix_top(self, const char *prefix, size_t length) noexcept
