@@ -1,0 +1,471 @@
+"""One group on one node: engine, log and state machine, and the proposals that wait for their outcome.
+
+Everything happens inside a turn of the node. Between turns proposals queue up; `advance`, called by the manager's
+flush, is the whole life of a group: learn what became durable, apply what is committed, tell the proposers, seal what
+is queued, let the engine send, hand the log to the writer. Nothing here awaits.
+
+Every proposal ends exactly once (rule 25): OK with the result of apply, REFUSED when it was never in the log, UNKNOWN
+when leadership was lost after it was. An unexpected exception of apply stops the group (rule 26), as an error of the
+log does (rule 7): it takes no further part, and says so in `failed`.
+"""
+
+import enum
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from jetraft.raft.acceptor import LogDivergedError
+from jetraft.raft.checkpointing import Checkpointer, CheckpointPolicy
+from jetraft.raft.core import Core
+from jetraft.raft.engine import CoreSetup, Limits, Message, Proposal, Rng, Role, Sealer, SnapshotOffer, Timing
+from jetraft.raft.machine import StateMachine
+from jetraft.raft.membership import Configuration
+from jetraft.raft.recovery import recover
+from jetraft.store.format import Kind
+from jetraft.store.model.clock import Clock
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, GroupLog
+
+log_ = logging.getLogger(__name__)
+
+APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
+CONSENSUS_KINDS = frozenset({Kind.NOOP, Kind.RAFT_CONFIG})
+
+
+class Outcome(enum.Enum):
+    """How a proposal ended."""
+
+    OK = "ok"  # committed and applied; the result is that of apply
+    REFUSED = "refused"  # not the leader: it was never in the log
+    UNKNOWN = "unknown"  # leadership was lost: it may be committed or not
+
+
+class NotLeaderError(Exception):
+    """The proposal was refused: this node does not lead the group (now)."""
+
+
+class OutcomeUnknownError(Exception):
+    """Leadership was lost after the proposal went into the log: it may be committed or not."""
+
+
+Done = Callable[[Outcome, object], None]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GroupSpec:
+    """What a group is created from. `members` counts only for a log that is new."""
+
+    group_id: GroupId
+    incarnation: int
+    members: tuple[NodeId, ...]
+    preferred_leader: NodeId | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GroupSetting:
+    """What all groups of a node share."""
+
+    node_id: NodeId
+    seal: Sealer
+    rng: Rng
+    timing: Timing = Timing()
+    limits: Limits = Limits()
+    checkpoints: CheckpointPolicy = CheckpointPolicy()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReplicaLag:
+    """One other member as the leader sees it."""
+
+    node: NodeId
+    current: bool
+    offline: bool
+    active_ns: int  # since the last answer
+    lag_entries: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GroupStatistics:
+    """A snapshot of a group's figures."""
+
+    group_id: GroupId
+    role: str
+    term: int
+    leader: NodeId | None
+    members: tuple[NodeId, ...]
+    commit_index: int
+    applied_index: int
+    last_index: int
+    durable_index: int
+    proposals_queued: int
+    proposals_waiting: int
+    elections_won: int
+    failed: str | None
+
+
+class Group:
+    """See the module. Created by `Manager.create`."""
+
+    def __init__(
+        self,
+        spec: GroupSpec,
+        setting: GroupSetting,
+        *,
+        log: GroupLog,
+        machine: StateMachine,
+        clock: Clock,
+        mark_dirty: Callable[["Group"], None],
+    ) -> None:
+        now_ns = clock.mono_ns()
+        self._clock = clock
+        self.group_id = spec.group_id
+        self.group_name = spec.group_id.encode()
+        self.incarnation = spec.incarnation
+        self.node_id = setting.node_id
+        self.log = log
+        self.machine = machine
+        self.failed: Exception | None = None
+        self.leader: NodeId | None = None
+        self.leader_since_ns = now_ns
+        self.is_leader = False
+        self.scheduled_ns: int | None = None  # the manager's: the entry in its deadline heap
+        self._mark_dirty = mark_dirty
+        self._queue: list[tuple[Proposal, Done | None]] = []
+        self._waiting: deque[tuple[int, Done]] = deque()
+        self._reads: deque[tuple[int, int, Done]] = deque()  # (round, index to be applied, done)
+        self._term_led = 0
+        self._elections_won = 0
+        self._submitted_token = -1
+        self._persisted_token = -1
+        recovered = recover(log, machine, Configuration(voters=spec.members))
+        self.applied_index = recovered.applied_index
+        self._checkpointer = Checkpointer(
+            setting.checkpoints,
+            log=log,
+            machine=machine,
+            configurations=recovered.configurations,
+            index=recovered.applied_index,
+            state_bytes=recovered.state_bytes,
+        )
+        setup = CoreSetup(
+            node_id=setting.node_id,
+            incarnation=spec.incarnation,
+            seal=setting.seal,
+            rng=setting.rng,
+            timing=setting.timing,
+            limits=setting.limits,
+            eager=spec.preferred_leader == setting.node_id,
+        )
+        self.core = Core(
+            setup,
+            log=log,
+            configurations=recovered.configurations,
+            commit_index=recovered.applied_index,
+            snapshot_offer=self._snapshot_offer,
+        )
+        log.on_durable = self._on_durable
+        self.core.start(now_ns)
+
+    # What others read.
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self.core.term
+
+    @property
+    def commit_index(self) -> int:
+        """The highest index known to be committed."""
+        return self.core.commit_index
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration in force."""
+        return self.core.configuration
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """Voters and learners."""
+        return self.core.configuration.members
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When `tick` is due."""
+        return None if self.failed is not None else self.core.deadline_ns
+
+    def replica_lag(self) -> list[ReplicaLag]:
+        """The other members as the leader sees them; empty elsewhere."""
+        now_ns = self._clock.mono_ns()
+        last_index = self.log.last_index
+        return [
+            ReplicaLag(
+                node=peer.node,
+                current=peer.up and peer.responded and peer.match_index >= self.core.commit_index,
+                offline=not peer.up,
+                active_ns=max(0, now_ns - peer.active_ns) if peer.active_ns >= 0 else 0,
+                lag_entries=last_index - peer.match_index,
+            )
+            for peer in self.core.peer_progress()
+        ]
+
+    def statistics(self) -> GroupStatistics:
+        """Figures for monitoring and tests."""
+        return GroupStatistics(
+            group_id=self.group_id,
+            role=self.core.role.value,
+            term=self.core.term,
+            leader=self.leader,
+            members=self.members,
+            commit_index=self.core.commit_index,
+            applied_index=self.applied_index,
+            last_index=self.log.last_index,
+            durable_index=self.log.durable_index,
+            proposals_queued=len(self._queue),
+            proposals_waiting=len(self._waiting),
+            elections_won=self._elections_won,
+            failed=None if self.failed is None else str(self.failed),
+        )
+
+    # What others ask for.
+
+    def propose(self, proposal: Proposal, done: Done | None = None) -> None:
+        """Queue one entry until the end of the turn. `done(outcome, result of apply)` is called exactly once, later."""
+        self._queue.append((proposal, done))
+        self._mark_dirty(self)
+
+    async def propose_and_wait(self, proposal: Proposal) -> object:
+        """The result of apply. Raises NotLeaderError or OutcomeUnknownError; waits as long as the group does."""
+        finished = trio.Event()
+        ended: list[tuple[Outcome, object]] = []
+
+        def done(outcome: Outcome, result: object) -> None:
+            ended.append((outcome, result))
+            finished.set()
+
+        self.propose(proposal, done)
+        await finished.wait()
+        return _result_of(*ended[0], group_id=self.group_id)
+
+    def read_barrier(self, done: Done) -> None:
+        """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21)."""
+        if not self.is_leader:
+            done(Outcome.REFUSED, None)
+            return
+        self._reads.append((self.core.begin_read(), self.core.commit_index, done))
+        self._mark_dirty(self)
+
+    def transfer_leadership(self, to: NodeId | None) -> bool:
+        """Hand leadership to `to`, or to the most advanced voter. Returns whether a transfer has begun."""
+        self._mark_dirty(self)
+        return self.is_leader and self.core.transfer(to, self._clock.mono_ns())
+
+    def change_members(self, configuration: Configuration, done: Done | None = None) -> None:
+        """Change the members by one voter, or the learners. Raises MembershipChangeRefusedError."""
+        index = self.core.change_members(configuration, self._clock.mono_ns())
+        if done is not None:
+            self._waiting.append((index, done))
+        self._mark_dirty(self)
+
+    def checkpoint(self) -> None:
+        """Checkpoint and trim now: after a purge the space should come back soon. No-op when nothing was applied."""
+        if self.failed is None and self.applied_index > self._checkpointer.index:
+            self._checkpointer.save(self.applied_index)
+            self._mark_dirty(self)
+
+    # Events, from the manager.
+
+    def step(self, sender: NodeId, message: Message, now_ns: int) -> None:
+        """A peer's message."""
+        if self.failed is not None:
+            return
+        try:
+            self.core.step(sender, message, now_ns)
+        except LogDivergedError as error:
+            self.fail(error, now_ns)
+        self._observe(now_ns)
+        self._mark_dirty(self)
+
+    def tick(self, now_ns: int) -> None:
+        """The deadline passed."""
+        if self.failed is None:
+            self.core.tick(now_ns)
+            self._observe(now_ns)
+            self._mark_dirty(self)
+
+    def peer_up(self, node: NodeId, now_ns: int) -> None:
+        """A link session began."""
+        self.core.peer_up(node, now_ns)
+        self._mark_dirty(self)
+
+    def peer_down(self, node: NodeId, now_ns: int) -> None:
+        """A link session ended."""
+        self.core.peer_down(node, now_ns)
+        self._observe(now_ns)
+        self._mark_dirty(self)
+
+    def _on_durable(self) -> None:
+        self._mark_dirty(self)
+
+    def stop(self, now_ns: int) -> None:
+        """The replica is removed: peers learn it, proposers get UNKNOWN or REFUSED."""
+        if self.failed is None:
+            self.core.resign(now_ns)
+            self._end_leadership()
+            self.failed = GroupStoppedError(f"group {self.group_id} was stopped")
+
+    def fail(self, error: Exception, now_ns: int) -> None:
+        """The log or the state machine is broken: take no part any more (rules 7 and 26)."""
+        if self.failed is not None:
+            return
+        log_.error("group %s stops at term %d, applied %d: %r", self.group_id, self.term, self.applied_index, error)
+        self.core.resign(now_ns)
+        self._end_leadership()
+        self.failed = error
+        self.leader = None
+        self.machine.became_follower(self.core.term, None)
+
+    # The life of a group.
+
+    def advance(self, now_ns: int) -> None:
+        """Everything that can be done now; called at the end of a turn for groups that were marked dirty."""
+        if self.failed is not None:
+            return
+        if self.log.failed is not None:
+            self.fail(self.log.failed, now_ns)
+            return
+        if self.log.durable_token != self._persisted_token:
+            self._persisted_token = self.log.durable_token
+            self.core.persisted(now_ns)
+            self._observe(now_ns)
+            self._checkpointer.trim_if_durable()
+        self._apply(now_ns)
+        self._seal_queue()
+        self.core.flush(now_ns)
+        token = self.log.token()
+        if token != self._submitted_token:
+            self._submitted_token = token
+            self.log.submit()
+
+    def _observe(self, now_ns: int) -> None:
+        """Notice a change of leadership."""
+        core = self.core
+        leads = core.role is Role.LEADER
+        if self._term_led and not (leads and core.term == self._term_led):
+            self._end_leadership()
+            self.leader, self.leader_since_ns = core.leader, now_ns
+            self.machine.became_follower(core.term, core.leader)
+        if leads and not self._term_led:
+            self._term_led = core.term
+            self._elections_won += 1
+            self.leader, self.leader_since_ns = core.leader, now_ns
+        elif core.leader != self.leader:
+            self.leader, self.leader_since_ns = core.leader, now_ns
+            self.machine.became_follower(core.term, core.leader)
+
+    def _end_leadership(self) -> None:
+        self._term_led = 0
+        self.is_leader = False
+        waiting, self._waiting = self._waiting, deque()
+        reads, self._reads = self._reads, deque()
+        queue, self._queue = self._queue, []
+        for _, done in waiting:
+            done(Outcome.UNKNOWN, None)
+        for _, _, done in reads:
+            done(Outcome.REFUSED, None)
+        for _, queued_done in queue:
+            if queued_done is not None:
+                queued_done(Outcome.REFUSED, None)
+
+    def _apply(self, now_ns: int) -> None:
+        """Apply what is committed and durable here, up to a bound per turn."""
+        target = self.core.applicable_index
+        if self.applied_index < target:
+            entries = self.log.entries(self.applied_index + 1, target, APPLY_BYTES_MAX)
+            try:
+                results = self._apply_entries(entries)
+            except Exception as error:  # noqa: BLE001  (whatever apply raises is a bug of the machine: rule 26)
+                self.fail(error, now_ns)
+                return
+            self.applied_index = entries[-1].index
+            self._checkpointer.note_applied(entries)
+            self._tell_proposers(entries, results)
+            if self.applied_index < target:
+                self._mark_dirty(self)
+            if self._checkpointer.is_due():
+                self._checkpointer.save(self.applied_index)
+        if self._term_led and not self.is_leader and self.applied_index >= self.core.term_start_index:
+            self.is_leader = True
+            self.machine.became_leader(self._term_led)
+        if self._reads:
+            self._finish_reads()
+
+    def _apply_entries(self, entries: Sequence[Entry]) -> Sequence[object]:
+        """One result per entry; None for those that the machine does not see."""
+        commands = [entry for entry in entries if entry.kind not in CONSENSUS_KINDS]
+        if not commands:
+            return [None] * len(entries)
+        results = self.machine.apply(commands)
+        assert len(results) == len(commands), "apply returns one result per entry"
+        if len(commands) == len(entries):
+            return results
+        by_command = iter(results)
+        return [None if entry.kind in CONSENSUS_KINDS else next(by_command) for entry in entries]
+
+    def _tell_proposers(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
+        waiting = self._waiting
+        first_index = entries[0].index
+        while waiting and waiting[0][0] <= self.applied_index:
+            index, done = waiting.popleft()
+            done(Outcome.OK, results[index - first_index])
+
+    def _finish_reads(self) -> None:
+        confirmed = self.core.confirmed_read_round
+        while self._reads and self._reads[0][0] <= confirmed and self._reads[0][1] <= self.applied_index:
+            self._reads.popleft()[2](Outcome.OK, None)
+
+    def _seal_queue(self) -> None:
+        """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
+        if not self._queue or (self.is_leader and not self.core.accepts_proposals):
+            return
+        queue, self._queue = self._queue, []
+        if not self.is_leader:
+            for _, done in queue:
+                if done is not None:
+                    done(Outcome.REFUSED, None)
+            return
+        first_index = self.core.propose([proposal for proposal, _ in queue])
+        for index, (_, done) in enumerate(queue, first_index):
+            if done is not None:
+                self._waiting.append((index, done))
+
+    # Snapshots.
+
+    def _snapshot_offer(self, term: int) -> SnapshotOffer | None:
+        """What a peer that is behind the log may fetch: the newest checkpoint."""
+        checkpoint = self.log.load_checkpoint()
+        if checkpoint is None or checkpoint.index < self.log.boundary[0]:
+            return None
+        return SnapshotOffer(term=term, index=checkpoint.index, index_term=checkpoint.term, members=checkpoint.members)
+
+    def snapshot_installed(self, sender: NodeId, offer: SnapshotOffer, state: bytes, now_ns: int) -> None:
+        """The log was replaced by the fetched one: restore the state and go on from its index."""
+        self.machine.restore(state)
+        self.applied_index = offer.index
+        self._checkpointer.restored(offer.index, len(state))
+        self.core.installed(sender, offer, now_ns)
+        self._mark_dirty(self)
+
+
+class GroupStoppedError(Exception):
+    """The group was removed from this node."""
+
+
+def _result_of(outcome: Outcome, result: object, *, group_id: GroupId) -> object:
+    if outcome is Outcome.REFUSED:
+        raise NotLeaderError(f"this node does not lead {group_id}")
+    if outcome is Outcome.UNKNOWN:
+        raise OutcomeUnknownError(f"leadership of {group_id} was lost before the outcome was known")
+    return result

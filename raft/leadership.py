@@ -1,0 +1,252 @@
+"""One term of leadership: proposals, counting, the quorum check, transfer and linearizable reads.
+
+It begins with a no-op of the own term (only entries of the own term are committed by counting, rule 16) and ends when
+the core drops it: a higher term, or no majority in contact for a second (rule 19).
+"""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from jetraft.raft.engine import (
+    AppendAccepted,
+    AppendRejected,
+    CoreSetup,
+    Message,
+    Proposal,
+    ReadProbe,
+    ReadProbeSeen,
+    SnapshotOffer,
+    TransferNow,
+)
+from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.raft.replication import PeerState, Replication
+from jetraft.store.format import Kind
+from jetraft.store.model.ids import NodeId
+from jetraft.store.port import Entry, GroupLog
+
+NEARLY_CAUGHT_UP_ENTRIES = 64  # a learner this close to the end may vote: the quorum will not wait long for it
+
+
+class MembershipChangeRefusedError(Exception):
+    """The configuration cannot change now: the message says which rule stands in the way."""
+
+
+@attrs.define(slots=True)
+class Transfer:
+    """A leadership transfer under way; the target is told once, when it has everything."""
+
+    target: NodeId
+    deadline_ns: int
+    told: bool = False
+
+
+class Leadership:
+    """What a leader has and others have not."""
+
+    def __init__(
+        self,
+        setup: CoreSetup,
+        *,
+        log: GroupLog,
+        term: int,
+        configurations: ConfigurationHistory,
+        up: set[NodeId],
+        now_ns: int,
+        send: Callable[[NodeId, Message], None],
+        send_append: Callable[[NodeId, Message], None],
+        snapshot_offer: Callable[[int], SnapshotOffer | None],
+    ) -> None:
+        self._setup = setup
+        self._log = log
+        self.term = term
+        self._configurations = configurations
+        self._up = up
+        self._send = send
+        self._quorum_lost_ns: int | None = now_ns  # since when no majority is in contact; nobody has answered yet
+        self.transfer: Transfer | None = None
+        self._read_round = 0
+        self.replication = Replication(
+            log=log,
+            term=term,
+            timing=setup.timing,
+            limits=setup.limits,
+            send=send_append,
+            snapshot_offer=snapshot_offer,
+        )
+        self._follow_members()
+        self.term_start_index = self.propose([Proposal(kind=Kind.NOOP)])
+        self.check_contact(now_ns)
+
+    # Entries.
+
+    def propose(self, proposals: Sequence[Proposal]) -> int:
+        """Append one entry per proposal and return the first index. `pump` sends them."""
+        first_index = self._log.last_index + 1
+        seal, term, incarnation = self._setup.seal, self.term, self._setup.incarnation
+        entries = [
+            Entry(
+                index=index,
+                term=term,
+                kind=proposal.kind,
+                frame=seal(
+                    proposal.kind,
+                    index=index,
+                    term=term,
+                    incarnation=incarnation,
+                    body=proposal.body,
+                    first_seq=proposal.first_seq,
+                    count=proposal.count,
+                ),
+            )
+            for index, proposal in enumerate(proposals, first_index)
+        ]
+        self._log.append(entries)
+        return first_index
+
+    def quorum_index(self) -> int:
+        """The highest index that may be committed by counting; 0 while none of the own term has a majority."""
+        index = self.replication.quorum_index(
+            self._configurations.current, self._setup.node_id, self._log.durable_index
+        )
+        return index if index >= self.term_start_index else 0
+
+    def pump(self, now_ns: int, commit_index: int) -> None:
+        """Send what became due, never a commit index beyond what is durable here (rule 5)."""
+        self.replication.pump(now_ns, min(commit_index, self._log.durable_index))
+        transfer = self.transfer
+        if transfer is not None and not transfer.told:
+            peer = self.replication.peers.get(transfer.target)
+            if peer is not None and peer.match_index == self._log.last_index:
+                transfer.told = True
+                self._send(transfer.target, TransferNow(term=self.term))
+
+    # Answers.
+
+    def on_accepted(self, sender: NodeId, message: AppendAccepted, now_ns: int) -> None:
+        """The sender's log equals ours up to the verified index."""
+        peer = self.replication.heard(sender, now_ns)
+        if peer is not None:
+            self.replication.accepted(peer, message.verified_index, now_ns)
+            self.check_contact(now_ns)
+
+    def on_rejected(self, sender: NodeId, message: AppendRejected, now_ns: int) -> None:
+        """The sender's log does not match ours at the point asked for."""
+        peer = self.replication.heard(sender, now_ns)
+        if peer is not None:
+            self.replication.rejected(peer, message.prev_index, message.hint_index)
+            self.check_contact(now_ns)
+
+    def on_seen(self, sender: NodeId, now_ns: int) -> None:
+        """The sender follows us."""
+        if self.replication.heard(sender, now_ns) is not None:
+            self.check_contact(now_ns)
+
+    def on_gone(self, sender: NodeId, now_ns: int) -> None:
+        """The sender takes no part any more (its disk failed, or the replica was removed)."""
+        peer = self.replication.peers.get(sender)
+        if peer is not None:
+            peer.responded = False
+            self.check_contact(now_ns)
+
+    # Contact with a majority.
+
+    def link_changed(self, node: NodeId, *, up: bool, now_ns: int) -> None:
+        """A link session began or ended."""
+        self.replication.set_link(node, up=up)
+        self.check_contact(now_ns)
+
+    def check_contact(self, now_ns: int) -> None:
+        """Note when contact with a majority was lost, or that it is back."""
+        nodes = [self._setup.node_id, *self.replication.in_contact()]
+        if self._configurations.current.has_quorum(nodes):
+            self._quorum_lost_ns = None
+        elif self._quorum_lost_ns is None:
+            self._quorum_lost_ns = now_ns
+
+    def _step_down_ns(self) -> int | None:
+        return None if self._quorum_lost_ns is None else self._quorum_lost_ns + self._setup.timing.quorum_check_ns
+
+    def tick(self, now_ns: int) -> bool:
+        """Do what is due; returns whether leadership is over because a majority is out of contact."""
+        self.replication.tick(now_ns)
+        if self.transfer is not None and self.transfer.deadline_ns <= now_ns:
+            self.transfer = None
+        step_down_ns = self._step_down_ns()
+        return step_down_ns is not None and step_down_ns <= now_ns
+
+    def deadline_ns(self, commit_index: int) -> int | None:
+        """When `tick` or `pump` has something to do without another event."""
+        dues = (
+            self.replication.deadline_ns(min(commit_index, self._log.durable_index)),
+            self._step_down_ns(),
+            None if self.transfer is None else self.transfer.deadline_ns,
+        )
+        return min((due for due in dues if due is not None), default=None)
+
+    # Transfer.
+
+    def begin_transfer(self, target: NodeId | None, now_ns: int) -> NodeId | None:
+        """Hand leadership to `target`, or to the voter that has most; None when nobody can take it (rule 20)."""
+        voters = self._configurations.current.voters
+        ready = [
+            peer
+            for peer in self.replication.peers.values()
+            if peer.node in voters and peer.up and peer.state is PeerState.REPLICATE and target in {None, peer.node}
+        ]
+        if not ready or self.transfer is not None:
+            return None
+        best = max(ready, key=lambda peer: peer.match_index)
+        self.transfer = Transfer(target=best.node, deadline_ns=now_ns + self._setup.timing.transfer_ns)
+        return best.node
+
+    # Linearizable reads.
+
+    def begin_read(self) -> int:
+        """Start a round of contact; when `confirmed_read_round` reaches it, reads at the commit index of now are safe."""
+        self._read_round += 1
+        for node in self._configurations.current.others(self._setup.node_id):
+            self._send(node, ReadProbe(term=self.term, round=self._read_round))
+        return self._read_round
+
+    def on_read_seen(self, sender: NodeId, message: ReadProbeSeen, now_ns: int) -> None:
+        """The sender still followed us when it got the probe."""
+        peer = self.replication.heard(sender, now_ns)
+        if peer is not None:
+            peer.read_round = max(peer.read_round, min(message.round, self._read_round))
+            self.check_contact(now_ns)
+
+    @property
+    def confirmed_read_round(self) -> int:
+        """The newest round that a majority answered."""
+        return self.replication.confirmed_round(self._configurations.current, self._setup.node_id, self._read_round)
+
+    # Membership.
+
+    def change_members(self, configuration: Configuration, commit_index: int, now_ns: int) -> int:
+        """Append a configuration entry and return its index; it is in force at once.
+
+        Raises MembershipChangeRefusedError: an earlier change or the own no-op is not committed yet, or more than one
+        voter differs (rule 28), a new voter has not caught up (29), or this leader would be removed (31).
+        """
+        current = self._configurations.current
+        settled_index = min(commit_index, self._log.durable_index)
+        if settled_index < max(self.term_start_index, self._configurations.current_index):
+            raise MembershipChangeRefusedError("an earlier change is not committed yet")
+        if not current.differs_by_one_voter(configuration):
+            raise MembershipChangeRefusedError("one voter at a time")
+        if self._setup.node_id not in configuration.voters:
+            raise MembershipChangeRefusedError("a leader is removed last, after a transfer")
+        for node in sorted(set(configuration.voters).difference(current.voters)):
+            peer = self.replication.peers.get(node)
+            if peer is None or peer.match_index + NEARLY_CAUGHT_UP_ENTRIES < self._log.last_index:
+                raise MembershipChangeRefusedError(f"{node} has not caught up as a learner yet")
+        index = self.propose([Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
+        self._configurations.append(index, configuration)
+        self._follow_members()
+        self.check_contact(now_ns)
+        return index
+
+    def _follow_members(self) -> None:
+        others = self._configurations.current.others(self._setup.node_id)
+        self.replication.set_members(others, up=self._up, next_index=self._log.last_index + 1)

@@ -1,0 +1,246 @@
+"""All groups of a node: their deadlines, their messages, and one flush per turn.
+
+An idle group costs nothing: it is stepped only on a message, a proposal, a finished fsync, a link that changed, or its
+deadline, which waits in one heap. What the groups send in a turn leaves as one payload per peer. `flush` ends a turn;
+when something is queued outside of one (a finished fsync, a proposal from a task), `on_dirty` tells the shell to
+schedule it.
+
+Messages for groups that this node does not have, or has in another incarnation, are dropped and counted: a peer may be
+a moment ahead in learning of a creation or a removal (rule 30).
+"""
+
+import heapq
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import attrs
+
+from jetraft.raft.group import Group, GroupSetting, GroupSpec
+from jetraft.raft.machine import StateMachine
+from jetraft.raft.wire import decode, encode
+from jetraft.store.model.clock import Clock
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import GroupLog
+
+log = logging.getLogger(__name__)
+
+CHANNEL_RAFT = 1
+PAYLOAD_BYTES_MAX = 16 << 20  # a turn's messages to one peer are cut into link frames of about this size
+ROUNDS_PER_FLUSH = 8  # callbacks may propose again; what is left after these rounds waits for the next turn
+
+
+class Links(Protocol):
+    """What the manager needs of the mesh."""
+
+    node_id: NodeId
+    on_peer_up: list[Callable[[NodeId], None]]
+    on_peer_down: list[Callable[[NodeId], None]]
+
+    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
+        """Queue a payload; False when the link is down."""
+        ...
+
+    def on_frame(self, channel: int, handler: Callable[[NodeId, memoryview], None]) -> None:
+        """Hand the channel's payloads to `handler`."""
+        ...
+
+    def is_up(self, node: NodeId) -> bool:
+        """Whether there is a link session with the node."""
+        ...
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ManagerStatistics:
+    """A snapshot of the node's figures."""
+
+    groups: int
+    groups_led: int
+    groups_failed: int
+    deadlines: int
+    messages_sent: int
+    messages_received: int
+    messages_dropped: int
+    payload_bytes_sent: int
+
+
+class Manager:
+    """See the module."""
+
+    def __init__(self, setting: GroupSetting, *, links: Links, clock: Clock) -> None:
+        self._setting = setting
+        self._links = links
+        self._clock = clock
+        self._groups: dict[GroupId, Group] = {}
+        self._dirty: dict[GroupId, Group] = {}  # in the order in which they were marked
+        self._deadlines: list[tuple[int, int, Group]] = []
+        self._deadline_count = 0
+        self._flushing = False
+        self._outgoing: dict[NodeId, list[bytes]] = {}
+        self._messages_sent = self._messages_received = self._messages_dropped = self._payload_bytes_sent = 0
+        self.on_dirty: Callable[[], None] = lambda: None
+        links.on_frame(CHANNEL_RAFT, self._on_payload)
+        links.on_peer_up.append(self._on_peer_up)
+        links.on_peer_down.append(self._on_peer_down)
+
+    @property
+    def groups(self) -> Mapping[GroupId, Group]:
+        """The groups of this node."""
+        return MappingProxyType(self._groups)
+
+    def create(self, spec: GroupSpec, log: GroupLog, machine: StateMachine) -> Group:
+        """Start a member of a group over its log. A group of one leads as soon as its term and vote are durable."""
+        assert spec.group_id not in self._groups, f"{spec.group_id} exists already"
+        now_ns = self._clock.mono_ns()
+        group = Group(spec, self._setting, log=log, machine=machine, clock=self._clock, mark_dirty=self._mark_dirty)
+        self._groups[spec.group_id] = group
+        for node in group.members:
+            if node != self._setting.node_id and self._links.is_up(node):
+                group.peer_up(node, now_ns)
+        self._mark_dirty(group)
+        return group
+
+    def remove(self, group_id: GroupId) -> None:
+        """Stop taking part. Waiting proposals end; the log stays as it is, its owner closes or erases it."""
+        group = self._groups.pop(group_id)
+        group.stop(self._clock.mono_ns())
+        self._collect(group)
+        self._dirty.pop(group_id, None)
+        if self._outgoing:
+            self.on_dirty()
+
+    # Turns.
+
+    def flush(self) -> None:
+        """End a turn: advance every group that has something to do, then send, one payload per peer."""
+        now_ns = self._clock.mono_ns()
+        self._flushing = True
+        for _ in range(ROUNDS_PER_FLUSH):
+            if not self._dirty:
+                break
+            dirty, self._dirty = self._dirty, {}
+            for group in dirty.values():
+                group.advance(now_ns)
+                self._collect(group)
+                self._schedule(group)
+        self._flushing = False
+        self._send_all()
+        if self._dirty:
+            self.on_dirty()
+
+    def tick(self, now_ns: int) -> None:
+        """Step the groups whose deadline passed; the turn's flush follows."""
+        while self._deadlines and self._deadlines[0][0] <= now_ns:
+            deadline_ns, _, group = heapq.heappop(self._deadlines)
+            if group.scheduled_ns != deadline_ns:
+                continue  # a nearer deadline was scheduled since
+            group.scheduled_ns = None
+            due_ns = group.deadline_ns
+            if due_ns is not None and due_ns <= now_ns:
+                group.tick(now_ns)
+            else:
+                self._schedule(group)
+
+    @property
+    def next_deadline_ns(self) -> int | None:
+        """When `tick` is due; it may find that the deadline has moved on."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def statistics(self) -> ManagerStatistics:
+        """Figures for monitoring and tests."""
+        groups = self._groups.values()
+        return ManagerStatistics(
+            groups=len(self._groups),
+            groups_led=sum(group.is_leader for group in groups),
+            groups_failed=sum(group.failed is not None for group in groups),
+            deadlines=len(self._deadlines),
+            messages_sent=self._messages_sent,
+            messages_received=self._messages_received,
+            messages_dropped=self._messages_dropped,
+            payload_bytes_sent=self._payload_bytes_sent,
+        )
+
+    def _mark_dirty(self, group: Group) -> None:
+        is_first = not self._dirty
+        self._dirty[group.group_id] = group
+        if is_first and not self._flushing:
+            self.on_dirty()
+
+    def _schedule(self, group: Group) -> None:
+        """Enter the group's deadline into the heap unless an earlier entry will look at it anyway."""
+        deadline_ns = group.deadline_ns
+        if deadline_ns is None or self._groups.get(group.group_id) is not group:
+            return
+        if group.scheduled_ns is None or deadline_ns < group.scheduled_ns:
+            group.scheduled_ns = deadline_ns
+            self._deadline_count += 1
+            heapq.heappush(self._deadlines, (deadline_ns, self._deadline_count, group))
+
+    # Messages.
+
+    def _collect(self, group: Group) -> None:
+        """Encode what the group's engine sends."""
+        sends = group.core.sends
+        if not sends:
+            return
+        for to, message in sends:
+            self._outgoing.setdefault(to, []).extend(encode(group.group_name, group.incarnation, message))
+        self._messages_sent += len(sends)
+        sends.clear()
+
+    def _send_all(self) -> None:
+        if not self._outgoing:
+            return
+        outgoing, self._outgoing = self._outgoing, {}
+        for to, parts in outgoing.items():
+            for payload in _payloads(parts):
+                self._payload_bytes_sent += len(payload)
+                self._links.send(to, CHANNEL_RAFT, payload)  # a link that is down: `peer_down` tells the groups
+
+    def _on_payload(self, sender: NodeId, payload: memoryview) -> None:
+        """A peer's messages. Raises RemoteProtocolError before anything was changed."""
+        now_ns = self._clock.mono_ns()
+        for addressed in decode(payload):
+            self._messages_received += 1
+            group = self._groups.get(addressed.group_id)
+            if group is None or group.incarnation != addressed.incarnation:
+                self._messages_dropped += 1
+                continue
+            group.step(sender, addressed.message, now_ns)
+
+    def _on_peer_up(self, node: NodeId) -> None:
+        now_ns = self._clock.mono_ns()
+        for group in self._groups.values():
+            group.peer_up(node, now_ns)
+
+    def _on_peer_down(self, node: NodeId) -> None:
+        now_ns = self._clock.mono_ns()
+        for group in self._groups.values():
+            group.peer_down(node, now_ns)
+
+
+def _payloads(parts: list[bytes]) -> list[bytes]:
+    """Join parts into payloads of bounded size; a message is never cut (its parts begin with a fixed header)."""
+    total = sum(map(len, parts))
+    if total <= PAYLOAD_BYTES_MAX:
+        return [b"".join(parts)]
+    return _split(parts)
+
+
+def _split(parts: list[bytes]) -> list[bytes]:
+    """Cut between messages: the first four bytes of a message give its whole length."""
+    payloads: list[bytes] = []
+    current: list[bytes] = []
+    current_bytes = remaining = 0
+    for part in parts:
+        if remaining == 0:
+            remaining = int.from_bytes(part[:4], "little")
+            if current and current_bytes + remaining > PAYLOAD_BYTES_MAX:
+                payloads.append(b"".join(current))
+                current, current_bytes = [], 0
+        current.append(part)
+        current_bytes += len(part)
+        remaining -= len(part)
+    payloads.append(b"".join(current))
+    return payloads

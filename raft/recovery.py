@@ -1,0 +1,46 @@
+"""What a member knows when it starts: its log, its checkpoint, and the configurations above it (rule 27).
+
+The configuration is rebuilt from the log, never from what the caller believes the members are: a change that was
+appended but not yet committed is in force after a restart too. The caller's list counts only for a log that is new; it
+is then written down as a checkpoint of index 0, before any vote leaves.
+"""
+
+import attrs
+
+from jetraft.raft.machine import StateMachine
+from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.store.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.port import GroupLog
+
+SCAN_BYTES = 4 << 20
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Recovered:
+    """Where a member begins: everything up to `applied_index` is in the machine, and committed."""
+
+    configurations: ConfigurationHistory
+    applied_index: int
+    state_bytes: int
+
+
+def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) -> Recovered:
+    """Restore the machine from the newest checkpoint and find the configuration in force."""
+    checkpoint = log.load_checkpoint()
+    if checkpoint is None:
+        assert log.boundary[0] == 0, "a trimmed log has a checkpoint"
+        log.save_checkpoint(0, 0, configuration.encode(), b"")
+        base, applied_index, state_bytes = configuration, 0, 0
+    else:
+        base, applied_index = Configuration.decode(checkpoint.members), checkpoint.index
+        state_bytes = len(checkpoint.state)
+        if applied_index:
+            machine.restore(checkpoint.state)
+    configurations = ConfigurationHistory(base, applied_index)
+    next_index = applied_index + 1
+    while next_index <= log.last_index:
+        for entry in log.entries(next_index, log.last_index, SCAN_BYTES):
+            if entry.kind == Kind.RAFT_CONFIG:
+                configurations.append(entry.index, Configuration.decode(entry.frame[FRAME_HEADER_BYTES:]))
+            next_index = entry.index + 1
+    return Recovered(configurations=configurations, applied_index=applied_index, state_bytes=state_bytes)
