@@ -67,6 +67,11 @@ class Reactor:
         """Ask for a turn soon: something was queued outside of one."""
         self._kick.set()
 
+    def kick_outside(self) -> None:
+        """Ask for a turn unless one is running, which will send what is queued now."""
+        if not self._inside:
+            self._kick.set()
+
     async def run_sockets(self) -> None:
         """Turns for ready client sockets."""
         while True:

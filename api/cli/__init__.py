@@ -1,1 +1,1 @@
-"""TODO."""
+"""The `jetraft` command."""

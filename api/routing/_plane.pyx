@@ -1,40 +1,32 @@
-"""The data plane: connections, epoll, turns.
+"""The data plane: connections, sinks, peers, turns.
 
-One `turn()` reads every ready connection once (at most RECV_BYTES each, so that no client starves another), parses,
-routes and captures; the shell then lets the handlers of dirty sinks run and calls `flush()`, which sends once per
-dirty connection and frees what has ended. Everything here runs in the one trio thread.
+One `turn()` reads every ready connection once, parses, routes and captures; the shell then lets the handlers of dirty
+sinks run and calls `flush()`, which sends once per dirty connection and frees what has ended. Everything here runs in
+the one trio thread; no Python object is made per message.
 """
 
+import os
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from jetraft.api.routing._deliver cimport deliver, deliver_from_route, drop_subscription, match_for, tell_interest
-from jetraft.api.routing._sublist cimport (
-    node_subject,
-    sublist_add,
-    sublist_find_route,
-    sublist_free,
-    sublist_init,
-    sublist_match_once,
-)
-from jetraft.api.wire._parser cimport parse
+from jetraft.api.routing._deliver cimport deliver, drop_subscription, match_for, tell_interest
+from jetraft.api.routing._routes cimport route_record
+from jetraft.api.routing._sublist cimport node_subject, sublist_add, sublist_free, sublist_init
+from jetraft.api.wire._reader cimport RECV_BYTES, feed_conn, read_turn
 from jetraft.api.wire._text cimport jr_mono_ns, valid_subject
 from jetraft.api.wire._types cimport (
-    CLOSE_CLIENT,
-    CLOSE_MAX_CONTROL_LINE,
     CLOSE_SLOW_DEADLINE,
     CLOSE_STALE,
     CONN_OPEN,
-    SUB_ROUTE,
     SUB_SINK,
     CloseReason,
     conn_t,
     match_t,
     msg_t,
-    node_t,
     plane_t,
     ptrs_t,
     queue_t,
@@ -42,13 +34,7 @@ from jetraft.api.wire._types cimport (
     sink_t,
     sub_t,
 )
-from jetraft.api.wire._writer cimport buf_free, buf_reserve, conn_close, conn_send, conn_watch, emit_text, push_ptr
-
-import os
-
-cdef extern from "<sys/socket.h>" nogil:
-    ssize_t c_recv "recv"(int fd, void* data, size_t n, int flags)
-    int MSG_DONTWAIT
+from jetraft.api.wire._writer cimport buf_free, conn_close, conn_send, emit_text, push_ptr
 
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
@@ -61,21 +47,15 @@ cdef extern from "<sys/epoll.h>" nogil:
         epoll_data_t data
     int epoll_create1(int flags)
     int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
-    int epoll_wait(int epfd, epoll_event* events, int n, int timeout_ms)
     int EPOLLIN
-    int EPOLLOUT
     int EPOLL_CTL_ADD
     int EPOLL_CTL_DEL
     int EPOLL_CLOEXEC
 
 cdef enum:
-    RECV_BYTES = 256 * 1024         # measured: 64 KiB costs 1.5x, 1 MiB gains nothing
-    EVENTS_PER_TURN = 256
-    PAUSE_NS = 5_000_000            # a producer waits this long for a receiver that is behind (nats-server: 2-10 ms)
-    ROUTE_HEAD = 20
-    ROUTE_MESSAGE = 1
-    ROUTE_INTEREST = 2
-    IDLE_BUFFER_NS = 1_000_000_000  # an output buffer unused for a second is given back
+    CAPTURE_HEAD = 20
+    BUF_KEEP_BYTES = 4 * 1024 * 1024
+    IDLE_BUFFER_NS = 1_000_000_000      # an output buffer unused for a second is given back
 
 
 class RouteFormatError(ValueError):
@@ -88,6 +68,23 @@ cdef void connect_callback(plane_t* plane, conn_t* conn, const char* p, Py_ssize
 
 cdef void first_ping_callback(plane_t* plane, conn_t* conn) noexcept with gil:
     (<Plane>plane.face)._first_ping(conn)
+
+
+cdef void free_conn(conn_t* conn) noexcept:
+    free(conn.partial)
+    free(conn.buckets)
+    buf_free(&conn.out)
+    free(conn)
+
+
+cdef void drop_ptr(ptrs_t* array, void* item) noexcept nogil:
+    cdef uint32_t i, j
+    for i in range(array.count):
+        if array.items[i] == item:
+            for j in range(i + 1, array.count):
+                array.items[j - 1] = array.items[j]
+            array.count -= 1
+            return
 
 
 cdef class Plane:
@@ -342,7 +339,7 @@ cdef class Plane:
                 if not sink.closed and sink.buf.end:
                     batches.append((sink.id, PyBytes_FromStringAndSize(sink.buf.data, sink.buf.end)))
                 sink.buf.start = sink.buf.end = 0
-                if sink.buf.cap > 4 * 1024 * 1024:
+                if sink.buf.cap > BUF_KEEP_BYTES:
                     buf_free(&sink.buf)
             self.p.dirty_sinks.count = 0
             for sink_id, batch in batches:
@@ -370,6 +367,32 @@ cdef class Plane:
         msg.hdr_len = <uint32_t>PyBytes_GET_SIZE(hdr)
         msg.size = <uint32_t>PyBytes_GET_SIZE(data)
         return deliver(&self.p, NULL, &msg, match_for(&self.p, msg.subject, msg.subject_len))
+
+    def send_batch(self, bytes records):
+        """Deliver capture records back to back, each to the subject that it carries; returns the receivers in all."""
+        cdef const char* p = PyBytes_AS_STRING(records)
+        cdef Py_ssize_t n = PyBytes_GET_SIZE(records), at = 0
+        cdef uint32_t length, payload_len
+        cdef uint64_t taken = 0
+        cdef msg_t msg
+        while at < n:
+            if n - at < CAPTURE_HEAD:
+                raise ValueError(f"capture record cut short at byte {at} of {n}")
+            memcpy(&length, p + at, 4)
+            memcpy(&msg.hdr_len, p + at + 4, 4)
+            memcpy(&payload_len, p + at + 8, 4)
+            memcpy(&msg.subject_len, p + at + 12, 2)
+            memcpy(&msg.reply_len, p + at + 14, 2)
+            if length != CAPTURE_HEAD + <int64_t>msg.subject_len + msg.reply_len + msg.hdr_len + payload_len or length > n - at:
+                raise ValueError(f"capture record does not add up at byte {at} of {n}")
+            msg.subject = msg.shown = p + at + CAPTURE_HEAD
+            msg.shown_len = msg.subject_len
+            msg.reply = msg.subject + msg.subject_len
+            msg.data = msg.reply + msg.reply_len
+            msg.size = msg.hdr_len + payload_len
+            taken += deliver(&self.p, NULL, &msg, match_for(&self.p, msg.subject, msg.subject_len))
+            at += length
+        return taken
 
     def has_interest(self, bytes subject):
         """True when a client, a sink or a peer wants messages of this subject."""
@@ -445,7 +468,7 @@ cdef class Plane:
             if route.buf.end:
                 out.append((route.id, PyBytes_FromStringAndSize(route.buf.data, route.buf.end)))
                 route.buf.start = route.buf.end = 0
-                if route.buf.cap > 4 * 1024 * 1024:
+                if route.buf.cap > BUF_KEEP_BYTES:
                     buf_free(&route.buf)
         self.p.dirty_routes.count = 0
         return out
@@ -457,7 +480,7 @@ cdef class Plane:
         if address is None:
             return
         while at < n:
-            used = one_record(&self.p, <route_t*><size_t>address, <const char*>&records[0] + at, n - at)
+            used = route_record(&self.p, <route_t*><size_t>address, <const char*>&records[0] + at, n - at)
             if used <= 0:
                 raise RouteFormatError(f"bad route record at byte {at} of {n}")
             at += used
@@ -468,7 +491,7 @@ cdef class Plane:
         """Read every ready connection once. Returns the number of ready descriptors."""
         cdef int n
         with nogil:
-            n = one_turn(&self.p, timeout_ms)
+            n = read_turn(&self.p, timeout_ms)
         return n
 
     def flush(self):
@@ -571,209 +594,3 @@ cdef class Plane:
             "sends": self.p.sends, "recvs": self.p.recvs, "cache_misses": self.p.cache_misses, "stalls": self.p.stalls,
             "sinks": len(self.sinks), "routes": len(self.routes),
         }
-
-
-cdef void free_conn(conn_t* conn) noexcept:
-    free(conn.partial)
-    free(conn.buckets)
-    buf_free(&conn.out)
-    free(conn)
-
-
-cdef void drop_ptr(ptrs_t* array, void* item) noexcept nogil:
-    cdef uint32_t i, j
-    for i in range(array.count):
-        if array.items[i] == item:
-            for j in range(i + 1, array.count):
-                array.items[j - 1] = array.items[j]
-            array.count -= 1
-            return
-
-
-# -- reading
-
-cdef void keep_rest(conn_t* conn, const char* data, size_t n) noexcept nogil:
-    """Keep an incomplete line or message until more arrives."""
-    free(conn.partial)
-    conn.partial = NULL
-    conn.partial_len = n
-    if n:
-        conn.partial = <char*>malloc(n)
-        memcpy(conn.partial, data, n)
-
-
-cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
-    """One receive into the shared buffer, after what was kept, and parse it."""
-    cdef ssize_t k
-    cdef size_t have = conn.partial_len
-    cdef Py_ssize_t used
-    cdef size_t room = RECV_BYTES
-    if have + room > plane.recv_cap:
-        room = plane.recv_cap - have
-    k = c_recv(conn.fd, plane.recv_buf + have, room, MSG_DONTWAIT)
-    plane.recvs += 1
-    if k <= 0:
-        if k < 0 and (errno == EAGAIN or errno == EINTR):
-            return
-        conn_close(plane, conn, CLOSE_CLIENT)
-        return
-    if have:
-        memcpy(plane.recv_buf, conn.partial, have)
-    conn.last_active_ns = plane.now_ns
-    conn.pings_out = 0
-    used = parse(plane, conn, plane.recv_buf, have + k)
-    if conn.state == CONN_OPEN:
-        keep_rest(conn, plane.recv_buf + used, have + k - used)
-
-
-cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:
-    """The same for bytes that somebody else received."""
-    cdef size_t have, chunk
-    cdef Py_ssize_t used
-    while n and conn.state == CONN_OPEN:
-        have = conn.partial_len
-        chunk = plane.recv_cap - have
-        if chunk == 0:
-            conn_close(plane, conn, CLOSE_MAX_CONTROL_LINE)
-            return
-        if chunk > n:
-            chunk = n
-        if have:
-            memcpy(plane.recv_buf, conn.partial, have)
-        memcpy(plane.recv_buf + have, data, chunk)
-        data += chunk
-        n -= chunk
-        conn.last_active_ns = plane.now_ns
-        used = parse(plane, conn, plane.recv_buf, have + chunk)
-        if conn.state == CONN_OPEN:
-            keep_rest(conn, plane.recv_buf + used, have + chunk - used)
-
-
-cdef void pause(plane_t* plane, conn_t* conn) noexcept nogil:
-    """Back-pressure: a receiver of this producer is far behind, so the producer is not read for a moment."""
-    if conn.paused or conn.fd < 0:
-        return
-    conn.paused = 1
-    conn.paused_until_ns = plane.now_ns + PAUSE_NS
-    plane.stalls += 1
-    push_ptr(&plane.paused_conns, conn)
-    conn_watch(plane, conn)
-
-
-cdef void resume_paused(plane_t* plane) noexcept nogil:
-    cdef uint32_t i = 0, kept = 0
-    cdef conn_t* conn
-    for i in range(plane.paused_conns.count):
-        conn = <conn_t*>plane.paused_conns.items[i]
-        if conn.paused_until_ns > plane.now_ns:
-            plane.paused_conns.items[kept] = conn
-            kept += 1
-            continue
-        conn.paused = 0
-        if conn.state == CONN_OPEN:
-            conn_watch(plane, conn)
-    plane.paused_conns.count = kept
-
-
-cdef int one_turn(plane_t* plane, int timeout_ms) noexcept nogil:
-    cdef epoll_event events[EVENTS_PER_TURN]
-    cdef conn_t* conn
-    cdef int i, n
-    n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, timeout_ms)
-    plane.now_ns = jr_mono_ns()
-    plane.turns += 1
-    if plane.paused_conns.count:
-        resume_paused(plane)
-    for i in range(n):
-        conn = <conn_t*>events[i].data.ptr
-        if conn.state != CONN_OPEN:
-            continue
-        if events[i].events & EPOLLOUT:
-            conn_send(plane, conn)
-        if events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
-            plane.stall = 0
-            read_conn(plane, conn)
-            if plane.stall and conn.state == CONN_OPEN:
-                pause(plane, conn)
-        elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
-            conn_close(plane, conn, CLOSE_CLIENT)
-    return n
-
-
-# -- what peers send
-
-cdef Py_ssize_t one_record(plane_t* plane, route_t* route, const char* p, Py_ssize_t n) noexcept:
-    """Act on one record; returns its length, or -1 when it is malformed."""
-    cdef uint32_t length, payload_len
-    cdef uint16_t queue_len = 0
-    cdef uint8_t kind, queue_count, i
-    cdef const char* queues
-    cdef Py_ssize_t at
-    cdef msg_t msg
-    if n < ROUTE_HEAD:
-        return -1
-    memcpy(&length, p, 4)
-    kind = <uint8_t>p[4]
-    queue_count = <uint8_t>p[5]
-    memcpy(&msg.shown_len, p + 6, 2)
-    memcpy(&msg.hdr_len, p + 8, 4)
-    memcpy(&payload_len, p + 12, 4)
-    memcpy(&msg.subject_len, p + 16, 2)
-    memcpy(&msg.reply_len, p + 18, 2)
-    if length < ROUTE_HEAD or length > n:
-        return -1
-    at = ROUTE_HEAD
-    queues = p + at
-    for i in range(queue_count):
-        if at + 2 > length:
-            return -1
-        memcpy(&queue_len, p + at, 2)
-        at += 2 + queue_len
-        if at > length:
-            return -1
-    msg.subject = p + at
-    if kind == ROUTE_INTEREST:
-        if queue_count > 1 or at + msg.subject_len != length or not valid_subject(msg.subject, msg.subject_len):
-            return -1
-        set_interest(plane, route, msg.subject, msg.subject_len, queues + 2, queue_len if queue_count else 0, msg.hdr_len)
-        return length
-    if kind != ROUTE_MESSAGE or msg.subject_len == 0:
-        return -1
-    if at + <int64_t>msg.subject_len + msg.shown_len + msg.reply_len + msg.hdr_len + payload_len != length:
-        return -1
-    at += msg.subject_len
-    msg.shown = p + at
-    if msg.shown_len == 0:
-        msg.shown = msg.subject
-        msg.shown_len = msg.subject_len
-    else:
-        at += msg.shown_len
-    msg.reply = p + at
-    msg.data = p + at + msg.reply_len
-    msg.size = msg.hdr_len + payload_len
-    route.in_msgs += 1
-    deliver_from_route(plane, &msg, queues, queue_count)
-    return length
-
-
-cdef void set_interest(
-    plane_t* plane, route_t* route, const char* subject, Py_ssize_t n, const char* queue, Py_ssize_t qn, uint32_t weight
-) noexcept:
-    """Record how many members a peer has on a subject (or a queue group on it) now."""
-    cdef sub_t* sub = sublist_find_route(plane, route, subject, n, queue, qn)
-    if weight == 0:
-        if sub != NULL:
-            drop_subscription(plane, sub)
-        return
-    if sub != NULL:
-        sub.weight = weight
-        return
-    sub = <sub_t*>calloc(1, sizeof(sub_t))
-    sub.kind = SUB_ROUTE
-    sub.route = route
-    sub.weight = weight
-    sub.next_of_owner = route.subs
-    if route.subs != NULL:
-        route.subs.prev_of_owner = sub
-    route.subs = sub
-    sublist_add(plane, sub, subject, n, queue, qn)

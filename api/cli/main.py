@@ -1,0 +1,55 @@
+"""The `jetraft` command: reads flags and configuration, then runs the server until a signal ends it.
+
+Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jetraft import __version__
+from jetraft.api.config.build import OptionsError, Settings, build_options
+from jetraft.api.config.flags import FlagError, help_text, parse_flags
+from jetraft.api.config.options import Options
+
+
+def settings_of(arguments: Sequence[str]) -> Settings:
+    """Flags over the configuration file that they name. Raises FlagError, OptionsError, ConfigError."""
+    flags = parse_flags(arguments)
+    if not flags.get("config_file"):
+        return flags
+    from jetraft.api.config.file import load_settings  # noqa: PLC0415  only servers with a file pay for its parser
+
+    return load_settings(Path(flags["config_file"])) | flags
+
+
+def run(options: Options) -> int:
+    """Start the server and stay until it has stopped."""
+    from jetraft.api.server import serve  # noqa: PLC0415  --help must not load the whole server
+
+    return serve(options)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the console script; returns the exit status."""
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        settings = settings_of(words)
+        if settings.get("help"):
+            sys.stdout.write(help_text())
+            return 0
+        if settings.get("version"):
+            sys.stdout.write(f"jetraft: v{__version__}\n")
+            return 0
+        if settings.get("signal"):
+            from jetraft.api.cli.signals import send  # noqa: PLC0415
+
+            return send(settings["signal"])
+        options = build_options(settings)
+    except (FlagError, OptionsError) as error:
+        sys.stderr.write(f"jetraft: {error}\n")
+        return 1
+    if settings.get("test_config"):
+        sys.stderr.write(f"jetraft: configuration file {options.config_file} is valid ({options.config_digest})\n")
+        return 0
+    return run(options)

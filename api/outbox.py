@@ -1,0 +1,49 @@
+"""The plane as the cluster layer sees it: a way out for messages, a way in for captured ones."""
+
+from collections.abc import Callable
+
+import attrs
+
+from jetraft.api.reactor import Reactor
+from jetraft.api.routing._plane import Plane
+from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
+
+
+@attrs.define(eq=False)
+class PlaneOutbox:
+    """Implements cluster.ports.Outbox. What is sent outside of a turn asks for one."""
+
+    plane: Plane
+    reactor: Reactor
+
+    def send(
+        self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
+    ) -> int:
+        """Deliver to the subscribers of `to`; returns the number of receivers, a peer node counting once."""
+        self.reactor.kick_outside()
+        return self.plane.send(to, subject=subject, reply=reply, hdr=hdr, payload=payload)
+
+    def send_batch(self, records: bytes) -> None:
+        """Deliver capture records back to back."""
+        self.reactor.kick_outside()
+        self.plane.send_batch(records)
+
+    def has_interest(self, subject: bytes) -> bool:
+        """True when somebody on any node would receive it."""
+        return self.plane.has_interest(subject)
+
+    def add_sink(
+        self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
+    ) -> int:
+        """Capture what is published to a subject, a batch a turn."""
+        self.reactor.kick_outside()
+        return self.plane.add_sink(subject, handler, queue=queue, local_only=local_only)
+
+    def remove_sink(self, handle: int) -> None:
+        """Stop capturing."""
+        self.reactor.kick_outside()
+        self.plane.remove_sink(handle)
+
+    def deliver(self, run: DeliveryRun, source: MessageSource) -> int:
+        """Send stored messages to one subject, each with its ack subject."""
+        return deliver_one_by_one(self, run, source)

@@ -1,0 +1,141 @@
+"""Receiving: one turn over the ready sockets, through one shared buffer.
+
+Idle connections own no receive buffer: only an incomplete line or message is kept, outside of it. A connection is read
+once a turn, RECV_BYTES at most, so no client starves another; a producer whose receiver is far behind is paused.
+"""
+
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from jetraft.api.wire._parser cimport parse
+from jetraft.api.wire._text cimport jr_mono_ns
+from jetraft.api.wire._types cimport CLOSE_CLIENT, CLOSE_MAX_CONTROL_LINE, CONN_OPEN, conn_t, plane_t
+from jetraft.api.wire._writer cimport conn_close, conn_send, conn_watch, push_ptr
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t c_recv "recv"(int fd, void* data, size_t n, int flags)
+    int MSG_DONTWAIT
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        void* ptr
+    cdef struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_wait(int epfd, epoll_event* events, int n, int timeout_ms)
+    int EPOLLIN
+    int EPOLLOUT
+
+cdef enum:
+    EVENTS_PER_TURN = 256
+    PAUSE_NS = 5_000_000        # nats-server stalls producers for 2 to 10 ms
+
+
+cdef void keep_rest(conn_t* conn, const char* data, size_t n) noexcept nogil:
+    """Keep an incomplete line or message until more arrives."""
+    free(conn.partial)
+    conn.partial = NULL
+    conn.partial_len = n
+    if n:
+        conn.partial = <char*>malloc(n)
+        memcpy(conn.partial, data, n)
+
+
+cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
+    """One receive into the shared buffer, after what was kept, and parse it."""
+    cdef ssize_t k
+    cdef size_t have = conn.partial_len
+    cdef Py_ssize_t used
+    cdef size_t room = RECV_BYTES
+    if have + room > plane.recv_cap:
+        room = plane.recv_cap - have
+    k = c_recv(conn.fd, plane.recv_buf + have, room, MSG_DONTWAIT)
+    plane.recvs += 1
+    if k <= 0:
+        if k < 0 and (errno == EAGAIN or errno == EINTR):
+            return
+        conn_close(plane, conn, CLOSE_CLIENT)
+        return
+    if have:
+        memcpy(plane.recv_buf, conn.partial, have)
+    conn.last_active_ns = plane.now_ns
+    conn.pings_out = 0
+    used = parse(plane, conn, plane.recv_buf, have + k)
+    if conn.state == CONN_OPEN:
+        keep_rest(conn, plane.recv_buf + used, have + k - used)
+
+
+cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:
+    """The same for bytes that somebody else received."""
+    cdef size_t have, chunk
+    cdef Py_ssize_t used
+    while n and conn.state == CONN_OPEN:
+        have = conn.partial_len
+        chunk = plane.recv_cap - have
+        if chunk == 0:
+            conn_close(plane, conn, CLOSE_MAX_CONTROL_LINE)
+            return
+        if chunk > n:
+            chunk = n
+        if have:
+            memcpy(plane.recv_buf, conn.partial, have)
+        memcpy(plane.recv_buf + have, data, chunk)
+        data += chunk
+        n -= chunk
+        conn.last_active_ns = plane.now_ns
+        used = parse(plane, conn, plane.recv_buf, have + chunk)
+        if conn.state == CONN_OPEN:
+            keep_rest(conn, plane.recv_buf + used, have + chunk - used)
+
+
+cdef void pause(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Back-pressure: a receiver of this producer is far behind, so the producer is not read for a moment."""
+    if conn.paused or conn.fd < 0:
+        return
+    conn.paused = 1
+    conn.paused_until_ns = plane.now_ns + PAUSE_NS
+    plane.stalls += 1
+    push_ptr(&plane.paused_conns, conn)
+    conn_watch(plane, conn)
+
+
+cdef void resume_paused(plane_t* plane) noexcept nogil:
+    cdef uint32_t i = 0, kept = 0
+    cdef conn_t* conn
+    for i in range(plane.paused_conns.count):
+        conn = <conn_t*>plane.paused_conns.items[i]
+        if conn.paused_until_ns > plane.now_ns:
+            plane.paused_conns.items[kept] = conn
+            kept += 1
+            continue
+        conn.paused = 0
+        if conn.state == CONN_OPEN:
+            conn_watch(plane, conn)
+    plane.paused_conns.count = kept
+
+
+cdef int read_turn(plane_t* plane, int timeout_ms) noexcept nogil:
+    cdef epoll_event events[EVENTS_PER_TURN]
+    cdef conn_t* conn
+    cdef int i, n
+    n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, timeout_ms)
+    plane.now_ns = jr_mono_ns()
+    plane.turns += 1
+    if plane.paused_conns.count:
+        resume_paused(plane)
+    for i in range(n):
+        conn = <conn_t*>events[i].data.ptr
+        if conn.state != CONN_OPEN:
+            continue
+        if events[i].events & EPOLLOUT:
+            conn_send(plane, conn)
+        if events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
+            plane.stall = 0
+            read_conn(plane, conn)
+            if plane.stall and conn.state == CONN_OPEN:
+                pause(plane, conn)
+        elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
+            conn_close(plane, conn, CLOSE_CLIENT)
+    return n

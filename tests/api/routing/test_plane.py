@@ -1,0 +1,299 @@
+"""The plane against a plain Python model: who receives a message, and what goes over the wire."""
+
+import contextlib
+import socket
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jetraft.api.reasons import Reason
+from jetraft.api.routing._plane import Plane, RouteFormatError
+from jetraft.api.session import ConnectOptions
+
+QUIET = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
+TOKENS = st.sampled_from(["a", "b", "cc"])
+LITERALS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)
+PATTERNS = st.tuples(
+    st.lists(st.sampled_from(["a", "b", "cc", "*"]), max_size=3), st.sampled_from(["a", "*", ">"])
+).map(lambda parts: ".".join([*parts[0], parts[1]]))
+
+
+def matches(pattern: str, subject: str) -> bool:
+    p, s = pattern.split("."), subject.split(".")
+    for i, token in enumerate(p):
+        if token == ">":
+            return len(s) > i
+        if i >= len(s) or token not in ("*", s[i]):
+            return False
+    return len(p) == len(s)
+
+
+def make_plane(**limits: int) -> Plane:
+    values = {
+        "max_payload": 1 << 20,
+        "max_control_line": 4096,
+        "max_pending": 64 << 20,
+        "max_subscriptions": 0,
+    } | limits
+    return Plane(
+        **values,
+        connect_handler=lambda _cid, text: ConnectOptions(
+            verbose=b'"verbose":false' not in text,
+            pedantic=b'"pedantic":false' not in text,
+            headers=b'"headers":true' in text,
+            no_responders=b'"no_responders":true' in text,
+        ),
+        first_ping_handler=lambda _cid: b"",
+    )
+
+
+def client(plane: Plane, options: bytes = QUIET) -> int:
+    cid = plane.open(-1, b"")
+    plane.feed(cid, b"CONNECT " + options + b"\r\n")
+    return cid
+
+
+def received(plane: Plane, cid: int) -> list[bytes]:
+    """The payload lines of the MSGs that wait for a connection (payloads here hold no line ends)."""
+    lines = plane.take(cid).split(b"\r\n")
+    return [lines[i + 1] for i, line in enumerate(lines) if line.startswith(b"MSG ")]
+
+
+@given(st.lists(st.tuples(PATTERNS, st.booleans()), max_size=20), st.lists(LITERALS, min_size=1, max_size=10))
+@settings(deadline=None, max_examples=150)
+def test_every_matching_subscription_gets_each_message_once(subs, subjects) -> None:
+    plane = make_plane()
+    cids = [client(plane) for _ in subs]
+    publisher = client(plane)
+    for i, ((pattern, _), cid) in enumerate(zip(subs, cids, strict=True)):
+        plane.feed(cid, f"SUB {pattern} {i}\r\n".encode())
+    for n, subject in enumerate(subjects):
+        plane.feed(publisher, f"PUB {subject} {len(str(n))}\r\n{n}\r\n".encode())
+    plane.flush()
+    for (pattern, _), cid in zip(subs, cids, strict=True):
+        expected = [str(n).encode() for n, subject in enumerate(subjects) if matches(pattern, subject)]
+        assert received(plane, cid) == expected
+
+
+@given(
+    st.lists(st.tuples(PATTERNS, st.sampled_from(["", "q", "r"]), st.integers(0, 3)), max_size=16),
+    st.lists(st.tuples(st.sampled_from(["pub", "unsub"]), LITERALS, st.integers(0, 15)), max_size=30),
+)
+@settings(deadline=None, max_examples=150)
+def test_queue_groups_take_one_member_and_changes_take_effect_at_once(subs, actions) -> None:
+    plane = make_plane()
+    cids = [client(plane) for _ in range(4)]
+    publisher = client(plane)
+    live = {}
+    for sid, (pattern, queue, owner) in enumerate(subs):
+        plane.feed(cids[owner], f"SUB {pattern} {queue} {sid}\r\n".encode())
+        live[sid] = (pattern, queue, owner)
+    for kind, subject, target in actions:
+        if kind == "unsub":
+            if target in live:
+                plane.feed(cids[live.pop(target)[2]], f"UNSUB {target}\r\n".encode())
+            continue
+        plane.feed(publisher, f"PUB {subject} 1\r\nx\r\n".encode())
+        plain = sum(1 for pattern, queue, _ in live.values() if not queue and matches(pattern, subject))
+        groups = {queue for pattern, queue, _ in live.values() if queue and matches(pattern, subject)}
+        got = sum(len(received(plane, cid)) for cid in cids)
+        assert got == plain + len(groups)
+    plane.flush()
+
+
+def test_bytes_cut_anywhere_are_parsed_the_same() -> None:
+    stream = (
+        b"CONNECT "
+        + QUIET
+        + b"\r\nSUB a.* 1\r\nPING\r\nPUB a.b 5\r\nhello\r\nHPUB a.c r.1 12 15\r\nNATS/1.0\r\n\r\nabc\r\nUNSUB 1\r\n"
+    )
+    whole = make_plane()
+    cid = whole.open(-1, b"")
+    whole.feed(cid, stream)
+    expected = whole.take(cid)
+    assert b"HMSG a.c 1 r.1 12 15\r\nNATS/1.0\r\n\r\nabc\r\n" in expected
+    for cut in range(1, len(stream)):
+        plane = make_plane()
+        cid = plane.open(-1, b"")
+        plane.feed(cid, stream[:cut])
+        plane.feed(cid, stream[cut:])
+        assert plane.take(cid) == expected
+
+
+def test_unsub_max_ends_after_that_many_messages_even_within_one_read() -> None:
+    plane = make_plane()
+    cid = client(plane)
+    plane.feed(cid, b"SUB a 1\r\nUNSUB 1 2\r\n" + b"PUB a 1\r\nx\r\n" * 5)
+    assert len(received(plane, cid)) == 2
+    assert plane.subscriptions(cid) == []
+
+
+def test_no_responders_answers_only_on_the_requesters_own_reply_subscription() -> None:
+    plane = make_plane()
+    asker, other = client(plane), client(plane)
+    plane.feed(asker, b"SUB inbox.* 1\r\n")
+    plane.feed(other, b"SUB inbox.* 1\r\n")
+    plane.feed(asker, b"PUB nobody inbox.7 0\r\n\r\n")
+    assert plane.take(asker) == b"HMSG inbox.7 1 38 38\r\nNATS/1.0 503\r\nNats-Subject: nobody\r\n\r\n\r\n"
+    assert plane.take(other) == b""
+
+
+def test_a_message_that_misses_its_line_end_closes_with_the_protocol_text() -> None:
+    plane = make_plane()
+    cid = client(plane)
+    plane.feed(cid, b"PUB a 3\r\nabcdPING\r\n")
+    assert plane.take(cid) == b"-ERR 'Unknown Protocol Operation'\r\n"
+    assert [(c, r) for c, r, _ in plane.flush()] == [(cid, Reason.PROTOCOL_VIOLATION)]
+
+
+def test_a_receiver_beyond_max_pending_is_closed_and_others_are_not() -> None:
+    plane = make_plane(max_pending=1 << 20)
+    slow, quick, publisher = client(plane), client(plane), client(plane)
+    plane.feed(slow, b"SUB a 1\r\n")
+    plane.feed(quick, b"SUB a 1\r\n")
+    for _ in range(20):
+        plane.feed(publisher, b"PUB a 100000\r\n" + b"x" * 100000 + b"\r\n")
+        plane.take(quick)
+    assert [(c, r) for c, r, _ in plane.flush()] == [(slow, Reason.SLOW_CONSUMER_PENDING)]
+    assert plane.statistics()["slow_consumers"] == 1
+
+
+def test_a_sink_gets_capture_records_once_a_turn() -> None:
+    plane = make_plane()
+    batches = []
+    plane.add_sink(b"orders.>", batches.append)
+    cid = client(plane)
+    plane.feed(cid, b"PUB orders.1 r.1 2\r\nhi\r\nHPUB orders.2 12 14\r\nNATS/1.0\r\n\r\nyo\r\n")
+    plane.run_sinks()
+    assert len(batches) == 1
+    length, hdr, payload = (int.from_bytes(batches[0][i : i + 4], "little") for i in (0, 4, 8))
+    assert (length, hdr, payload) == (20 + 8 + 3 + 2, 0, 2)
+    assert batches[0][20:length] == b"orders.1r.1hi"
+    assert batches[0][length + 20 :] == b"orders.2NATS/1.0\r\n\r\nyo"
+
+
+def joined_planes() -> tuple[Plane, Plane, int, int]:
+    left, right = make_plane(), make_plane()
+    return left, right, left.open_route(), right.open_route()
+
+
+def exchange(left: Plane, right: Plane, left_route: int, right_route: int) -> None:
+    for source, sink, route in ((left, right, right_route), (right, left, left_route)) * 2:
+        for _, records in source.take_routes():
+            sink.on_route(route, records)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), PATTERNS, st.sampled_from(["", "q"])), max_size=12),
+    st.lists(LITERALS, min_size=1, max_size=6),
+)
+@settings(deadline=None, max_examples=100)
+def test_two_nodes_deliver_like_one(subs, subjects) -> None:
+    left, right, lr, rr = joined_planes()
+    planes = (left, right)
+    clients = [(planes[side], client(planes[side])) for side, _, _ in subs]
+    for sid, ((_, pattern, queue), (plane, cid)) in enumerate(zip(subs, clients, strict=True)):
+        plane.feed(cid, f"SUB {pattern} {queue} {sid}\r\n".encode())
+    exchange(left, right, lr, rr)
+    publisher = client(left)
+    for subject in subjects:
+        left.feed(publisher, f"PUB {subject} 1\r\nx\r\n".encode())
+        exchange(left, right, lr, rr)
+        got = Counter({i: len(received(plane, cid)) for i, (plane, cid) in enumerate(clients)})
+        plain = {i for i, (_, pattern, queue) in enumerate(subs) if not queue and matches(pattern, subject)}
+        grouped = [i for i, (_, pattern, queue) in enumerate(subs) if queue and matches(pattern, subject)]
+        assert {i for i in plain if got[i] == 1} == plain
+        assert sum(got[i] for i in grouped) == (1 if grouped else 0)
+        assert sum(got.values()) == len(plain) + bool(grouped)
+
+
+def test_interest_that_ended_is_not_sent_to_peers() -> None:
+    left, right, lr, rr = joined_planes()
+    cid = client(right)
+    right.feed(cid, b"SUB a.b 1\r\nSUB a.b 2\r\n")
+    exchange(left, right, lr, rr)
+    assert left.has_interest(b"a.b")
+    right.feed(cid, b"UNSUB 1\r\n")
+    exchange(left, right, lr, rr)
+    assert left.has_interest(b"a.b")
+    right.close(cid, Reason.CLIENT_CLOSED)
+    right.flush()
+    exchange(left, right, lr, rr)
+    assert not left.has_interest(b"a.b")
+
+
+def test_a_peer_that_comes_later_learns_all_interest_and_its_loss_ends_it() -> None:
+    left, right = make_plane(), make_plane()
+    cid = client(left)
+    left.feed(cid, b"SUB a.> 1\r\nSUB b q 2\r\n")
+    lr, rr = left.open_route(), right.open_route()
+    exchange(left, right, lr, rr)
+    assert right.has_interest(b"a.x")
+    assert right.has_interest(b"b")
+    right.close_route(rr)
+    assert not right.has_interest(b"a.x")
+    assert not right.has_interest(b"b")
+
+
+@given(st.binary(max_size=80))
+@settings(deadline=None)
+def test_malformed_peer_records_are_refused(noise) -> None:
+    plane = make_plane()
+    route = plane.open_route()
+    try:
+        plane.on_route(route, noise)
+    except RouteFormatError:
+        return
+    assert plane.statistics()["subscriptions"] >= 0
+
+
+@given(st.binary(max_size=300))
+@settings(deadline=None, max_examples=300)
+def test_noise_never_breaks_the_plane_and_other_clients_live_on(noise) -> None:
+    plane = make_plane()
+    noisy, calm = client(plane), client(plane)
+    plane.feed(calm, b"SUB calm 1\r\n")
+    plane.feed(noisy, noise)
+    plane.flush()
+    plane.feed(calm, b"PUB calm 1\r\nx\r\n")
+    assert received(plane, calm) == [b"x"]
+
+
+def test_one_send_carries_what_a_turn_collected() -> None:
+    plane = make_plane()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    cid = plane.open(ours.detach(), b"")
+    theirs.sendall(b"CONNECT " + QUIET + b"\r\nSUB a 1\r\n" + b"PUB a 1\r\nx\r\n" * 10 + b"PING\r\n")
+    plane.turn()
+    before = plane.statistics()["sends"]
+    plane.flush()
+    assert plane.statistics()["sends"] == before + 1
+    assert theirs.recv(4096) == b"MSG a 1 1\r\nx\r\n" * 10 + b"PONG\r\n"
+    plane.close(cid, Reason.KICKED)
+    plane.flush()
+    assert theirs.recv(10) == b""
+    theirs.close()
+
+
+@pytest.mark.parametrize("size", [1, 4096, 1 << 20])
+def test_payloads_up_to_the_limit_arrive_whole(size) -> None:
+    plane = make_plane()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    plane.open(ours.detach(), b"")
+    text = b"CONNECT " + QUIET + b"\r\nSUB a 1\r\nPUB a %d\r\n" % size + b"x" * size + b"\r\n"
+    theirs.setblocking(False)
+    got, sent = b"", 0
+    while len(got) < size + len(b"MSG a 1 %d\r\n" % size) + 2:
+        if sent < len(text):
+            with contextlib.suppress(BlockingIOError):
+                sent += theirs.send(text[sent:])
+        plane.turn()
+        plane.flush()
+        with contextlib.suppress(BlockingIOError):
+            got += theirs.recv(1 << 20)
+    assert got == b"MSG a 1 %d\r\n" % size + b"x" * size + b"\r\n"
+    theirs.close()
