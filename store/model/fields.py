@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import attrs
 
 from jetraft.store.model.gojson import Number, Object, kind_name, quote
-from jetraft.store.model.gotime import ZERO_TIME_NS, format_time, parse_time
+from jetraft.store.model.gotime import ZERO_TIME_NS, explain_time, format_time, parse_time
 
 WIRE: Final = "wire"
 
@@ -139,10 +139,14 @@ FLAG: Final = Flag()
 
 @attrs.frozen(slots=True)
 class Choice:
-    """One of the texts of an enum. The Go types have unmarshalers of their own, hence error texts of their own."""
+    """One of the texts of an enum. The Go types have unmarshalers of their own, hence error texts of their own.
+
+    They are also asked for null, which they refuse. `aliases` are further texts of the zero member.
+    """
 
     enum: type[Enum]
     complaint: Callable[[str], str]
+    aliases: tuple[str, ...] = ()
     go_type: str = "string"
 
     def decode(self, value: object, _old: Any, _path: tuple[str, ...]) -> Enum:
@@ -151,6 +155,8 @@ class Choice:
             for member in self.enum:
                 if member.value == value:
                     return member
+            if value in self.aliases:
+                return next(iter(self.enum))
         raise DecodeError(self.complaint(quote(value)))
 
     def encode(self, value: Enum) -> object:
@@ -170,8 +176,7 @@ class Time:
             raise mismatch(value, path, self.go_type)
         unix_ns = parse_time(value)
         if unix_ns is None:
-            layout = "2006-01-02T15:04:05Z07:00"
-            raise DecodeError(f'parsing time {quote(value)} as "{layout}": cannot parse {quote(value)} as "2006"')
+            raise DecodeError(explain_time(value))
         return unix_ns
 
     def encode(self, value: int | None) -> object:
@@ -306,7 +311,7 @@ def decode_object(cls: type[T], pairs: Object, *, old: T | None = None, path: tu
             raise DecodeError(f"json: unknown field {quote(key)}")
         slot = layout.by_name[name]
         target = changes if slot.outer is None else inner.setdefault(slot.outer, {})
-        if value is not None:
+        if value is not None or isinstance(slot.kind, Choice):
             holder = base if slot.outer is None else getattr(base, slot.outer)
             current = target.get(slot.attribute, getattr(holder, slot.attribute))
             target[slot.attribute] = slot.kind.decode(value, current, (*path, name))

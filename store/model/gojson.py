@@ -69,7 +69,7 @@ def kind_name(value: object) -> str:
 
 
 def quote(value: object) -> str:
-    """The JSON text of a small value, for error texts."""
+    """The JSON text of a value, for error texts."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, Object):

@@ -23,6 +23,23 @@ _TIME_NS_MAX: Final = 253_402_300_800 * NS_PER_S  # the year 10000, which RFC 33
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
+_MINUTES: Final = 60
+_ZONE_HOURS_MAX: Final = 24
+_ZONE: Final = re.compile(r"(?:[.,]\d+)?(?:Z|[+-](\d\d):(\d\d))", re.ASCII)
+# Go's layout element, digits, range, and its name in error texts; the separators between them have no digits.
+_TIME_ELEMENTS: Final = (
+    ("2006", 4, 0, 9999, "year"),
+    ("-", 0, 0, 0, ""),
+    ("01", 2, 1, 12, "month"),
+    ("-", 0, 0, 0, ""),
+    ("02", 2, 1, 31, "day"),
+    ("T", 0, 0, 0, ""),
+    ("15", 2, 0, 23, "hour"),
+    (":", 0, 0, 0, ""),
+    ("04", 2, 0, 59, "minute"),
+    (":", 0, 0, 0, ""),
+    ("05", 2, 0, 59, "second"),
+)
 _UNIT_NS: Final = {
     "ns": 1,
     "us": NS_PER_US,
@@ -58,7 +75,7 @@ def parse_time(text: str) -> int | None:
     zone = UTC
     try:
         if sign is not None:
-            if int(zone_minute) > 59:  # noqa: PLR2004  (minutes of an hour)
+            if int(zone_minute) >= _MINUTES:
                 return None
             offset = timedelta(hours=int(zone_hour), minutes=int(zone_minute))
             zone = timezone(-offset if sign == "-" else offset)
@@ -67,6 +84,42 @@ def parse_time(text: str) -> int | None:
         return None
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     return seconds * NS_PER_S + int((fraction or "0")[:_FRACTION_DIGITS].ljust(_FRACTION_DIGITS, "0"))
+
+
+def explain_time(text: str) -> str:
+    """Go's reason for refusing a text that `parse_time` refused, as time.Parse words it."""
+    fault, rest = _explain_clock(text)
+    return fault or _explain_zone(text, rest)
+
+
+def _explain_clock(text: str) -> tuple[str, str]:
+    """The fault of everything before the zone, or nothing and the text that is left."""
+    rest = text
+    for element, digits, low, high, what in _TIME_ELEMENTS:
+        head = rest[: digits or len(element)]
+        if not digits:
+            if head != element:
+                return _cannot_parse(text, rest, element), rest
+        elif len(head) < digits or not (head.isascii() and head.isdigit()):
+            return _cannot_parse(text, rest, element), rest
+        elif not low <= int(head) <= high:
+            return f"parsing time {_quote(text)}: {what} out of range", rest
+        rest = rest[len(head) :]
+    return "", rest
+
+
+def _explain_zone(text: str, rest: str) -> str:
+    zone = _ZONE.match(rest)
+    if zone is None:
+        return _cannot_parse(text, rest, "Z07:00")
+    fault = "day out of range"  # of its month: all that is left when the parts are each in range
+    if zone.end() < len(rest):
+        fault = f"extra text: {_quote(rest[zone.end() :])}"
+    elif zone.group(1) is not None and int(zone.group(1)) > _ZONE_HOURS_MAX:
+        fault = "time zone offset hour out of range"
+    elif zone.group(2) is not None and int(zone.group(2)) >= _MINUTES:
+        fault = "time zone offset minute out of range"
+    return f"parsing time {_quote(text)}: {fault}"
 
 
 def format_duration(duration_ns: int) -> str:
@@ -107,6 +160,15 @@ def parse_duration(text: str) -> int | None:
             return None
         position = match.end()
     return sign * total_ns
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _cannot_parse(text: str, rest: str, element: str) -> str:
+    layout = "2006-01-02T15:04:05Z07:00"
+    return f'parsing time {_quote(text)} as "{layout}": cannot parse {_quote(rest)} as "{element}"'
 
 
 def _decimal(value: int, unit: int) -> str:

@@ -31,8 +31,7 @@ def required_stream_level(config: StreamConfig) -> int:
         level = 2
     if config.persist_mode is PersistMode.ASYNC:
         level = 2
-    origins = (config.mirror, *config.sources)
-    if config.allow_batched or any(origin is not None and origin.consumer is not None for origin in origins):
+    if config.allow_batched:
         level = 4
     return level
 

@@ -1,0 +1,40 @@
+"""What a server's configuration and the protocol allow; the arguments of validation, and its named constants."""
+
+from typing import Final
+
+import attrs
+
+from jetraft.store.model.gotime import NS_PER_MINUTE, NS_PER_MS, NS_PER_S
+
+# nats-server: jetstream_api.go
+NAME_BYTES_MAX: Final = 255
+DESCRIPTION_BYTES_MAX: Final = 4 * 1024
+METADATA_BYTES_MAX: Final = 128 * 1024
+MAX_WAITING_DEFAULT: Final = 512
+
+# nats-server: stream.go
+REPLICAS_MAX: Final = 5
+DUPLICATE_WINDOW_DEFAULT_NS: Final = 2 * NS_PER_MINUTE
+AGE_MIN_NS: Final = 100 * NS_PER_MS  # for max_age and duplicate_window
+MARKER_TTL_MIN_NS: Final = NS_PER_S
+
+# nats-server: consumer.go
+ACK_WAIT_DEFAULT_NS: Final = 30 * NS_PER_S
+INACTIVE_THRESHOLD_DEFAULT_NS: Final = 5 * NS_PER_S
+MAX_ACK_PENDING_DEFAULT: Final = 1000
+PINNED_TTL_DEFAULT_NS: Final = 2 * NS_PER_MINUTE
+HEARTBEAT_MIN_NS: Final = 100 * NS_PER_MS
+REQUEST_EXPIRES_MIN_NS: Final = NS_PER_MS
+SOURCE_HEARTBEAT_NS: Final = NS_PER_S
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ServerLimits:
+    """`jetstream { limits { ... } }`; 0 is no limit."""
+
+    max_request_batch: int = 0
+    max_ack_pending: int = 0
+    duplicate_window_ns: int = 0
+
+
+NO_LIMITS: Final = ServerLimits()

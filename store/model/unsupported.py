@@ -1,0 +1,76 @@
+"""The features of configurations that this server does not serve yet, in one table: refusing beats ignoring.
+
+A row is deleted in the step that serves its feature. Rows are checked after the configuration proved to be valid, so
+a faulty request gets the same answer as from nats-server.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from jetraft.store.model import errors
+from jetraft.store.model.api_error import ApiErrorSpec
+from jetraft.store.model.config import (
+    AckPolicy,
+    ConsumerConfig,
+    PersistMode,
+    PriorityPolicy,
+    StoreCompression,
+    StreamConfig,
+)
+
+
+@attrs.frozen(slots=True)
+class StreamFeature:
+    """A feature of streams: its name in the answer, how to see it in a configuration, and the error that refuses it."""
+
+    name: str
+    is_used: Callable[[StreamConfig], bool]
+    error: ApiErrorSpec = errors.STREAM_INVALID_CONFIG
+
+
+@attrs.frozen(slots=True)
+class ConsumerFeature:
+    """The same for consumers."""
+
+    name: str
+    is_used: Callable[[ConsumerConfig], bool]
+    error: ApiErrorSpec = errors.CONSUMER_CREATE_FAILED
+
+
+STREAM_FEATURES: Final = (
+    StreamFeature("mirror", lambda config: config.mirror is not None),
+    StreamFeature("sources", lambda config: bool(config.sources)),
+    StreamFeature("subject_transform", lambda config: config.subject_transform is not None),
+    StreamFeature("republish", lambda config: config.republish is not None),
+    StreamFeature("compression", lambda config: config.compression is not StoreCompression.NONE),
+    StreamFeature("allow_msg_ttl", lambda config: config.allow_msg_ttl),
+    StreamFeature("subject_delete_marker_ttl", lambda config: config.subject_delete_marker_ttl > 0),
+    StreamFeature("allow_msg_counter", lambda config: config.allow_msg_counter),
+    StreamFeature("allow_atomic", lambda config: config.allow_atomic),
+    StreamFeature("allow_batched", lambda config: config.allow_batched),
+    StreamFeature("allow_msg_schedules", lambda config: config.allow_msg_schedules),
+    StreamFeature("persist_mode", lambda config: config.persist_mode is not PersistMode.DEFAULT),
+)
+
+CONSUMER_FEATURES: Final = (
+    ConsumerFeature("ack_policy flow_control", lambda config: config.ack_policy is AckPolicy.FLOW_CONTROL),
+    ConsumerFeature("sourcing", lambda config: config.sourcing),
+    ConsumerFeature("pause_until", lambda config: config.pause_until is not None),
+    ConsumerFeature("priority_policy", lambda config: config.priority_policy is not PriorityPolicy.NONE),
+)
+
+
+def check_stream_is_served(config: StreamConfig) -> None:
+    """Raises ApiError when the stream asks for something that is not served yet."""
+    for feature in STREAM_FEATURES:
+        if feature.is_used(config):
+            raise feature.error.with_values(err=f"{feature.name} is not supported by this server yet")
+
+
+def check_consumer_is_served(config: ConsumerConfig) -> None:
+    """Raises ApiError when the consumer asks for something that is not served yet."""
+    for feature in CONSUMER_FEATURES:
+        if feature.is_used(config):
+            raise feature.error.with_values(err=f"{feature.name} is not supported by this server yet")
