@@ -1,0 +1,251 @@
+"""nats-server's configuration grammar: text in, nested dicts out.
+
+    port: 4222            # `=`, `:` or a blank between key and value
+    jetstream { store_dir: "/data", max_file_store: 10G }
+    routes = [ nats://a:6222, nats://b:6222 ]
+    include ./users.conf
+    password: $SECRET     # looked up in the file, then in the environment
+
+Sizes: k m g t p e count by 1000, kb kib ki ... by 1024 (conf/parse.go). Files, variables of the environment and reading
+are handed in, so this module is pure.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+INCLUDE_DEPTH_MAX = 16  # nats-server has no limit of its own and would recurse until it dies
+NESTING_MAX = 64
+DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15, "e": 10**18}
+BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50, "e": 2**60}
+NUMBER = re.compile(r"^([-+]?\d+)([kmgtpe]?)(b|i|ib)?$", re.IGNORECASE)
+FLOAT = re.compile(r"^[-+]?\d+\.\d+$")
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
+WORD_END = frozenset(" \t\r\n,;]}#")
+KEY_END = frozenset(" \t\r\n=:{#")
+TRUE = frozenset({"true", "yes", "on"})
+FALSE = frozenset({"false", "no", "off"})
+
+ReadFile = Callable[[str], str]
+
+
+class ConfigError(ValueError):
+    """The text is not a configuration; the message is one line that names file and line."""
+
+
+def typed(word: str) -> Any:
+    """The value of an unquoted word: a boolean, an integer with its size, a float or a string."""
+    lowered = word.lower()
+    if lowered in TRUE:
+        return True
+    if lowered in FALSE:
+        return False
+    match = NUMBER.match(word)
+    if match:
+        number, unit, binary = int(match[1]), match[2].lower(), match[3]
+        if not unit:
+            return number if not binary else word
+        return number * (BINARY if binary else DECIMAL)[unit]
+    if FLOAT.match(word):
+        return float(word)
+    return word
+
+
+@attrs.define
+class Parser:
+    """Reads one text; included files are read by parsers of their own that share scopes and limits."""
+
+    text: str
+    name: str
+    read_file: ReadFile
+    environment: Mapping[str, str]
+    depth: int = 0
+    at: int = 0
+    scopes: list[dict[str, Any]] = attrs.field(factory=list)
+    looking_up: frozenset[str] = frozenset()
+    used: set[str] = attrs.field(factory=set)  # top-level keys that a `$key` somewhere refers to
+
+    def error(self, text: str) -> ConfigError:
+        """An error at the place reached."""
+        return ConfigError(f"{self.name}:{self.text.count(chr(10), 0, self.at) + 1}: {text}")
+
+    def peek(self) -> str:
+        """The next character, or nothing at the end."""
+        return self.text[self.at] if self.at < len(self.text) else ""
+
+    def skip(self, extra: str = "") -> None:
+        """Pass blanks, line ends, comments and the separators given."""
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == "#" or self.text.startswith("//", self.at):
+                end = self.text.find("\n", self.at)
+                self.at = len(self.text) if end < 0 else end
+            elif char.isspace() or char in extra:
+                self.at += 1
+            else:
+                return
+
+    def parse(self) -> dict[str, Any]:
+        """The whole text as one map; an outer pair of braces is allowed."""
+        self.skip()
+        braced = self.peek() == "{"
+        if braced:
+            self.at += 1
+        result = self.pairs("}" if braced else "")
+        self.skip()
+        if self.at < len(self.text):
+            raise self.error(f"unexpected {self.peek()!r}")
+        return result
+
+    def pairs(self, end: str) -> dict[str, Any]:
+        """Key and value pairs up to the closing brace (or the end of the text)."""
+        if len(self.scopes) > NESTING_MAX:
+            raise self.error(f"maps nest deeper than {NESTING_MAX}")
+        scope: dict[str, Any] = {}
+        self.scopes.append(scope)
+        while True:
+            self.skip(",;")
+            if not self.peek():
+                if end:
+                    raise self.error("unexpected end of file inside a map")
+                break
+            if self.peek() == end:
+                self.at += 1
+                break
+            if self.peek() in "}])":
+                raise self.error(f"unexpected {self.peek()!r}")
+            self.pair(scope)
+        self.scopes.pop()
+        return scope
+
+    def pair(self, scope: dict[str, Any]) -> None:
+        """One key and its value, or an include."""
+        key = self.key()
+        while self.peek() in (" ", "\t"):
+            self.at += 1
+        if key == "include" and self.peek() not in ("=", ":"):
+            scope.update(self.include(str(self.value())))
+            return
+        if self.peek() and self.peek() in "=:":
+            self.at += 1
+        self.skip()
+        scope[key] = self.value()
+
+    def key(self) -> str:
+        """A key, quoted or not."""
+        if self.peek() in ('"', "'"):
+            return self.quoted()
+        start = self.at
+        while self.peek() and self.peek() not in KEY_END:
+            self.at += 1
+        if self.at == start:
+            raise self.error(f"expected a key, found {self.peek()!r}")
+        return self.text[start : self.at]
+
+    def value(self) -> Any:
+        """Any value."""
+        char = self.peek()
+        if char == "{":
+            self.at += 1
+            return self.pairs("}")
+        if char == "[":
+            return self.array()
+        if char in ('"', "'"):
+            return self.quoted()
+        if char == "(":
+            return self.block()
+        start = self.at
+        while self.peek() and self.peek() not in WORD_END:
+            self.at += 1
+        word = self.text[start : self.at]
+        if not word:
+            raise self.error("expected a value")
+        # A bcrypt hash starts with a dollar sign and is a plain string.
+        return self.variable(word[1:]) if word.startswith("$") and not word.startswith("$2") else typed(word)
+
+    def array(self) -> list[Any]:
+        """Values up to the closing bracket."""
+        self.at += 1
+        values: list[Any] = []
+        while True:
+            self.skip(",")
+            if not self.peek():
+                raise self.error("unexpected end of file inside an array")
+            if self.peek() == "]":
+                self.at += 1
+                return values
+            if len(self.scopes) > NESTING_MAX:
+                raise self.error(f"values nest deeper than {NESTING_MAX}")
+            self.scopes.append({})
+            values.append(self.value())
+            self.scopes.pop()
+
+    def quoted(self) -> str:
+        """A string in quotes; escapes count in double quotes only."""
+        quote = self.peek()
+        self.at += 1
+        parts: list[str] = []
+        while True:
+            char = self.peek()
+            if not char or char == "\n":
+                raise self.error("a quoted string does not end on its line")
+            self.at += 1
+            if char == quote:
+                return "".join(parts)
+            if char == "\\" and quote == '"':
+                parts.append(self.escape())
+            else:
+                parts.append(char)
+
+    def escape(self) -> str:
+        """What follows a backslash."""
+        char = self.peek()
+        self.at += 1
+        if char == "x":
+            digits, self.at = self.text[self.at : self.at + 2], self.at + 2
+            try:
+                return chr(int(digits, 16))
+            except ValueError:
+                raise self.error(f"invalid escape \\x{digits}") from None
+        if char not in ESCAPES:
+            raise self.error(f"invalid escape \\{char}")
+        return ESCAPES[char]
+
+    def block(self) -> str:
+        """Text between parentheses that stand on lines of their own."""
+        end = self.text.find("\n)", self.at)
+        if end < 0:
+            raise self.error("a block does not end")
+        body, self.at = self.text[self.at + 1 : end], end + 2
+        return body.removeprefix("\n")
+
+    def variable(self, name: str) -> Any:
+        """The value of $name: from the nearest map around, else from the environment, read as a value of its own."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                self.used.add(name)
+                return scope[name]
+        if name in self.looking_up:
+            raise self.error(f"variable cycle for '{name}'")
+        if name not in self.environment:
+            raise self.error(f"variable reference for '{name}' can not be found")
+        inner = Parser(
+            self.environment[name], f"${name}", self.read_file, self.environment, looking_up=self.looking_up | {name}
+        )
+        inner.skip()
+        return inner.value() if inner.peek() else ""
+
+    def include(self, path: str) -> dict[str, Any]:
+        """The map of another file, read in place."""
+        if self.depth >= INCLUDE_DEPTH_MAX:
+            raise self.error(f"includes nest deeper than {INCLUDE_DEPTH_MAX}")
+        try:
+            text = self.read_file(path)
+        except OSError as error:
+            raise self.error(f"error parsing include file '{path}', {error.strerror}") from error
+        inner = Parser(
+            text, path, self.read_file, self.environment, depth=self.depth + 1, scopes=list(self.scopes), used=self.used
+        )
+        return inner.parse()

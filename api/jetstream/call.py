@@ -1,0 +1,67 @@
+"""One request as a handler sees it, and the rules by which bodies are read.
+
+nats-server treats bodies in three ways: some requests must have none, some read one only if it looks like JSON, the
+rest decode whatever is there. Source: server/jetstream_api.go (isEmptyRequest, isJSONObjectOrArray).
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import attrs
+import orjson
+
+from jetraft.store.model import errors
+from jetraft.store.model.jsoncodec import WireObject
+
+T = TypeVar("T", bound=WireObject)
+
+_BLANKS: Final = b" \t\r\n"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Call:
+    """A request: the account, the subject's tokens where the pattern has wildcards, and the body."""
+
+    account: str
+    names: tuple[str, ...]
+    body: bytes
+
+    @property
+    def stream(self) -> str:
+        """The stream's name in the subject."""
+        return self.names[0]
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name in the subject."""
+        return self.names[1]
+
+    def require_empty_body(self) -> None:
+        """Raise ApiError 10038 unless there is no body, or an object without fields."""
+        if self.body and not _is_empty_object(self.body):
+            raise errors.NOT_EMPTY_REQUEST.with_values()
+
+    def optional_body(self, cls: type[T]) -> T:
+        """Decode a body that begins like JSON, take any other for none. Raises ApiError 10025."""
+        looks_like_json = self.body.lstrip(_BLANKS)[:1] in (b"{", b"[")
+        return cls.from_json(self.body) if looks_like_json else cls()
+
+    def required_body(self, cls: type[T]) -> T:
+        """Decode the body. Raises ApiError 10003 when there is none, 10025 when it is not what it should be."""
+        if not self.body:
+            raise errors.BAD_REQUEST.with_values()
+        return cls.from_json(self.body)
+
+
+def _is_empty_object(body: bytes) -> bool:
+    try:
+        return bool(orjson.loads(body) == {})
+    except orjson.JSONDecodeError:
+        return False
+
+
+def page_of(total: int, offset: int, limit: int) -> tuple[int, int]:
+    """Return the bounds [start, end) of a page; an offset outside is moved to the nearest end."""
+    start = min(max(offset, 0), total)
+    return start, min(start + limit, total)

@@ -1,0 +1,54 @@
+"""Handlers for single messages: get and delete, by the stream's leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetraft.store.model import errors
+from jetraft.store.model.jsoncodec import encode_base64
+from jetraft.store.model.requests import JSApiMsgDeleteRequest, JSApiMsgGetRequest
+from jetraft.store.model.responses import success
+from jetraft.store.model.state import StoredMessageView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jetraft.api.jetstream.call import Call
+    from jetraft.cluster.service import ClusterService
+
+
+async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.MSG.GET.*: by sequence, the last of a subject, or the next of a subject or time."""
+    request = call.required_body(JSApiMsgGetRequest)
+    _check_one_question(request)
+    message = service.leading(call.account, call.stream).get_message(request)
+    if message is None:
+        raise errors.NO_MESSAGE_FOUND.with_values()
+    view = StoredMessageView(
+        subject=message.subject.decode(errors="replace"),
+        seq=message.seq,
+        hdrs="" if request.no_hdr else encode_base64(message.hdr),
+        data=encode_base64(message.payload),
+        time_ns=message.ts_ns,
+    )
+    return {"message": view.to_json_dict()}
+
+
+async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.MSG.DELETE.*: the bytes are overwritten unless `no_erase`."""
+    request = call.required_body(JSApiMsgDeleteRequest)
+    if request.seq == 0:
+        raise errors.BAD_REQUEST.with_values()
+    await service.leading(call.account, call.stream).delete_message(request.seq, erase=not request.no_erase)
+    return success()
+
+
+def _check_one_question(request: JSApiMsgGetRequest) -> None:
+    """Refuse a request that asks nothing, two things at once, or what only direct get answers."""
+    by_seq, by_last, by_next = request.seq > 0, bool(request.last_by_subj), bool(request.next_by_subj)
+    by_time = request.start_time is not None
+    nothing = not (by_seq or by_last or by_next or by_time)
+    several = (by_last and (by_seq or by_next or by_time)) or (by_seq and by_time)
+    direct = request.batch or request.max_bytes or request.multi_last or request.up_to_seq or request.up_to_time
+    if nothing or several or direct:
+        raise errors.BAD_REQUEST.with_values()

@@ -1,0 +1,81 @@
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetraft.api.config.grammar import ConfigError, Parser
+
+
+def parse(text: str, environment: dict[str, str] | None = None, files: dict[str, str] | None = None) -> dict:
+    def read(name: str) -> str:
+        if name not in (files or {}):
+            raise FileNotFoundError(2, "no such file or directory")
+        return files[name]
+
+    return Parser(text, "test.conf", read, environment or {}).parse()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("port: 4222", {"port": 4222}),
+        ("port = 4222\nhost=127.0.0.1", {"port": 4222, "host": "127.0.0.1"}),
+        ("port 4222; debug on", {"port": 4222, "debug": True}),
+        ("a { b: 1, c: [1, 2\n 3] }", {"a": {"b": 1, "c": [1, 2, 3]}}),
+        ("{ a: 1 }", {"a": 1}),
+        ("a: 1k\nb: 1kb\nc: 2MiB\nd: 3g", {"a": 1000, "b": 1024, "c": 2 << 20, "d": 3 * 10**9}),
+        ("a: \"x\\ty\" # note\nb: 'raw\\t' // note", {"a": "x\ty", "b": "raw\\t"}),
+        ("routes = [ nats://a:6222, nats://b:6222 ]", {"routes": ["nats://a:6222", "nats://b:6222"]}),
+        ("x: (\nline one\nline two\n)\ny: 1", {"x": "line one\nline two", "y": 1}),
+        ("pass: $2a$11$abc", {"pass": "$2a$11$abc"}),
+        ("N: 5\nport: $N", {"N": 5, "port": 5}),
+        ("t: true\nf: no\nn: -1", {"t": True, "f": False, "n": -1}),
+        ("'quoted key': v", {"quoted key": "v"}),
+        ("interval: 2m", {"interval": 2_000_000}),
+    ],
+)
+def test_texts_become_values(text: str, expected: dict) -> None:
+    assert parse(text) == expected
+
+
+def test_a_variable_of_the_environment_is_read_as_a_value() -> None:
+    assert parse("port: $P", {"P": "4333"}) == {"port": 4333}
+
+
+def test_an_include_is_read_in_place() -> None:
+    assert parse("a: 1\ninclude ./b.conf\n", files={"./b.conf": "b: 2"}) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a {", "test.conf:1: unexpected end of file inside a map"),
+        ("a: [1", "test.conf:1: unexpected end of file inside an array"),
+        ("\na: $NOPE", "test.conf:2: variable reference for 'NOPE' can not be found"),
+        ('a: "x\n"', "test.conf:1: a quoted string does not end on its line"),
+        ("include ./no.conf", "test.conf:1: error parsing include file './no.conf', no such file or directory"),
+        ("a: 1 }", "test.conf:1: unexpected '}'"),
+    ],
+)
+def test_errors_name_file_and_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert str(caught.value) == message
+
+
+def test_an_include_of_itself_ends_with_an_error() -> None:
+    with pytest.raises(ConfigError, match="nest deeper"):
+        parse("include ./a.conf", files={"./a.conf": "include ./a.conf"})
+
+
+@pytest.mark.parametrize("text", ["a" + "{a" * 5000, "a: " + "[" * 5000])
+def test_deep_nesting_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="nest deeper"):
+        parse(text)
+
+
+@given(st.text(alphabet="ab1 {}[]()$:=,;#\"'\\\n", max_size=60))
+def test_any_text_parses_or_is_a_config_error(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        assert isinstance(parse(text), dict)

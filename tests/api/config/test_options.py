@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import pytest
+
+from jetraft.api.config.build import OptionsError, build_options
+from jetraft.api.config.file import duration_ns, load_settings
+from jetraft.api.config.flags import FlagError, parse_flags
+
+CLUSTERED = """
+server_name: n1
+listen: 127.0.0.1:-1
+http: 127.0.0.1:-1
+jetstream { store_dir: /tmp/x, max_file_store: 10G, sync_interval: always }
+cluster { name: C, listen: "127.0.0.1:6222", routes: [nats-route://127.0.0.1:6223], authorization { user: r, password: s } }
+authorization { users: [ {user: a, password: b} ], token: t }
+ping_interval: 30s
+max_payload: 2MB
+"""
+
+
+def test_flags_take_one_or_two_dashes_an_equals_sign_or_a_blank() -> None:
+    expected = {"port": 4333, "jetstream": True, "store_dir": "x", "debug": True}
+    assert parse_flags(["-p", "4333", "-js", "-sd", "x", "-D"]) == expected
+    assert parse_flags(["--port=4333", "--jetstream=true", "-store_dir=x", "--debug"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-p", "abc"], 'invalid value "abc" for flag -p: parse error'),
+        (["-bogus"], "flag provided but not defined: -bogus"),
+        (["run"], 'unrecognized command: "run"'),
+        (["-p"], "flag needs an argument: -p"),
+        (["--tls"], "-tls: TLS is not served by jetraft yet"),
+    ],
+)
+def test_wrong_flags_say_so_in_one_line(words: list[str], message: str) -> None:
+    with pytest.raises(FlagError) as caught:
+        parse_flags(words)
+    assert str(caught.value) == message
+
+
+def test_a_file_fills_the_options_and_flags_win(tmp_path: Path) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text(CLUSTERED)
+    options = build_options(load_settings(path) | parse_flags(["-p", "5000"]))
+    assert (options.host, options.port, options.http_port) == ("127.0.0.1", 5000, -1)
+    assert options.jetstream is not None
+    assert options.jetstream.max_file_store_bytes == 10 * 10**9
+    assert options.cluster is not None
+    assert (options.cluster.name, options.cluster.port, options.cluster.secret) == ("C", 6222, "r:s")
+    assert [(user.name, user.secret) for user in options.users] == [("a", "b"), (None, "t")]
+    assert options.ping_interval_ns == 30 * 10**9
+    assert options.max_payload_bytes == 2 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prot: 1", 'unknown field "prot"'),
+        ("jetstream { bogus: 1 }", 'unknown field "bogus" in jetstream'),
+        ("port: abc", "port: expected a number, got 'abc'"),
+        ("ping_interval: soon", 'invalid duration "soon"'),
+        ("cluster: 5", "expected cluster to be a map, got 5"),
+    ],
+)
+def test_wrong_files_name_the_key(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text(text)
+    with pytest.raises(OptionsError) as caught:
+        load_settings(path)
+    assert str(caught.value) == message
+
+
+def test_a_cluster_without_a_name_or_routes_is_refused() -> None:
+    with pytest.raises(OptionsError, match="server_name"):
+        build_options({"jetstream": True, "cluster_listen": "nats://127.0.0.1:1", "routes": ("a",)})
+    with pytest.raises(OptionsError, match=r"cluster\.name"):
+        build_options({"jetstream": True, "server_name": "a", "routes": ("a",)})
+
+
+@pytest.mark.parametrize(
+    ("value", "ns"), [("2m", 120 * 10**9), ("1h30m", 5400 * 10**9), ("250ms", 250 * 10**6), (2, 2 * 10**9)]
+)
+def test_durations(value: object, ns: int) -> None:
+    assert duration_ns(value) == ns
