@@ -1,0 +1,131 @@
+"""`python -m pyspark_jetstream doctor`: one line for each thing that a query needs, and what to do where it is missing."""
+
+import importlib
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from pyspark_jetstream.errors import JetStreamSourceError
+from pyspark_jetstream.java import JAVA_VERSION_MIN, ensure_java, java_version
+
+PYSPARK_VERSION_MIN = (4, 2)
+LOOKUP_TIMEOUT_S = 60.0
+CHECK_RETRY_S = 3.0
+
+# What Spark's own lookup does, as far as we are concerned, in the interpreter that it uses for it.
+LOOKUP = """
+from importlib import import_module
+from pkgutil import iter_modules
+for module in iter_modules():
+    if module.name.startswith("pyspark_"):
+        try:
+            found = hasattr(import_module(module.name), "DefaultSource")
+        except Exception as error:
+            print(f"broken {module.name}: {type(error).__name__}: {error}")
+        else:
+            print(f"{'found' if found else 'empty'} {module.name}")
+"""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Finding:
+    """The outcome of one check."""
+
+    subject: str
+    ok: bool
+    text: str
+
+    def line(self) -> str:
+        """Return what the user reads."""
+        return f"{'ok  ' if self.ok else 'FAIL'} {self.subject}: {self.text}"
+
+
+def findings(servers: str | None, stream: str | None) -> Iterator[Finding]:
+    """Yield one finding for each check, as they are done."""
+    yield _guarded("java", check_java)
+    yield _guarded("pyspark", check_pyspark)
+    yield _guarded("pyarrow", lambda: f"version {importlib.metadata.version('pyarrow')}" if _import("pyarrow") else "")
+    yield _guarded("PYSPARK_PYTHON", check_python)
+    if servers is None:
+        yield Finding(subject="servers", ok=True, text="not checked (give --servers nats://host:port)")
+    else:
+        yield _guarded("servers", lambda: check_servers(servers, stream))
+
+
+def _guarded(subject: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(subject=subject, ok=True, text=check())
+    except (JetStreamSourceError, ImportError, OSError, subprocess.SubprocessError) as error:
+        return Finding(subject=subject, ok=False, text=str(error))
+
+
+def _import(name: str) -> bool:
+    importlib.import_module(name)
+    return True
+
+
+def check_java() -> str:
+    """Return which Java Spark will use."""
+    java = ensure_java()
+    version = java_version(java)
+    if version is None:
+        raise JetStreamSourceError(f"{java} does not run")
+    if version < JAVA_VERSION_MIN:
+        raise JetStreamSourceError(f"{java} is Java {version}, Spark needs {JAVA_VERSION_MIN} or later")
+    return f"Java {version} at {java}"
+
+
+def check_pyspark() -> str:
+    """Return the version of pyspark."""
+    _import("pyspark")
+    version = importlib.metadata.version("pyspark")
+    if tuple(int(part) for part in version.split(".")[:2]) < PYSPARK_VERSION_MIN:
+        raise JetStreamSourceError(f"version {version} is too old: admission control of streams came with 4.2")
+    return f"version {version}"
+
+
+def check_python() -> str:
+    """Return the interpreter in which Spark looks for data sources, having looked there as Spark does."""
+    name = os.environ.get("PYSPARK_PYTHON") or "python3"
+    python = shutil.which(name)
+    if python is None:
+        raise JetStreamSourceError(f"{name} does not exist; set PYSPARK_PYTHON={sys.executable}")
+    answer = subprocess.run(  # noqa: S603  (the interpreter that Spark would start)
+        [python, "-c", LOOKUP], capture_output=True, text=True, timeout=LOOKUP_TIMEOUT_S, check=False
+    )
+    lines = answer.stdout.splitlines()
+    broken = [line for line in lines if line.startswith("broken")]
+    if broken:
+        raise JetStreamSourceError(f"{python}: a module that fails at import switches Spark's lookup off: {broken[0]}")
+    if "found pyspark_jetstream" not in lines:
+        raise JetStreamSourceError(
+            f"{python} does not have pyspark_jetstream with pyspark; set PYSPARK_PYTHON={sys.executable}"
+        )
+    return f"{python} finds the source"
+
+
+def check_servers(servers: str, stream: str | None) -> str:
+    """Return which servers answer, and whether the stream can be read from its replicas."""
+    from pyspark_jetstream.client import ConnectionCache  # noqa: PLC0415  (only for this check)
+    from pyspark_jetstream.leader import Leader  # noqa: PLC0415
+    from pyspark_jetstream.options import Access, BadOptionError, parse_servers  # noqa: PLC0415
+    from pyspark_jetstream.replicas import survey  # noqa: PLC0415
+
+    try:
+        access = Access(servers=parse_servers(servers), retry_timeout_s=CHECK_RETRY_S)
+    except ValueError as error:
+        raise BadOptionError(str(error)) from error
+    found = survey(access)
+    if not found:
+        raise JetStreamSourceError(f"none of {servers} answers")
+    text = ", ".join(f"{server.name} at {server.url}" for server in found)
+    if stream is None:
+        return text
+    view = Leader(access, stream, ConnectionCache()).view()
+    how = "any replica" if view.allow_direct else "its leader only (allow_direct is off)"
+    return f"{text}; stream {stream} has {view.messages} messages and is read from {how}"

@@ -1,0 +1,107 @@
+"""Fixtures for the Spark source: servers of both kinds, their streams, and one Spark session for the whole run.
+
+JETRAFT_SERVERS chooses the kinds ("reference,jetraft" by default). A jetraft that does not start yet is skipped, with
+its reason.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_jetstream.client import CONNECTIONS
+from pyspark_jetstream.java import JavaMissingError, ensure_java
+from tests.harness.cluster import Cluster
+from tests.harness.process import ServerFailed
+from tests.harness.raw import RawClient
+from tests.harness.server import ROOT, Kind, Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KINDS = [kind for kind in os.environ.get("JETRAFT_SERVERS", "reference,jetraft").split(",") if kind]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """The kind of server that this run of a module uses."""
+    return request.param  # type: ignore[no-any-return]  # a pytest parameter is untyped
+
+
+@pytest.fixture(scope="module")
+def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for a module; its tests use stream names of their own."""
+    started = Server(kind, directory=tmp_path_factory.mktemp("server"))
+    start_or_skip(started)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes for a module; tests that stop a node start it again."""
+    started = Cluster(kind, 3, directory=tmp_path_factory.mktemp("cluster"))
+    start_or_skip(started)
+    yield started
+    started.close()
+
+
+def start_or_skip(started: Server | Cluster) -> None:
+    """Start it. Only jetraft may fail to, and only loudly."""
+    try:
+        started.start()
+    except ServerFailed as error:
+        started.close()
+        if started.kind == "reference":
+            raise
+        pytest.skip(f"JETRAFT DOES NOT START: {str(error).splitlines()[-1]}")
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[RawClient]:
+    """A client of the one server."""
+    with RawClient(server.address) as connected:
+        yield connected
+
+
+@pytest.fixture(autouse=True)
+def _closed_connections() -> Iterator[None]:
+    """Connections that reads in this process left open are closed with their test."""
+    yield
+    CONNECTIONS.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """A local Spark; its Python workers find this checkout."""
+    try:
+        ensure_java()
+    except JavaMissingError as error:
+        pytest.skip(str(error))
+    from pyspark.sql import SparkSession  # noqa: PLC0415  (only tests that need a JVM)
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    session = local_session(SparkSession.builder, tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+def local_session(builder: "SparkSession.Builder", directory: Path) -> "SparkSession":
+    """A session on two cores that listens on loopback only and writes below `directory`."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.local.dir": str(directory / "local"),
+        "spark.log.level": "ERROR",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.master("local[2]").getOrCreate()
