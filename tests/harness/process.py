@@ -25,7 +25,14 @@ class ServerFailed(RuntimeError):  # noqa: N818  (reads as a claim where it is r
 class Process:
     """A child process whose output is kept, echoed to a file, and can be waited on line by line."""
 
-    def __init__(self, command: Sequence[str], *, log_path: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log_path: Path,
+        env: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
         self.command = list(command)
         self.log_path = log_path
         self.lines: list[str] = []
@@ -34,7 +41,7 @@ class Process:
         self.started_ns = time.monotonic_ns()
         self._popen = subprocess.Popen(
             self.command,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, **(env or {})},

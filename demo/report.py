@@ -1,0 +1,124 @@
+"""What the demo prints at the end, and whether it was correct."""
+
+import math
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from demo.flights import MEAN_DELAY_MIN, MEAN_TOLERANCE, ROWS, ROWS_WITH_DELAY, Delays, Group, total
+from demo.publisher import Progress
+
+RELATIVE_TOLERANCE = 1e-9  # two orders of adding up the same doubles
+SETTLED_ROWS = 1_000
+MIB = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """Everything that the demo has measured."""
+
+    expected: dict[Group, Delays]
+    found: dict[Group, Delays]
+    progress: Progress
+    stored: int
+    killed: str
+    kill_at: int
+    restart_s: float
+    caught_up_s: float
+    served: dict[str, int]
+    speeds: list[dict[str, float]]
+    rss_bytes: dict[str, int]
+    rss_bytes_max: dict[str, int]
+
+
+def show(console: Console, outcome: Outcome) -> bool:
+    """Print the tables and return whether every figure is the expected one."""
+    console.print(comparison(outcome))
+    console.print(measures(outcome))
+    faults = wrong(outcome)
+    for fault in faults:
+        console.print(f"WRONG: {fault}", style="bold red", highlight=False)
+    if not faults:
+        console.print("Spark's table equals pandas's; every row is in the stream exactly once.", style="green")
+    return not faults
+
+
+def comparison(outcome: Outcome) -> Table:
+    """Spark's table beside the one of pandas."""
+    table = Table(title="flights and mean departure delay in minutes, per carrier and origin", row_styles=["", "dim"])
+    for name in ("carrier", "origin"):
+        table.add_column(name)
+    for name in ("Spark: flights", "mean", "pandas: flights", "mean", "equal"):
+        table.add_column(name, justify="right")
+    for group in sorted(outcome.expected.keys() | outcome.found.keys()):
+        expected, found = outcome.expected.get(group), outcome.found.get(group)
+        table.add_row(*group, *cells(found), *cells(expected), "yes" if same(expected, found) else "[red]NO[/red]")
+    whole_found, whole_expected = total(outcome.found), total(outcome.expected)
+    table.add_section()
+    equal = "yes" if same(whole_expected, whole_found) else "[red]NO[/red]"
+    table.add_row("all", "", *cells(whole_found), *cells(whole_expected), equal)
+    return table
+
+
+def measures(outcome: Outcome) -> Table:
+    """Speeds, the gap, replicas, memory."""
+    table = Table(title="measured", show_header=False)
+    table.add_column("what")
+    table.add_column("value")
+    progress = outcome.progress
+    seconds = progress.last_ack_s - progress.started_s
+    rows, busy_s = sum(batch["rows"] for batch in outcome.speeds), sum(batch["seconds"] for batch in outcome.speeds)
+    table.add_row("rows acknowledged", f"{progress.acked} in {seconds:.1f} s")
+    table.add_row("published", f"{progress.acked / seconds:,.0f} messages/s, each acknowledged")
+    table.add_row(
+        "sent again",
+        f"{progress.resent}, of which {progress.duplicates} were recognised as duplicates by their Nats-Msg-Id",
+    )
+    table.add_row("killed", f"{outcome.killed}, the leader, after {outcome.kill_at} acknowledgements")
+    table.add_row("time without a leader", f"{progress.longest_gap_s:.2f} s between two acknowledgements")
+    table.add_row(
+        "restart", f"{outcome.restart_s:.2f} s to ready; all replicas current {outcome.caught_up_s:.2f} s later"
+    )
+    table.add_row("Spark", f"{rows / busy_s:,.0f} rows/s over {len(outcome.speeds)} micro-batches" if busy_s else "-")
+    table.add_row("served to Spark by", ", ".join(f"{name}: {count}" for name, count in outcome.served.items()))
+    for name, size in outcome.rss_bytes.items():
+        most = max(size, outcome.rss_bytes_max.get(name, 0))
+        table.add_row(f"memory of {name}", f"{size / MIB:.0f} MiB at the end, {most / MIB:.0f} MiB at most")
+    return table
+
+
+def wrong(outcome: Outcome) -> list[str]:
+    """Every figure that is not what it must be."""
+    whole = total(outcome.found)
+    faults = [
+        f"{carrier} {origin}: Spark has {outcome.found.get((carrier, origin))}, pandas {expected}"
+        for (carrier, origin), expected in outcome.expected.items()
+        if not same(expected, outcome.found.get((carrier, origin)))
+    ]
+    faults += [f"Spark has a group that pandas has not: {group}" for group in outcome.found.keys() - outcome.expected]
+    if (whole.flights, whole.with_delay) != (ROWS, ROWS_WITH_DELAY):
+        faults.append(f"Spark counted {whole.flights} flights, {whole.with_delay} of them with a delay")
+    if whole.mean_delay_min is None or abs(whole.mean_delay_min - MEAN_DELAY_MIN) > MEAN_TOLERANCE:
+        faults.append(f"Spark's mean delay is {whole.mean_delay_min}, not {MEAN_DELAY_MIN}")
+    if outcome.stored != ROWS:
+        faults.append(f"the stream holds {outcome.stored} messages, not {ROWS}")
+    return faults
+
+
+def same(expected: Delays | None, found: Delays | None) -> bool:
+    """Equal counts, and means equal but for the order in which they were added up."""
+    if expected is None or found is None:
+        return False
+    if (expected.flights, expected.with_delay) != (found.flights, found.with_delay):
+        return False
+    if expected.mean_delay_min is None or found.mean_delay_min is None:
+        return expected.mean_delay_min is found.mean_delay_min
+    return math.isclose(expected.mean_delay_min, found.mean_delay_min, rel_tol=RELATIVE_TOLERANCE)
+
+
+def cells(delays: Delays | None) -> tuple[str, str]:
+    """Flights and mean as text."""
+    if delays is None:
+        return "-", "-"
+    return str(delays.flights), "-" if delays.mean_delay_min is None else f"{delays.mean_delay_min:.6f}"
