@@ -286,19 +286,18 @@ cdef class FilterSet(Verdicts):
 
     cdef uint64_t _count_continued(self, uint64_t low) except? 0:
         """Admitted messages at or above `low`, from the last count when that is cheaper."""
-        cdef uint64_t moved, appended
+        cdef uint64_t cost
         if not self.counted:
             return self._count_afresh(low)
-        moved = low - self.count_from if low > self.count_from else self.count_from - low
-        appended = self.index.last_seq - self.count_upto
+        cost = low - self.count_from if low > self.count_from else self.count_from - low
+        cost += self.index.last_seq - self.count_upto
         if self.mode == Mode.ONE_SUBJECT:
-            moved //= SCAN_EQUAL_PER_COST
-            appended //= SCAN_EQUAL_PER_COST
-        if moved + appended > self._afresh_cost(low) or not self._replay_removals():
+            cost //= SCAN_EQUAL_PER_COST
+        if cost > self._afresh_cost(low) or not self._replay_removals():
             return self._count_afresh(low)
         if low > self.count_upto:
             return self._count_range(low, self.index.last_seq)
-        if appended:
+        if self.index.last_seq > self.count_upto:
             self.count += self._count_range(self.count_upto + 1, self.index.last_seq)
         if low > self.count_from:
             return self.count - self._count_range(self.count_from, low - 1)
