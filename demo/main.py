@@ -53,7 +53,7 @@ class Run:
 
     def say(self, text: str) -> None:
         """One line for the reader, above the bars."""
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def spark_table(self) -> dict[flights.Group, flights.Delays]:
         """Spark's table after its latest micro-batch; empty before the first."""

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROW = "carrier STRING, origin STRING, dep_delay DOUBLE"
 ROWS_PER_TRIGGER = 60_000
@@ -72,6 +72,12 @@ def start(spark: SparkSession, *, servers: str, directory: Path) -> "StreamingQu
     )
 
 
+def wait_for_word(finish: threading.Event) -> None:
+    """Set the event when a line, or the end of the input, arrives."""
+    sys.stdin.readline()
+    finish.set()
+
+
 def write(path: Path, value: Any) -> None:
     """Replace a JSON file at once, so that its reader sees the old one or the new one."""
     unfinished = path.with_suffix(".tmp")
@@ -95,7 +101,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, required=True)
     chosen = parser.parse_args()
     finish = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), finish.set()), daemon=True).start()
+    threading.Thread(target=wait_for_word, args=(finish,), daemon=True).start()
     spark = session()
     query = start(spark, servers=chosen.servers, directory=chosen.directory)
     write(chosen.directory / "started.json", {"seconds": time.process_time()})
