@@ -12,7 +12,7 @@ from collections import namedtuple
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 cdef extern from "_crc32c.h" nogil:
     int jetraft_crc32c_in_hardware
@@ -260,11 +260,16 @@ def find_mark(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t i
     """The offset of the first sound mark at or after `offset`, or -1. `data` is a block from its first byte."""
     cdef size_t at = offset
     cdef size_t size = data.shape[0]
-    if size < MARK_BYTES:
+    cdef const uint8_t *start
+    cdef const uint8_t *found
+    if size < MARK_BYTES or at > size - MARK_BYTES:
         return -1
+    start = &data[0]
     with nogil:
         while at <= size - MARK_BYTES:
-            if data[at] == 0xFF and _is_mark(&data[0], size, at, incarnation):
+            found = <const uint8_t *> memchr(start + at, 0xFF, size - at)
+            at = size if found is NULL else <size_t> (found - start)
+            if _is_mark(start, size, at, incarnation):
                 break
             at += 1
     return <Py_ssize_t> at if at <= size - MARK_BYTES else -1

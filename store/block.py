@@ -4,8 +4,8 @@ A block holds frames of consecutive indexes. Its table has four bytes per frame,
 from there. A byte of a block is written once: what follows a cut, or a reopening, goes into a new block, so no old
 frame can come to stand behind a new one and be taken for its successor.
 
-Invariants of a BlockList: blocks ascend by index and do not overlap; the newest block is never dropped; from
-`first_index` to `last_index` there is no hole.
+Invariants of a BlockList: blocks ascend by index and do not overlap; the newest block is never trimmed; from
+`first_index` to `last_index` there is no hole. A log that never held an entry has no block.
 """
 
 from array import array
@@ -81,10 +81,9 @@ class BlockList:
     """The blocks of one log in order, and the terms of its entries."""
 
     def __init__(self, blocks: list[Block], terms: TermRuns) -> None:
-        assert blocks
         self._blocks = blocks
         self._by_number = {block.number: block for block in blocks}
-        self._next_number = max(self._by_number) + 1
+        self._next_number = max(self._by_number, default=-1) + 1
         self.terms = terms
         self.first_index = self._suffix_start()
 
@@ -102,7 +101,7 @@ class BlockList:
     @property
     def last_index(self) -> int:
         """The highest index in the log; the boundary's when it is empty."""
-        return self.newest.last_index
+        return self.terms.last_index
 
     def numbered(self, number: int) -> Block:
         """Raises KeyError when it was dropped."""
@@ -117,6 +116,7 @@ class BlockList:
 
     def open_block(self, first_index: int, *, size: int, used: int) -> Block:
         """Start a new newest block; `first_index` is the next index of the log."""
+        assert first_index == self.last_index + 1
         block = Block(number=self._next_number, first_index=first_index, size=size, used=used)
         self._next_number += 1
         self._blocks.append(block)
@@ -128,22 +128,23 @@ class BlockList:
         self.terms.append(entry.index, entry.term)
         return self.newest.place(entry)
 
-    def cut_from(self, index: int, *, size: int, used: int) -> list[Block]:
-        """Drop `index` and what follows, start a new block there, and return the blocks that became empty.
+    def cut_from(self, index: int) -> list[Block]:
+        """Drop `index` and what follows and return the blocks that became empty; open a block at `index` next.
 
         `last_seq` of the shortened block stays as it was: too high is safe, it only delays a trim.
         """
         assert self.first_index <= index <= self.last_index
         empty = []
-        while self.newest.first_index >= index:
-            empty.append(self._forget(self._blocks.pop()))
-            if not self._blocks:
-                break
+        while self._blocks and self.newest.first_index >= index:
+            empty.append(self.forget_newest())
         if self._blocks:
             del self.newest.offsets[index - self.newest.first_index :]
         self.terms.cut_from(index)
-        self.open_block(index, size=size, used=used)
         return empty
+
+    def forget_newest(self) -> Block:
+        """Take the newest block away; open another next."""
+        return self._forget(self._blocks.pop())
 
     def droppable(self, first_live_seq: int, index: int) -> list[Block]:
         """Blocks that end at or before `index` and hold no message of `first_live_seq` or above; never the newest."""
@@ -164,8 +165,8 @@ class BlockList:
 
     def _suffix_start(self) -> int:
         """The first index of the run of blocks without a hole that ends with the newest."""
-        first = self.newest.first_index
-        for block in reversed(self._blocks[:-1]):
+        first = self.last_index + 1
+        for block in reversed(self._blocks):
             if block.last_index + 1 != first:
                 break
             first = block.first_index

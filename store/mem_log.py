@@ -20,8 +20,8 @@ class MemLog:
     def __init__(self, *, block_bytes: int = BLOCK_BYTES, durable_on_submit: bool = True) -> None:
         self._block_bytes = block_bytes
         self._durable_on_submit = durable_on_submit
-        self._blocks = BlockList([Block(number=0, first_index=1, size=block_bytes, used=0)], TermRuns(0, 0))
-        self._frames: dict[int, list[Entry]] = {0: []}  # by block number
+        self._blocks = BlockList([], TermRuns(0, 0))
+        self._frames: dict[int, list[Entry]] = {}  # by block number
         self._checkpoints: list[Checkpoint] = []  # the newest last; two at most, as in files
         self._hard_state = HardState(term=0, vote=None)
         self._token = 0
@@ -73,23 +73,30 @@ class MemLog:
     def append(self, entries: Sequence[Entry]) -> None:
         """See GroupLog."""
         for entry in entries:
-            newest = self._blocks.newest
-            if newest.offsets and newest.used + len(entry.frame) > newest.size:
-                newest = self._blocks.open_block(entry.index, size=self._block_bytes, used=0)
-                self._frames[newest.number] = []
+            block = self._block_for(entry)
             self._blocks.place(entry)
-            self._frames[newest.number].append(entry)
+            self._frames[block.number].append(entry)
             self._bytes_written += len(entry.frame)
         self._token += 1
 
+    def _block_for(self, entry: Entry) -> Block:
+        """The newest block, or another when that one is full. The first frame of a block always fits."""
+        if len(self._blocks):
+            newest = self._blocks.newest
+            if not newest.offsets or newest.used + len(entry.frame) <= newest.size:
+                return newest
+        block = self._blocks.open_block(entry.index, size=self._block_bytes, used=0)
+        self._frames[block.number] = []
+        return block
+
     def cut_from(self, index: int) -> None:
         """See GroupLog."""
-        for block in self._blocks.cut_from(index, size=self._block_bytes, used=0):
+        for block in self._blocks.cut_from(index):
             del self._frames[block.number]
-        holder = self._blocks.find(index - 1)
-        if holder is not None:
-            del self._frames[holder.number][len(holder.offsets) :]
-        self._frames[self._blocks.newest.number] = []
+        if len(self._blocks):
+            shortened = self._blocks.newest
+            del self._frames[shortened.number][len(shortened.offsets) :]
+        self._frames[self._blocks.open_block(index, size=self._block_bytes, used=0).number] = []
         self.durable_index = min(self.durable_index, index - 1)
         self._submitted = (self._submitted[0], min(self._submitted[1], index - 1))
         self._token += 1

@@ -5,6 +5,7 @@ the list stays short, and Raft's most frequent question needs no read.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 
 class TermRuns:
@@ -40,10 +41,15 @@ class TermRuns:
             self._terms.append(term)
         self.last_index = index
 
-    def extend_to(self, index: int) -> None:
-        """Cover up to `index` with the last term."""
-        assert index >= self.last_index
-        self.last_index = index
+    def extend(self, runs: Iterable[tuple[int, int]], last_index: int) -> None:
+        """Add runs (first index, term), of which the last reaches to `last_index`."""
+        for index, term in runs:
+            assert term >= self._terms[-1], (term, self._terms[-1])
+            if term != self._terms[-1]:
+                self._starts.append(index)
+                self._terms.append(term)
+        assert last_index >= self.last_index
+        self.last_index = last_index
 
     def cut_from(self, index: int) -> None:
         """Forget `index` and everything after it; the boundary stays."""

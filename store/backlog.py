@@ -1,0 +1,173 @@
+"""What a log has changed and not yet handed to the writer, and how that becomes one batch of file operations.
+
+The order inside the batch is the durability argument; each step may rely on those before it being on disk:
+
+1. term and vote: copy 0, fsync, copy 1, fsync;
+2. per block: its head when it is new, its frames, fsync, the directory when it is new, then a mark, which says that
+   everything before it is durable and is itself in no hurry;
+3. what earlier blocks reserved and did not use is given back: their successors' heads are durable now;
+4. the checkpoint: another name, fsync, rename, directory;
+5. the record of what was trimmed, the same way; and only then the files go.
+"""
+
+from pathlib import Path
+
+import attrs
+
+from jetraft.store import checkpoint as checkpoint_file
+from jetraft.store import hard_state as hard_state_file
+from jetraft.store import trimmed
+from jetraft.store._frame import make_mark
+from jetraft.store.block import Block
+from jetraft.store.format import (
+    BLOCK_HEAD_BYTES,
+    HARD_STATE_NAMES,
+    MARK_BYTES,
+    TMP_SUFFIX,
+    TRIMMED_NAME,
+    BlockHead,
+    Identity,
+    checkpoint_name,
+    pack_block_head,
+)
+from jetraft.store.hard_state import Copy
+from jetraft.store.io import Batch, Disk
+from jetraft.store.port import Checkpoint
+
+
+@attrs.define(eq=False, kw_only=True)
+class BlockFile:
+    """The file of a block."""
+
+    path: Path
+    head: BlockHead
+    fd: int | None = None  # held open while the block grows
+    written: int = 0  # bytes that a read of the file sees; 0 until it was created
+
+
+@attrs.define(eq=False, kw_only=True)
+class Segment:
+    """Frames that follow each other in one block, to be written together."""
+
+    block: Block
+    file: BlockFile
+    create: bool
+    offset: int
+    first_index: int
+    frames: list[bytes] = attrs.field(factory=list)
+
+    def keep_below(self, index: int) -> None:
+        """Leave out `index` and what follows it."""
+        del self.frames[max(0, index - self.first_index) :]
+
+    @property
+    def end(self) -> int:
+        """The offset after the last frame."""
+        return self.offset + sum(map(len, self.frames))
+
+
+@attrs.define(eq=False, kw_only=True)
+class Backlog:
+    """Changes that wait for the next batch."""
+
+    hard_state: Copy | None = None
+    segments: list[Segment] = attrs.field(factory=list)
+    retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that will not grow any more
+    checkpoint: Checkpoint | None = None
+    dropped: trimmed.Ranges | None = None
+    unlink: list[Path] = attrs.field(factory=list)
+    close: list[int] = attrs.field(factory=list)  # descriptors of blocks that were given up
+    new_directories: list[Path] = attrs.field(factory=list)  # whose entries are not durable yet
+
+    def frame_bytes(self) -> int:
+        """Bytes of frames that wait."""
+        return sum(segment.end - segment.offset for segment in self.segments)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LogPlace:
+    """Where a log lives and whose it is."""
+
+    disk: Disk
+    group: Path  # the group's directory
+    log: Path  # the generation's directory in it
+    identity: Identity
+
+
+def fill(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> None:
+    """Turn a backlog into operations; `opened` receives the descriptors to close when the batch is done.
+
+    The blocks grow by the marks that are added here. Opens files, so it may raise OSError.
+    """
+    disk, group, log, identity = place.disk, place.group, place.log, place.identity
+    opened += backlog.close
+
+    def directory(path: Path) -> int:
+        opened.append(disk.open_directory(path))
+        return opened[-1]
+
+    for path in backlog.new_directories:
+        batch.sync(directory(path))
+    if backlog.hard_state is not None:
+        _add_hard_state(batch, backlog.hard_state, place, opened)
+        batch.sync(directory(group))
+    if backlog.segments:
+        log_fd = directory(log)
+        for segment in backlog.segments:
+            _add_segment(batch, disk, segment, log_fd, identity)
+    for block, file in backlog.retired:
+        fd = disk.open_file(file.path) if file.fd is None else file.fd
+        opened.append(fd)
+        file.fd = None
+        batch.truncate(fd, block.used)
+    if backlog.checkpoint is not None:
+        name = checkpoint_name(backlog.checkpoint.index)
+        data = checkpoint_file.pack(backlog.checkpoint, identity)
+        _add_replacement(batch, disk, log / name, data, opened)
+        batch.sync(directory(log))
+    if backlog.dropped is not None:
+        _add_replacement(batch, disk, log / TRIMMED_NAME, trimmed.pack(backlog.dropped, identity), opened)
+        batch.sync(directory(log))
+    for path in backlog.unlink:
+        batch.unlink(bytes(path))
+
+
+def _add_hard_state(batch: Batch, copy: Copy, place: LogPlace, opened: list[int]) -> None:
+    data = hard_state_file.pack(copy, place.identity)
+    for name in HARD_STATE_NAMES:
+        fd = place.disk.open_file(place.group / name, create=True)
+        opened.append(fd)
+        batch.write(fd, [data], 0)
+        batch.sync_data(fd)
+
+
+def _add_segment(batch: Batch, disk: Disk, segment: Segment, log_fd: int, identity: Identity) -> None:
+    file, block = segment.file, segment.block
+    frames = segment.frames
+    if segment.create:
+        file.fd = disk.open_file(file.path, create=True)
+        batch.allocate(file.fd, block.size)
+        batch.write(file.fd, [pack_block_head(file.head, identity), *frames], segment.offset - BLOCK_HEAD_BYTES)
+        batch.sync(file.fd)
+        batch.sync(log_fd)
+    elif frames:
+        assert file.fd is not None
+        batch.write(file.fd, frames, segment.offset)
+        batch.sync_data(file.fd)
+    else:
+        return
+    assert file.fd is not None
+    mark = make_mark(incarnation=identity.incarnation, offset=segment.end, next_index=segment.first_index + len(frames))
+    batch.write(file.fd, [mark], segment.end)
+    block.used = max(block.used, segment.end + MARK_BYTES)
+
+
+def _add_replacement(batch: Batch, disk: Disk, path: Path, data: bytes, opened: list[int]) -> None:
+    """Write a file under another name and put it in place; the directory is synced by the caller."""
+    tmp = path.with_name(path.name + TMP_SUFFIX)
+    fd = disk.open_file(tmp, create=True)
+    opened.append(fd)
+    batch.truncate(fd, 0)
+    batch.write(fd, [data], 0)
+    batch.sync(fd)
+    batch.rename(bytes(tmp), bytes(path))

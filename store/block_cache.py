@@ -1,0 +1,73 @@
+"""Frames that were verified or just written, shared by all logs of a node, within one budget of bytes.
+
+Least recently used goes first. A frame enters when it is appended (subscribers near the tail never touch the disk) and
+when it was read and its checksum held; so whatever comes from here needs no second look.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+import attrs
+
+CACHE_BYTES_MAX: Final = 256 << 20
+FRAME_OVERHEAD_BYTES: Final = 256  # the bytes object, its key and the dictionary's node, measured on CPython 3.11
+
+Key = tuple[int, int, int]  # log, block, offset
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CacheStatistics:
+    """A snapshot of a cache's figures."""
+
+    frames: int
+    bytes_held: int
+    bytes_max: int
+    hits: int
+    misses: int
+
+
+class BlockCache:
+    """A bounded map from a frame's place to its bytes. Holds at most `bytes_max`, overhead included."""
+
+    def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes_held = 0
+        self._frames: OrderedDict[Key, bytes] = OrderedDict()
+        self._logs = 0
+        self._hits = 0
+        self._misses = 0
+
+    def register_log(self) -> int:
+        """A number for the first part of a log's keys; never given twice."""
+        self._logs += 1
+        return self._logs
+
+    def get(self, key: Key) -> bytes | None:
+        """The frame, which then counts as just used."""
+        frame = self._frames.get(key)
+        if frame is None:
+            self._misses += 1
+            return None
+        self._hits += 1
+        self._frames.move_to_end(key)
+        return frame
+
+    def put(self, key: Key, frame: bytes) -> None:
+        """Keep a verified frame, at the cost of the least recently used ones. A place never changes its frame."""
+        if key in self._frames:
+            return
+        self._frames[key] = frame
+        self._bytes_held += len(frame) + FRAME_OVERHEAD_BYTES
+        while self._bytes_held > self._bytes_max:
+            _, gone = self._frames.popitem(last=False)
+            self._bytes_held -= len(gone) + FRAME_OVERHEAD_BYTES
+
+    def statistics(self) -> CacheStatistics:
+        """Figures for monitoring and tests."""
+        return CacheStatistics(
+            frames=len(self._frames),
+            bytes_held=self._bytes_held,
+            bytes_max=self._bytes_max,
+            hits=self._hits,
+            misses=self._misses,
+        )

@@ -1,0 +1,126 @@
+"""Reads frames of one log from wherever they are: waiting to be written, in the cache, or in a block's file.
+
+A frame that comes from a file is verified before anyone sees it: its checksum, and that it is the entry which the
+block's table has at that place.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from jetraft.store._frame import parse_header, verify
+from jetraft.store.backlog import BlockFile
+from jetraft.store.block import Block
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.io import Disk
+from jetraft.store.port import Entry, StoreCorrupt
+
+FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
+
+
+def entry_of(frame: bytes) -> Entry:
+    """The entry that a sound frame is."""
+    header = parse_header(frame)
+    return Entry(index=header.log_index, term=header.term, kind=header.kind, frame=frame)
+
+
+class FrameReader:
+    """The frames of one log by block and offset."""
+
+    def __init__(self, disk: Disk, cache: BlockCache, incarnation: int) -> None:
+        self._disk = disk
+        self._cache = cache
+        self._log = cache.register_log()
+        self._incarnation = incarnation
+        self._unwritten: dict[tuple[int, int], bytes] = {}  # (block, offset) -> frame that no file has yet
+        self._open: OrderedDict[int, int] = OrderedDict()  # block -> descriptor, least recently used first
+        self.files: dict[int, BlockFile] = {}  # by block number
+
+    def hold(self, block: Block, offset: int, frame: bytes) -> None:
+        """Keep a frame that is about to be written."""
+        self._unwritten[block.number, offset] = frame
+        self._cache.put((self._log, block.number, offset), frame)
+
+    def release(self, block: Block, offset: int) -> None:
+        """Let go of a frame that is in its file now, or was cut."""
+        self._unwritten.pop((block.number, offset), None)
+
+    def held(self, block: Block, offset: int) -> bytes | None:
+        """The frame, if it is in memory."""
+        frame = self._unwritten.get((block.number, offset))
+        return self._cache.get((self._log, block.number, offset)) if frame is None else frame
+
+    def frame(self, block: Block, offset: int) -> bytes:
+        """The frame at a place. Raises KeyError when none starts there, StoreCorrupt when it is damaged."""
+        frame = self.held(block, offset)
+        if frame is not None:
+            return frame
+        index = block.index_at(offset)
+        if index is None:
+            raise KeyError((block.number, offset))
+        frame = self.run(block, index, index, 0)[0].frame
+        self._cache.put((self._log, block.number, offset), frame)
+        return frame
+
+    def run(self, block: Block, lo: int, hi: int, bytes_max: int) -> list[Entry]:
+        """Entries from `lo` to at most `hi` of one block, from its file by one read of about `bytes_max`; at least one.
+
+        Frames that are not written yet come from memory.
+        """
+        start = block.offset_of(lo)
+        waiting = self._unwritten.get((block.number, start))
+        if waiting is not None:
+            return [entry_of(waiting)]
+        last, end = self._reach(block, lo, hi, start + bytes_max)
+        data = self._disk.read(self._descriptor(block.number), end - start, start)
+        return [self._checked(block, data, start, index) for index in range(lo, last + 1)]
+
+    def _reach(self, block: Block, lo: int, hi: int, end_max: int) -> tuple[int, int]:
+        """The last index, and the offset after it, of a read from `lo` that ends by `end_max` if it can."""
+        written = self.files[block.number].written
+        last, end = lo, min(block.span_end(lo), written)
+        while last < hi:
+            end_next = block.span_end(last + 1)
+            if end_next > end_max or block.offset_of(last + 1) >= written:
+                break
+            last, end = last + 1, min(end_next, written)
+        return last, end
+
+    def _checked(self, block: Block, data: bytes, start: int, index: int) -> Entry:
+        at = block.offset_of(index) - start
+        if verify(data, at):
+            header = parse_header(data, at)
+            if header.log_index == index and header.incarnation == self._incarnation:
+                frame = data[at : at + header.length]
+                return Entry(index=index, term=header.term, kind=header.kind, frame=frame)
+        raise StoreCorrupt(f"{self.files[block.number].path}: entry {index} at byte {start + at} is damaged")
+
+    def _descriptor(self, number: int) -> int:
+        file = self.files[number]
+        if file.fd is not None:
+            return file.fd
+        fd = self._open.get(number)
+        if fd is None:
+            fd = self._disk.open_file(file.path)
+            self._open[number] = fd
+            if len(self._open) > FILES_OPEN_MAX:
+                self._disk.close_file(self._open.popitem(last=False)[1])
+        self._open.move_to_end(number)
+        return fd
+
+    def forget(self, number: int) -> BlockFile:
+        """Drop a block: its descriptor for reading is closed, its place in the table given up."""
+        fd = self._open.pop(number, None)
+        if fd is not None:
+            self._disk.close_file(fd)
+        return self.files.pop(number)
+
+    def close(self) -> None:
+        """Close every descriptor."""
+        for fd in self._open.values():
+            self._disk.close_file(fd)
+        self._open.clear()
+        for file in self.files.values():
+            if file.fd is not None:
+                self._disk.close_file(file.fd)
+                file.fd = None
+        self._unwritten.clear()

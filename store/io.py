@@ -1,0 +1,250 @@
+"""The only door to files and to the writer threads.
+
+A store works on a `Disk`: reads and directory work happen at once, in the calling thread; everything that changes a
+file goes into a `Batch`, a list of operations done in order, either here and now (`perform`, while a log is opened) or
+by a writer thread (`submit`). Tests and the simulator hand in a disk that loses what was not fsynced.
+
+`Writer` owns the threads. Its `fileno()` becomes readable when a batch is done; whoever waits for that calls `drain()`,
+which calls the callbacks. Nothing polls. Source of the idea: a file system behind a port (raft-engine).
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+import attrs
+import trio
+
+from jetraft.store._writer import Batch as FileBatch
+from jetraft.store._writer import WriterThreads
+
+T = TypeVar("T")
+Done = Callable[[OSError | None], None]
+
+WRITER_THREADS: Final = 2  # fsyncs of two logs overlap; the disk, not the thread count, is the limit beyond that
+BLOCKING_CALLS_MAX: Final = 4  # opening a thousand logs must not start a thousand threads
+
+
+class Batch(Protocol):
+    """Operations on files, done in order until one fails. Buffers must not change until the batch is done."""
+
+    def __len__(self) -> int:
+        """How many operations."""
+        ...
+
+    def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
+        """Write `buffers` one after the other from `offset`."""
+        ...
+
+    def sync_data(self, fd: int) -> None:
+        """Make the content durable, and of the metadata what reading it needs (fdatasync)."""
+        ...
+
+    def sync(self, fd: int) -> None:
+        """Make content and metadata of a file, or the names in a directory, durable (fsync)."""
+        ...
+
+    def allocate(self, fd: int, size: int) -> None:
+        """Reserve the first `size` bytes; what was not written reads as zeros."""
+        ...
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut or extend to `size` bytes."""
+        ...
+
+    def rename(self, old: bytes, new: bytes) -> None:
+        """Give a file another name, replacing what had it."""
+        ...
+
+    def unlink(self, path: bytes) -> None:
+        """Remove a name."""
+        ...
+
+
+class Disk(Protocol):
+    """What a log needs of a file system. Errors are OSError."""
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and its parents where they are missing; durable after `sync` of each parent."""
+        ...
+
+    def list_directory(self, path: Path) -> list[str]:
+        """The names in a directory, sorted; empty when there is no such directory."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove a directory and everything in it, if it is there."""
+        ...
+
+    def open_file(self, path: Path, *, create: bool = False) -> int:
+        """Open for reading and writing; `create` makes it when it is missing and leaves its content alone."""
+        ...
+
+    def open_directory(self, path: Path) -> int:
+        """Open for `sync`."""
+        ...
+
+    def close_file(self, fd: int) -> None:
+        """Give the descriptor back."""
+        ...
+
+    def size(self, fd: int) -> int:
+        """Bytes, with what is preallocated."""
+        ...
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def forget_cached(self, fd: int) -> None:
+        """Drop clean cached pages, so that the next read comes from the device (after a failed fsync they lie)."""
+        ...
+
+    def batch(self) -> Batch:
+        """An empty batch for this disk."""
+        ...
+
+    def perform(self, batch: Batch) -> None:
+        """Do a batch now, in this thread. Raises the OSError of the operation that failed."""
+        ...
+
+    def submit(self, batch: Batch, done: Done) -> None:
+        """Do a batch in the background; `done` is called once, later, in the thread that drains."""
+        ...
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WriterStatistics:
+    """A snapshot of a writer's figures."""
+
+    threads: int
+    batches_done: int
+    batches_failed: int
+    batches_in_flight: int
+
+
+class Writer:
+    """The node's writer threads. Batches of one log must follow each other; those of different logs may overlap."""
+
+    def __init__(self, threads: int = WRITER_THREADS) -> None:
+        self._threads = WriterThreads(threads)
+        self._thread_count = threads
+        self._callbacks: dict[FileBatch, Done] = {}
+        self._batches_done = 0
+        self._batches_failed = 0
+
+    def fileno(self) -> int:
+        """Readable while `drain` has something to do."""
+        return self._threads.event_fd
+
+    def submit(self, batch: FileBatch, done: Done) -> None:
+        """Queue a batch. `done(error)` is called by `drain`, exactly once."""
+        self._callbacks[batch] = done
+        self._threads.submit(batch)
+
+    def drain(self) -> None:
+        """Call the callbacks of all batches that were finished. Callbacks may submit."""
+        for batch in self._threads.drain():
+            error = batch.error
+            self._batches_done += 1
+            self._batches_failed += error is not None
+            self._callbacks.pop(batch)(error)
+
+    def stop(self) -> None:
+        """Finish what is queued, call the callbacks, end the threads. Blocks until then."""
+        self._threads.stop()
+        self.drain()
+        self._threads.close()
+
+    def statistics(self) -> WriterStatistics:
+        """Figures for monitoring and tests."""
+        return WriterStatistics(
+            threads=self._thread_count,
+            batches_done=self._batches_done,
+            batches_failed=self._batches_failed,
+            batches_in_flight=len(self._callbacks),
+        )
+
+
+class LocalDisk:
+    """The machine's file system. Implements Disk."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def make_directory(self, path: Path) -> None:
+        """See Disk."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def list_directory(self, path: Path) -> list[str]:
+        """See Disk."""
+        try:
+            return sorted(entry.name for entry in path.iterdir())
+        except FileNotFoundError:
+            return []
+
+    def remove_directory(self, path: Path) -> None:
+        """See Disk."""
+        if path.exists():
+            shutil.rmtree(path)
+
+    def open_file(self, path: Path, *, create: bool = False) -> int:
+        """See Disk."""
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(path, flags | (os.O_CREAT if create else 0), 0o640)
+
+    def open_directory(self, path: Path) -> int:
+        """See Disk."""
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def close_file(self, fd: int) -> None:
+        """See Disk."""
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        """See Disk."""
+        return os.fstat(fd).st_size
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """See Disk."""
+        data = os.pread(fd, size, offset)
+        while len(data) < size:
+            more = os.pread(fd, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def forget_cached(self, fd: int) -> None:
+        """See Disk."""
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def batch(self) -> FileBatch:
+        """See Disk."""
+        return FileBatch()
+
+    def perform(self, batch: Batch) -> None:
+        """See Disk."""
+        assert isinstance(batch, FileBatch)
+        batch.perform()
+
+    def submit(self, batch: Batch, done: Done) -> None:
+        """See Disk."""
+        assert isinstance(batch, FileBatch)
+        self._writer.submit(batch, done)
+
+
+def free_bytes(path: Path) -> int:
+    """What an unprivileged process may still write on the file system of `path`."""
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+_LIMITER: Final = trio.CapacityLimiter(BLOCKING_CALLS_MAX)
+
+
+async def run_blocking(function: Callable[[], T]) -> T:
+    """Call `function` in a thread: for opening logs, verifying snapshots and other long file work."""
+    return await trio.to_thread.run_sync(function, limiter=_LIMITER)

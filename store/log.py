@@ -1,0 +1,434 @@
+"""The ordered log of one group in files: append, cut, trim, term and vote, checkpoints, and reads by index or by place.
+
+Model: appends are placed in blocks and can be read from memory at once; `submit` turns everything that waits into one
+batch for the writer thread (store/backlog.py has the order and why it is safe); while it runs, more gathers for the
+next. The place of a frame never changes, so message reads need only (block, offset).
+
+Invariants: a byte of a block is written once: after a cut and after an opening the log goes on in a new block, whose
+head voids what older ones hold from there on; `durable_index <= last_index`; a failed log never writes again.
+Recovery is in store/recovery.py, the layout in store/format.py. Source of the idea: design, "one log, written once".
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from jetraft.store import checkpoint as checkpoint_file
+from jetraft.store import trimmed
+from jetraft.store._frame import record_at
+from jetraft.store.backlog import Backlog, BlockFile, LogPlace, Segment, fill
+from jetraft.store.block import Block, BlockList
+from jetraft.store.checkpoint import CHECKPOINTS_KEPT
+from jetraft.store.format import BLOCK_HEAD_BYTES, MARK_BYTES, BlockHead, Identity, block_name, checkpoint_name
+from jetraft.store.frame_reader import FrameReader, entry_of
+from jetraft.store.hard_state import Copy
+from jetraft.store.port import (
+    Checkpoint,
+    Entry,
+    FrameRef,
+    HardState,
+    LogStatistics,
+    StoreCorrupt,
+    StoreFailed,
+)
+from jetraft.store.recovery import RecoveryMode, RecoveryReport, read_file
+
+BLOCK_BYTES_FIRST: Final = 256 << 10  # a thousand small streams reserve 256 MB
+BLOCK_BYTES_MAX: Final = 32 << 20  # a trim gives space back in these steps; a roll costs three fsyncs
+BLOCK_GROWTH: Final = 4
+READ_BYTES: Final = 4 << 20  # one read while frames are walked
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LogOptions:
+    """How a log is opened, and the sizes of its blocks: each is BLOCK_GROWTH times the one before, up to the maximum."""
+
+    block_bytes_first: int = BLOCK_BYTES_FIRST
+    block_bytes_max: int = BLOCK_BYTES_MAX
+    mode: RecoveryMode = RecoveryMode.TORN_TAIL
+    accept_lost_hard_state: bool = False  # open without knowing for whom this member voted: it must not vote then
+
+
+DEFAULT_OPTIONS: Final = LogOptions()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LogStart:
+    """What a log begins with: an empty one, or what store/log_open.py found on disk."""
+
+    blocks: BlockList
+    copy: Copy
+    serial: int  # of the next block
+    dropped: trimmed.Ranges
+    checkpoints: tuple[int, ...]
+    fresh: bool
+    torn: bool
+    hard_state_lost: bool
+    report: RecoveryReport | None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _InFlight:
+    """A batch that the writer has. `last_index` is what it makes durable, unless it is cut meanwhile."""
+
+    token: int
+    last_index: int
+    backlog: Backlog
+    fds: list[int]
+
+
+class FileLog:
+    """Implements GroupLog; made by `open_log`."""
+
+    def __init__(self, place: LogPlace, options: LogOptions, start: LogStart, reader: FrameReader) -> None:
+        self._place = place
+        self._options = options
+        self._reader = reader
+        self._blocks = start.blocks
+        self._copy = start.copy
+        self._serial = start.serial
+        self._dropped = start.dropped
+        self._checkpoints = list(start.checkpoints)  # indexes of those kept or on their way to disk, ascending
+        self._unwritten_checkpoint: Checkpoint | None = None
+        self._backlog = Backlog()
+        self._in_flight: _InFlight | None = None
+        self._submit_wanted = False
+        self._growing: Block | None = None  # the newest block, once it was started by this process
+        self._block_bytes = options.block_bytes_first
+        self._token = 0
+        self._handed_token = 0
+        self._batches = 0
+        self._bytes_written = 0
+        self._closed = False
+        self.hard_state_token = 0
+        self.durable_token = 0
+        self.durable_index = self._blocks.last_index
+        self.failed: Exception | None = None
+        self.on_durable: Callable[[], None] | None = None
+        self.hard_state_lost = start.hard_state_lost
+        self.recovery_report = start.report
+        if start.fresh:
+            self._backlog.new_directories += [place.group.parent, place.group]
+        if start.fresh or start.hard_state_lost:
+            self._backlog.hard_state = start.copy
+            self._token = self.hard_state_token = 1
+        if start.torn:
+            self._roll(self.last_index + 1)
+            self._token += 1
+
+    @property
+    def first_index(self) -> int:
+        """See GroupLog."""
+        return self._blocks.first_index
+
+    @property
+    def last_index(self) -> int:
+        """See GroupLog."""
+        return self._blocks.last_index
+
+    @property
+    def boundary(self) -> tuple[int, int]:
+        """See GroupLog."""
+        return self._blocks.terms.boundary
+
+    @property
+    def hard_state(self) -> HardState:
+        """See GroupLog."""
+        return self._copy.hard_state
+
+    @property
+    def identity(self) -> Identity:
+        """Whose log it is."""
+        return self._place.identity
+
+    def token(self) -> int:
+        """See GroupLog."""
+        return self._token
+
+    def term_at(self, index: int) -> int | None:
+        """See GroupLog."""
+        return self._blocks.terms.at(index)
+
+    # Changes
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See GroupLog."""
+        self._check_usable()
+        for entry in entries:
+            block = self._growing
+            if block is None or (block.used + len(entry.frame) + MARK_BYTES > block.size and block.offsets):
+                block = self._roll(entry.index, len(entry.frame))
+            elif block.used + len(entry.frame) + MARK_BYTES > block.size:
+                block.size = block.used + len(entry.frame) + MARK_BYTES  # the first frame of a block always fits
+            segment = self._segment(block)
+            offset = self._blocks.place(entry)
+            segment.frames.append(entry.frame)
+            self._reader.hold(block, offset, entry.frame)
+        self._token += 1
+
+    def cut_from(self, index: int) -> None:
+        """See GroupLog."""
+        self._check_usable()
+        self._drop_unwritten(index)
+        for block in self._blocks.cut_from(index):
+            self._forget(block)
+        self._roll(index)
+        self.durable_index = min(self.durable_index, index - 1)
+        if self._in_flight is not None and self._in_flight.last_index >= index:
+            self._in_flight = attrs.evolve(self._in_flight, last_index=index - 1)
+        self._token += 1
+
+    def set_hard_state(self, hard_state: HardState) -> None:
+        """See GroupLog."""
+        self._check_usable()
+        assert hard_state.term >= self.hard_state.term
+        self._copy = Copy(counter=self._copy.counter + 1, hard_state=hard_state)
+        self._backlog.hard_state = self._copy
+        self._token += 1
+        self.hard_state_token = self._token
+
+    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes) -> None:
+        """See GroupLog."""
+        self._check_usable()
+        assert index <= self.last_index
+        assert term == self.term_at(index)
+        waiting = self._backlog.checkpoint
+        if waiting is not None and self._checkpoints and self._checkpoints[-1] == waiting.index:
+            self._checkpoints.pop()
+        assert not self._checkpoints or index >= self._checkpoints[-1]
+        if not self._checkpoints or self._checkpoints[-1] != index:
+            self._checkpoints.append(index)
+        while len(self._checkpoints) > CHECKPOINTS_KEPT:
+            self._backlog.unlink.append(self._place.log / checkpoint_name(self._checkpoints.pop(0)))
+        checkpoint = Checkpoint(index=index, term=term, members=members, state=state)
+        self._backlog.checkpoint = self._unwritten_checkpoint = checkpoint
+        self._token += 1
+
+    def trim(self, first_live_seq: int, index: int) -> int:
+        """See GroupLog."""
+        self._check_usable()
+        if not self._checkpoints:
+            return 0
+        blocks = self._blocks.droppable(first_live_seq, min(index, self._checkpoints[0]))
+        if not blocks:
+            return 0
+        gone = [(block.first_index, block.last_index) for block in blocks]
+        self._blocks.drop(blocks)
+        self._dropped = self._backlog.dropped = trimmed.merged([*self._dropped, *gone])
+        for block in blocks:
+            self._forget(block)
+        self._token += 1
+        return len(blocks)
+
+    # Durability
+
+    def submit(self) -> None:
+        """See GroupLog."""
+        if self.failed is not None or self._closed or self._token == self._handed_token:
+            return
+        if self._in_flight is not None:
+            self._submit_wanted = True
+            return
+        self._start_batch()
+
+    def _start_batch(self) -> None:
+        backlog, self._backlog = self._backlog, Backlog()
+        self._handed_token = self._token
+        place = self._place
+        batch = place.disk.batch()
+        fds: list[int] = []
+        try:
+            fill(batch, backlog, place, fds)
+        except OSError as error:
+            self._close_files(fds)
+            self._fail(error)
+            return
+        self._bytes_written += backlog.frame_bytes()
+        self._in_flight = _InFlight(token=self._token, last_index=self.last_index, backlog=backlog, fds=fds)
+        place.disk.submit(batch, self._batch_done)
+
+    def _batch_done(self, error: OSError | None) -> None:
+        """The writer has finished the batch: what was in it is on disk, or the log has failed."""
+        done = self._in_flight
+        assert done is not None
+        self._in_flight = None
+        self._close_files(done.fds)
+        if self._closed:
+            self._reader.close()
+            return
+        if error is not None:
+            self._fail(error)
+            return
+        self._settle(done)
+        if self._submit_wanted:
+            self._submit_wanted = False
+            self._start_batch()
+        if self.on_durable is not None:
+            self.on_durable()
+
+    def _settle(self, done: _InFlight) -> None:
+        """Account for a batch that is on disk."""
+        assert done.token > self.durable_token
+        self.durable_token = done.token
+        self.durable_index = done.last_index
+        self._batches += 1
+        for segment in done.backlog.segments:
+            segment.file.written = segment.end
+            offset = segment.offset
+            for frame in segment.frames:
+                self._reader.release(segment.block, offset)
+                offset += len(frame)
+        if done.backlog.checkpoint is self._unwritten_checkpoint:
+            self._unwritten_checkpoint = None
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = error
+        if self.on_durable is not None:
+            self.on_durable()
+
+    def _close_files(self, fds: Sequence[int]) -> None:
+        for fd in fds:
+            self._place.disk.close_file(fd)
+
+    def _check_usable(self) -> None:
+        if self.failed is not None:
+            raise StoreFailed(f"{self._place.group}: takes no more writes after: {self.failed}") from self.failed
+        assert not self._closed
+
+    # Reads
+
+    def entries(self, lo: int, hi: int, bytes_max: int) -> list[Entry]:
+        """See GroupLog."""
+        assert self.first_index <= lo <= hi <= self.last_index
+        found: list[Entry] = []
+        left = bytes_max
+        while lo <= hi:
+            block = self._blocks.find(lo)
+            assert block is not None
+            frame = self._reader.held(block, block.offset_of(lo))
+            some = [entry_of(frame)] if frame else self._reader.run(block, lo, min(hi, block.last_index), left)
+            for entry in some:
+                left -= len(entry.frame)
+                if found and left < 0:
+                    return found
+                found.append(entry)
+            lo += len(some)
+        return found
+
+    def locate(self, index: int) -> FrameRef | None:
+        """See GroupLog."""
+        block = self._blocks.find(index)
+        return None if block is None else FrameRef(block.number, block.offset_of(index))
+
+    def frame_at(self, block: int, offset: int) -> bytes:
+        """See GroupLog."""
+        return self._reader.frame(self._blocks.numbered(block), offset)
+
+    def read_record(self, block: int, frame_offset: int, record_offset: int) -> tuple[int, int, bytes, bytes, bytes]:
+        """See GroupLog."""
+        return record_at(self._reader.frame(self._blocks.numbered(block), frame_offset), record_offset)
+
+    def frames(self, lo: int, hi: int) -> Iterator[tuple[FrameRef, Entry]]:
+        """See GroupLog."""
+        for block in list(self._blocks):
+            index, last = max(lo, block.first_index), min(hi, block.last_index)
+            while index <= last:
+                for entry in self._reader.run(block, index, last, READ_BYTES):
+                    yield FrameRef(block.number, block.offset_of(entry.index)), entry
+                    index = entry.index + 1
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """See GroupLog. What was not written yet counts too."""
+        if self._unwritten_checkpoint is not None:
+            return self._unwritten_checkpoint
+        damage: list[str] = []
+        for index in reversed(self._checkpoints):
+            path = self._place.log / checkpoint_name(index)
+            try:
+                data = read_file(self._place.disk, path)
+                return checkpoint_file.unpack(data, self.identity, what=str(path))
+            except StoreCorrupt as error:
+                damage.append(str(error))
+        if damage:
+            raise StoreCorrupt("; ".join(damage))
+        return None
+
+    def statistics(self) -> LogStatistics:
+        """See GroupLog."""
+        return LogStatistics(
+            first_index=self.first_index,
+            last_index=self.last_index,
+            durable_index=self.durable_index,
+            blocks=len(self._blocks),
+            bytes_used=sum(block.used for block in self._blocks),
+            bytes_on_disk=sum(block.size if block is self._growing else block.used for block in self._blocks),
+            batches=self._batches,
+            bytes_written=self._bytes_written,
+            checkpoint_index=self._checkpoints[-1] if self._checkpoints else 0,
+            failed=str(self.failed) if self.failed else None,
+        )
+
+    def close(self) -> None:
+        """See GroupLog. A batch that the writer has is still finished; nobody is told."""
+        if self._closed:
+            return
+        self._closed = True
+        self._close_files(self._backlog.close)
+        if self._in_flight is None:
+            self._reader.close()
+
+    # Blocks
+
+    def _roll(self, index: int, frame_bytes: int = 0) -> Block:
+        """Retire the newest block and start another, whose first entry is `index`."""
+        old = self._blocks.newest if len(self._blocks) else None
+        if old is not None and not old.offsets:
+            self._blocks.forget_newest()
+            self._forget(old)
+        elif old is not None and old.number in self._reader.files:
+            self._backlog.retired.append((old, self._reader.files[old.number]))
+        size = max(self._block_bytes, BLOCK_HEAD_BYTES + frame_bytes + MARK_BYTES)
+        self._block_bytes = min(self._block_bytes * BLOCK_GROWTH, self._options.block_bytes_max)
+        head = BlockHead(serial=self._serial, first_index=index, boundary_term=self._blocks.terms.last_term)
+        self._serial += 1
+        block = self._blocks.open_block(index, size=size, used=BLOCK_HEAD_BYTES)
+        self._reader.files[block.number] = BlockFile(path=self._place.log / block_name(head), head=head)
+        self._growing = block
+        self._segment(block, create=True)
+        return block
+
+    def _segment(self, block: Block, *, create: bool = False) -> Segment:
+        """The piece of the backlog to which the next frame of `block` goes."""
+        segments = self._backlog.segments
+        if not segments or segments[-1].block is not block:
+            file = self._reader.files[block.number]
+            first_index = block.last_index + 1
+            segments.append(Segment(block=block, file=file, create=create, offset=block.used, first_index=first_index))
+        return segments[-1]
+
+    def _drop_unwritten(self, index: int) -> None:
+        """Take frames from `index` on out of the backlog; their places are given back."""
+        for segment in self._backlog.segments:
+            offset = segment.offset
+            for number, frame in enumerate(segment.frames):
+                if segment.first_index + number >= index:
+                    self._reader.release(segment.block, offset)
+                offset += len(frame)
+            if segment.first_index + len(segment.frames) > index:
+                segment.keep_below(index)
+                segment.block.used = segment.end
+
+    def _forget(self, block: Block) -> None:
+        """Give up a block: what waits for it is not written, what was written goes."""
+        segments = [segment for segment in self._backlog.segments if segment.block is block]
+        self._backlog.segments = [segment for segment in self._backlog.segments if segment.block is not block]
+        self._backlog.retired = [item for item in self._backlog.retired if item[0] is not block]
+        file = self._reader.forget(block.number)
+        if not any(segment.create for segment in segments):
+            self._backlog.unlink.append(file.path)
+        if file.fd is not None:
+            self._backlog.close.append(file.fd)
+            file.fd = None
+        if self._growing is block:
+            self._growing = None

@@ -1,0 +1,162 @@
+"""Opens a group's log: makes a new one, or finds out what an earlier process left and goes on from there.
+
+Blocking (it reads the whole log and fsyncs its end): call it through `io.run_blocking` once a node is serving.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jetraft.store import hard_state as hard_state_file
+from jetraft.store._frame import make_mark
+from jetraft.store.backlog import BlockFile, LogPlace
+from jetraft.store.block import BlockList
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import (
+    GENERATION_PREFIX,
+    HARD_STATE_NAMES,
+    MARK_BYTES,
+    TMP_SUFFIX,
+    Identity,
+    block_name,
+    generation_name,
+)
+from jetraft.store.frame_reader import FrameReader
+from jetraft.store.hard_state import Copy
+from jetraft.store.io import Disk
+from jetraft.store.log import DEFAULT_OPTIONS, FileLog, LogOptions, LogStart
+from jetraft.store.port import HardState, HardStateLost, StoreCorrupt
+from jetraft.store.recovery import FoundBlock, Recovered, read_file, recover
+from jetraft.store.terms import TermRuns
+
+
+def open_log(
+    disk: Disk, group: Path, identity: Identity, cache: BlockCache, options: LogOptions = DEFAULT_OPTIONS
+) -> FileLog:
+    """Open the log in the directory `group`, or start one there. What it holds then is durable.
+
+    Raises StoreCorrupt, StoreRefused, and HardStateLost when term and vote are unreadable. The caller may then open it
+    with `accept_lost_hard_state=True`: the log comes back with the last entry's term, no vote and `hard_state_lost`
+    set, and this member must rejoin as a learner instead of voting.
+    """
+    generations = _generations(disk, group)
+    fresh = not generations
+    place = LogPlace(
+        disk=disk, group=group, log=group / (generations[-1] if generations else generation_name(1)), identity=identity
+    )
+    disk.make_directory(place.log)
+    recovered = recover(disk, place.log, identity, options.mode)
+    lost = False
+    try:
+        copy = _read_hard_state(place, recovered)
+    except HardStateLost:
+        if not options.accept_lost_hard_state:
+            raise
+        lost = True
+        copy = Copy(counter=1, hard_state=HardState(term=recovered.last_term, vote=None))
+    _tidy(place, recovered, generations[:-1])
+    _mark_end(place, recovered)
+    reader = FrameReader(disk, cache, identity.incarnation)
+    for item in recovered.blocks:
+        path = place.log / block_name(item.head)
+        reader.files[item.block.number] = BlockFile(path=path, head=item.head, written=item.block.used)
+    start = LogStart(
+        blocks=block_list(recovered.blocks),
+        copy=copy or Copy(counter=0, hard_state=HardState(term=0, vote=None)),
+        serial=recovered.next_serial,
+        dropped=recovered.dropped,
+        checkpoints=recovered.checkpoints,
+        fresh=fresh or copy is None,
+        torn=recovered.report.torn_bytes > 0,
+        hard_state_lost=lost,
+        report=None if fresh else recovered.report,
+    )
+    return FileLog(place, options, start, reader)
+
+
+def discard_log(disk: Disk, group: Path) -> None:
+    """Remove a group's directory for good: under another name first, so that a crash leaves nothing to be opened."""
+    gone = group.with_name(group.name + TMP_SUFFIX)
+    disk.remove_directory(gone)
+    if disk.list_directory(group):
+        batch = disk.batch()
+        batch.rename(bytes(group), bytes(gone))
+        fd = disk.open_directory(group.parent)
+        batch.sync(fd)
+        try:
+            disk.perform(batch)
+        finally:
+            disk.close_file(fd)
+        disk.remove_directory(gone)
+
+
+def block_list(found: Sequence[FoundBlock]) -> BlockList:
+    """The blocks of a log as recovery found them."""
+    if not found:
+        return BlockList([], TermRuns(0, 0))
+    suffix = len(found) - 1
+    while suffix and found[suffix - 1].block.last_index + 1 == found[suffix].block.first_index:
+        suffix -= 1
+    terms = TermRuns(found[suffix].head.first_index - 1, found[suffix].head.boundary_term)
+    for item in found[suffix:]:
+        terms.extend(item.terms, item.block.last_index)
+    return BlockList([item.block for item in found], terms)
+
+
+def _generations(disk: Disk, group: Path) -> list[str]:
+    """The names of the generation directories, ascending."""
+    names = disk.list_directory(group)
+    found = [name for name in names if name.startswith(GENERATION_PREFIX) and not name.endswith(TMP_SUFFIX)]
+    if not found and any(name in names for name in HARD_STATE_NAMES):
+        raise StoreCorrupt(f"{group}: term and vote are here, the log is not")
+    return sorted(found)
+
+
+def _read_hard_state(place: LogPlace, recovered: Recovered) -> Copy | None:
+    """The newest copy; None when none can have been durable yet. Raises HardStateLost."""
+    present = place.disk.list_directory(place.group)
+    files = []
+    for name in HARD_STATE_NAMES:
+        if name in present:
+            data = read_file(place.disk, place.group / name)
+            if data.strip(b"\0"):
+                files.append((str(place.group / name), data))
+    try:
+        return hard_state_file.newest(files, place.identity)
+    except HardStateLost:
+        # The second copy is begun when the first is durable, and the first block after both.
+        begun = any(what.endswith(HARD_STATE_NAMES[1]) for what, _ in files)
+        if begun or recovered.blocks or recovered.checkpoints:
+            raise
+        return None
+
+
+def _tidy(place: LogPlace, recovered: Recovered, generations: Sequence[str]) -> None:
+    """Remove what does not count: void blocks, unfinished files, older generations."""
+    names = place.disk.list_directory(place.group)
+    for name in (*generations, *(name for name in names if name.endswith(TMP_SUFFIX))):
+        place.disk.remove_directory(place.group / name)
+    batch = place.disk.batch()
+    for name in recovered.remove:
+        batch.unlink(bytes(place.log / name))
+    place.disk.perform(batch)
+
+
+def _mark_end(place: LogPlace, recovered: Recovered) -> None:
+    """Prove that the end of the newest block is durable: it was fsynced when it was read.
+
+    A torn block gets no mark, because frames of the lost batch may stand behind the tear; it gets a successor instead.
+    """
+    if not recovered.blocks or recovered.marked or recovered.report.torn_bytes:
+        return
+    newest = recovered.blocks[-1]
+    block = newest.block
+    mark = make_mark(incarnation=place.identity.incarnation, offset=block.used, next_index=block.last_index + 1)
+    batch = place.disk.batch()
+    fd = place.disk.open_file(place.log / block_name(newest.head))
+    try:
+        batch.write(fd, [mark], block.used)
+        batch.sync_data(fd)
+        place.disk.perform(batch)
+    finally:
+        place.disk.close_file(fd)
+    block.used += MARK_BYTES
