@@ -32,7 +32,10 @@ cdef class RecordBatch:
     cdef readonly uint64_t first_seq  # stream sequence of the first record
     cdef readonly uint32_t count      # records
     cdef readonly int64_t stored_bytes  # what these records will count against max_bytes
+    cdef int64_t overhead_bytes       # of a stored message, beside its parts (SizeModel)
+    cdef int64_t hdr_overhead_bytes   # more when it has headers
     cdef readonly int64_t ts_ns       # the time that the leader gives to the records added now
 
+    cdef int64_t _stored_size(self, Captured *message) noexcept
     cdef int _append(self, Captured *message, uint16_t flags, int64_t size) except -1
     cdef uint32_t _count_of(self, bytes subject, uint32_t *last) noexcept

@@ -26,7 +26,6 @@ FLAG_ROLLUP = 2                       # the headers hold Nats-Rollup: apply remo
 cdef enum:
     CAPTURE_HEAD = 20
     HDR_BYTES_MAX = 65535             # as nats-server: headers above 64 KiB are refused (err_code 10097)
-    STORED_OVERHEAD = 30              # nats-server's file store: 22 bytes before the subject and 8 after the payload
 
 
 cdef int reserve(Buffer *buffer, size_t more) except -1:
@@ -69,11 +68,6 @@ cdef int take_apart(const uint8_t *data, size_t room, Captured *message) except 
     return 0
 
 
-cpdef inline int64_t stored_size(size_t subject_len, size_t hdr_len, size_t payload_len) noexcept nogil:
-    """What a message counts against max_bytes, in bytes; nats-server's formula."""
-    return <int64_t>(STORED_OVERHEAD + subject_len + payload_len + (hdr_len + 4 if hdr_len else 0))
-
-
 cdef bint is_plain(Captured *message, int64_t message_bytes_max) noexcept nogil:
     if message_bytes_max >= 0 and <int64_t>(message.hdr_len + message.payload_len) > message_bytes_max:
         return False
@@ -87,9 +81,11 @@ cdef bint is_plain(Captured *message, int64_t message_bytes_max) noexcept nogil:
 cdef class RecordBatch:
     """The records of one MESSAGES entry in the making, with the reply subjects that wait for its outcome."""
 
-    def __cinit__(self, uint64_t first_seq, int64_t ts_ns):
+    def __cinit__(self, uint64_t first_seq, int64_t ts_ns, int64_t overhead_bytes, int64_t hdr_overhead_bytes):
         self.first_seq = first_seq
         self.ts_ns = ts_ns
+        self.overhead_bytes = overhead_bytes
+        self.hdr_overhead_bytes = hdr_overhead_bytes
 
     def __dealloc__(self):
         free(self.records.data)
@@ -118,7 +114,7 @@ cdef class RecordBatch:
             take_apart(&batch[position], end - position, &message)
             if not is_plain(&message, message_bytes_max):
                 break
-            size = stored_size(message.subject_len, message.hdr_len, message.payload_len)
+            size = self._stored_size(&message)
             if messages_room >= 0 and <int64_t>self.count >= messages_room:
                 break
             if bytes_room >= 0 and self.stored_bytes + size > bytes_room:
@@ -135,8 +131,13 @@ cdef class RecordBatch:
         take_apart(&batch[start], batch.shape[0] - start, &message)
         if not acked:
             message.reply_len = 0
-        self._append(&message, flags, stored_size(message.subject_len, message.hdr_len, message.payload_len))
+        self._append(&message, flags, self._stored_size(&message))
         return start + message.length
+
+    cdef int64_t _stored_size(self, Captured *message) noexcept:
+        """What a message will count against max_bytes (store/retention.py, SizeModel)."""
+        cdef int64_t size = self.overhead_bytes + message.subject_len + message.hdr_len + message.payload_len
+        return size + self.hdr_overhead_bytes if message.hdr_len else size
 
     cdef int _append(self, Captured *message, uint16_t flags, int64_t size) except -1:
         cdef uint16_t reply_len = message.reply_len

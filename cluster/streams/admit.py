@@ -23,13 +23,13 @@ from jetraft.cluster.streams._admit import (
     RecordBatch,
     captured_at,
     encode_capture,
-    stored_size,
 )
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack, puback_prefix
 from jetraft.store.model import errors
-from jetraft.store.model.config import DiscardPolicy
+from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.gojson import quote
 from jetraft.store.model.subject import is_literal, matches
+from jetraft.store.retention import SizeModel, StoreLimits
 
 if TYPE_CHECKING:
     from jetraft.store.model.api_error import ApiError
@@ -72,7 +72,7 @@ class AppliedState(Protocol):
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""
 
-    def seq_of_msg_id(self, msg_id: bytes) -> int | None:
+    def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""
 
 
@@ -116,6 +116,7 @@ class Admission:
         self.config = config
         self._stream = config.name.encode()
         self._applied = applied
+        self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
         self._next_seq = applied.last_seq + 1
         self._last_ts_ns = applied.last_ts_ns
         self._last_msg_id = applied.last_msg_id
@@ -125,16 +126,16 @@ class Admission:
         self._in_flight_bytes = 0
         self._in_flight_stored = 0
 
-    def admit(self, batch: bytes, now_unix_ns: int, *, refusal: ApiError | None = None) -> Admitted:
+    def admit(self, batch: bytes, now_unix_ns: int, *, refuse_with: ApiError | None = None) -> Admitted:
         """Judge a capture batch in order; what it returns is to be proposed in order, in this turn.
 
-        With `refusal` every message is refused with that error (a store that is full, say). Timestamps never go back.
+        With `refuse_with` every message gets that error (a store that is full, say). Timestamps never go back.
         """
-        if refusal is None and self._is_overloaded():
-            refusal = errors.STREAM_TOO_MANY_REQUESTS.with_values()
+        if refuse_with is None and self._is_overloaded():
+            refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         turn = _Turn(admitted=Admitted(publishes=[], answers=[]))
-        if refusal is not None:
-            self._refuse_all(turn, batch, refusal)
+        if refuse_with is not None:
+            self._refuse_all(turn, batch, refuse_with)
             return turn.admitted
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         position, end = 0, len(batch)
@@ -169,7 +170,7 @@ class Admission:
         if turn.open is not None and turn.open.records.size >= ENTRY_BYTES_MAX:
             self._close(turn)
         if turn.open is None:
-            turn.open = Publish(records=RecordBatch(self._next_seq, self._last_ts_ns))
+            turn.open = Publish(records=RecordBatch(self._next_seq, self._last_ts_ns, *self._size_model.value))
         return turn.open
 
     def _close(self, turn: _Turn) -> None:
@@ -280,7 +281,7 @@ class Admission:
         in_flight = self._in_flight_ids.get(message.msg_id)
         if in_flight is not None:
             return in_flight
-        seq = self._applied.seq_of_msg_id(message.msg_id)
+        seq = self._applied.seq_of_msg_id(message.msg_id, self._last_ts_ns)
         return None if seq is None else Known(seq, publish=None)
 
     def _check_last_msg_id(self, headers: dict[bytes, bytes]) -> None:
@@ -300,19 +301,19 @@ class Admission:
             raise _Refused(errors.STREAM_ROLLUP_FAILED.with_values(err=f"rollup value invalid: {value}"))
 
     def _check_room(self, publish: Publish, message: Candidate) -> None:
-        """Discard policy `new`. A subject at its own limit replaces a message, so it needs no room for another."""
-        config, subject_is_full = self.config, False
+        """Discard policy `new`: judged on what the stream will hold when everything in flight is applied."""
+        config, at_subject_limit = self.config, False
         if config.max_msgs_per_subject > 0:
-            subject_is_full = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
-            if subject_is_full and config.discard_new_per_subject:
-                raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
-        if subject_is_full:
-            return
+            at_subject_limit = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
+        if at_subject_limit and config.discard_new_per_subject:
+            raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
+        if at_subject_limit:
+            return  # it replaces the oldest of its subject
         messages = self._applied.messages + self._in_flight_messages + publish.records.count
         if 0 < config.max_msgs <= messages:
             raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages exceeded"))
+        size = self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
         stored = self._applied.stored_bytes + self._in_flight_stored + publish.records.stored_bytes
-        size = stored_size(len(message.subject), len(message.hdr), message.payload_len)
         if 0 < config.max_bytes < stored + size:
             raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum bytes exceeded"))
 
@@ -382,6 +383,15 @@ class _Turn:
 class _Refused(Exception):  # noqa: N818  (a way out of nested checks, not an error)
     def __init__(self, error: ApiError) -> None:
         self.error = error
+
+
+def limits_of(config: StreamConfig) -> StoreLimits:
+    """The limits of a configuration on what its store holds."""
+    return StoreLimits(
+        max_msgs=config.max_msgs,
+        max_bytes=config.max_bytes,
+        max_msgs_per_subject=config.max_msgs_per_subject,
+    )
 
 
 def nats_headers(hdr: bytes) -> dict[bytes, bytes]:

@@ -1,0 +1,282 @@
+"""What a committed entry of a stream's log means: the stream's state, and that of all its consumers.
+
+One deterministic state machine over one log. Everything that changes a replica is an entry: messages, removals,
+configuration, and the life of consumers; what retention removes follows from applied state alone. So all replicas hold
+the same messages and the same consumer state at the same applied index. Applying never refuses: the leader has
+decided. The machine tells its `StreamEvents` what has changed; only a leader does something with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+import msgpack
+import orjson
+
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP, flagged_records, subjects_of
+from jetraft.cluster.streams.admit import limits_of, nats_headers
+from jetraft.cluster.streams.interest import is_wanted, unneeded_after_done, unneeded_on_arrival
+from jetraft.cluster.streams.roster import TRANSITIONS, new_consumer
+from jetraft.raft.machine import NO_LIVE_MESSAGES
+from jetraft.store._frame import parse_header
+from jetraft.store.consumer_state import ConsumerState
+from jetraft.store.dedup import Dedup
+from jetraft.store.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.model.config import ConsumerConfig, RetentionPolicy, StreamConfig
+from jetraft.store.model.subject import is_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jetraft.store.model.ids import NodeId
+    from jetraft.store.port import Entry
+    from jetraft.store.stream_store import StreamStore
+
+SNAPSHOT_VERSION: Final = 1
+
+
+class StreamEvents(Protocol):
+    """Who wants to know what applying has changed: the shell of the replica."""
+
+    def config_changed(self, config: StreamConfig) -> None:
+        """A configuration took effect."""
+
+    def consumer_created(self, state: ConsumerState) -> None:
+        """A consumer exists."""
+
+    def consumer_updated(self, state: ConsumerState) -> None:
+        """A consumer has a new configuration, or was reset."""
+
+    def consumer_deleted(self, state: ConsumerState) -> None:
+        """A consumer is gone."""
+
+    def applied(self, *, messages_added: bool) -> None:
+        """A batch of entries has been applied."""
+
+    def became_leader(self, term: int) -> None:
+        """This replica leads, and its state is complete."""
+
+    def became_follower(self, term: int, leader: NodeId | None) -> None:
+        """This replica follows, or the leader it knows has changed."""
+
+
+@attrs.frozen(slots=True)
+class MachineStatistics:
+    """A frozen look at the machine."""
+
+    consumers: int
+    entries_applied: int
+    removals: int
+
+
+class StreamMachine:
+    """The state machine of one stream replica (raft/machine.py: StateMachine)."""
+
+    def __init__(self, store: StreamStore, events: StreamEvents) -> None:
+        self.store = store
+        self.dedup = Dedup(0)
+        self.config: StreamConfig | None = None  # None until the first entry of the stream
+        self.consumers: dict[str, ConsumerState] = {}
+        self.last_msg_id = b""
+        self.mutations = 0  # grows with every change of the set of messages; caches compare it
+        self._events = events
+        self._entries_applied = 0
+        self._removals = 0
+        self._appliers: dict[int, Callable[[Entry], object]] = {
+            Kind.MESSAGES: self._apply_messages,
+            Kind.STREAM_OP: self._apply_stream_op,
+            Kind.CONSUMER_OP: self._apply_consumer_op,
+        }
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        """One result per entry: last sequence, messages removed, or a list with a result per consumer command."""
+        results = [self._appliers[entry.kind](entry) for entry in entries]
+        self._entries_applied += len(entries)
+        self._events.applied(messages_added=any(entry.kind == Kind.MESSAGES for entry in entries))
+        return results
+
+    def snapshot(self) -> bytes:
+        """The state after the last applied entry."""
+        config = b"" if self.config is None else encode_config(self.config)
+        consumers = [(encode_config(state.config), state.to_tuple()) for state in self.consumers.values()]
+        parts = (SNAPSHOT_VERSION, config, self.store.snapshot(), self.dedup.snapshot(), self.last_msg_id, consumers)
+        packed: bytes = msgpack.packb(parts)
+        return packed
+
+    def restore(self, state: bytes) -> None:
+        """Replace everything by a snapshot."""
+        version, config, store, dedup, self.last_msg_id, consumers = msgpack.unpackb(state, strict_map_key=False)
+        assert version == SNAPSHOT_VERSION, f"a snapshot of format {version}"
+        self.config = StreamConfig.from_json(config) if config else None
+        if self.config is not None:
+            self.store.set_limits(limits_of(self.config))
+        self.store.restore(store)
+        self.dedup = Dedup.restore(dedup)
+        restored = [ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail) for body, tail in consumers]
+        self.consumers = {consumer.name: consumer for consumer in restored}
+        self.mutations += 1
+
+    def became_leader(self, term: int) -> None:
+        """The state is complete: the shell may admit."""
+        self._events.became_leader(term)
+
+    def became_follower(self, term: int, leader: NodeId | None) -> None:
+        """The shell drops what was in flight."""
+        self._events.became_follower(term, leader)
+
+    @property
+    def first_live_seq(self) -> int:
+        """Blocks wholly below this sequence hold no live message."""
+        return self.store.first_seq if self.store.messages else NO_LIVE_MESSAGES
+
+    def statistics(self) -> MachineStatistics:
+        """A frozen look."""
+        return MachineStatistics(
+            consumers=len(self.consumers), entries_applied=self._entries_applied, removals=self._removals
+        )
+
+    # --- messages
+
+    def _apply_messages(self, entry: Entry) -> int:
+        header = parse_header(entry.frame)
+        last_seq = self.store.apply_messages(entry)
+        self.mutations += 1
+        self.last_msg_id = b""
+        for place, flags, ts_ns, subject, hdr in flagged_records(entry.frame):
+            headers, seq = nats_headers(hdr), header.first_stream_seq + place
+            if flags & FLAG_MSG_ID:
+                self.dedup.expire(ts_ns)
+                self.dedup.add(headers[b"Nats-Msg-Id"], seq, ts_ns)
+                self.last_msg_id = headers[b"Nats-Msg-Id"] if seq == last_seq else b""
+            if flags & FLAG_ROLLUP:
+                whole = headers[b"Nats-Rollup"].lower() == b"all"
+                self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
+        if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
+            self._remove_unwanted(header.first_stream_seq, entry.frame)
+        return last_seq
+
+    def _remove_unwanted(self, first_seq: int, frame: bytes) -> None:
+        consumers = self.consumers.values()
+        if any(not consumer.config.filters and consumer.resume_seq <= first_seq for consumer in consumers):
+            return
+        self._remove(unneeded_on_arrival(consumers, first_seq, subjects_of(frame)))
+
+    def _remove(self, seqs: Sequence[int], *, erase: bool = False) -> int:
+        if not seqs:
+            return 0
+        removed = len(self.store.remove(seqs, erase=erase))
+        self._removals += removed
+        self.mutations += 1
+        return removed
+
+    # --- the stream itself
+
+    def _apply_stream_op(self, entry: Entry) -> object:
+        command = commands.decode_stream_command(entry.frame[FRAME_HEADER_BYTES:])
+        self.mutations += 1
+        match command:
+            case commands.UpdateConfig():
+                return self._update_config(StreamConfig.from_json(command.config))
+            case commands.Remove():
+                return self._remove(commands.from_runs(command.seqs), erase=command.erase)
+            case commands.RemoveBelow():
+                removed = self.store.remove_below(command.seq)
+                self._purged()
+                return removed
+            case commands.Purge():
+                removed = self.store.purge(subject=command.subject, below_seq=command.below_seq, keep=command.keep)
+                self._purged()
+                return removed
+
+    def _update_config(self, config: StreamConfig) -> int:
+        self.config = config
+        self.dedup.set_window(config.duplicate_window)
+        removed = self.store.set_limits(limits_of(config))
+        self._events.config_changed(config)
+        return removed
+
+    def _purged(self) -> None:
+        """Consumers need not wait for what lies below the first message any more."""
+        first_seq = self.store.first_seq
+        for consumer in self.consumers.values():
+            consumer.purged_below(first_seq)
+
+    # --- consumers
+
+    def _apply_consumer_op(self, entry: Entry) -> list[object]:
+        batch = commands.decode_consumer_commands(entry.frame[FRAME_HEADER_BYTES:])
+        return [self._apply_consumer_command(command) for command in batch]
+
+    def _apply_consumer_command(self, command: commands.ConsumerCommand) -> bool:
+        """True when the command found what it was about; False when an earlier entry made it pointless."""
+        consumer = self.consumers.get(command.name)
+        if isinstance(command, commands.CreateConsumer):
+            if consumer is None:
+                self.consumers[command.name] = new_consumer(command, self.store)
+                self._events.consumer_created(self.consumers[command.name])
+            return consumer is None
+        if consumer is None:
+            return False
+        if isinstance(command, commands.DeleteConsumer):
+            self._delete_consumer(consumer)
+            return True
+        self._done(consumer, TRANSITIONS[type(command)](consumer, command))
+        if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
+            self._events.consumer_updated(consumer)
+        return True
+
+    def _done(self, consumer: ConsumerState, seqs: Sequence[int]) -> None:
+        if seqs and self.config is not None and self.config.retention is not RetentionPolicy.LIMITS:
+            everyone = self.consumers.values()
+            self._remove(unneeded_after_done(self.config.retention, everyone, consumer, seqs, self.store))
+
+    def _delete_consumer(self, consumer: ConsumerState) -> None:
+        del self.consumers[consumer.name]
+        if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
+            wanted = self.store.next_matches(consumer.config.filters, 1, self.store.messages)
+            mine = [seq for seq in wanted if consumer.is_waiting_for(seq)]
+            self._remove([seq for seq in mine if not is_wanted(self.consumers.values(), seq, self.store)])
+        self._events.consumer_deleted(consumer)
+
+    # --- what admission reads (admit.AppliedState)
+
+    @property
+    def messages(self) -> int:
+        """Live messages."""
+        return self.store.messages
+
+    @property
+    def stored_bytes(self) -> int:
+        """What counts against max_bytes."""
+        return self.store.message_bytes_total
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence given out."""
+        return self.store.last_seq
+
+    @property
+    def last_ts_ns(self) -> int:
+        """The time of the last message."""
+        return self.store.last_ts_ns
+
+    def last_for(self, pattern: bytes) -> int:
+        """The last live sequence whose subject matches, 0 for none."""
+        if is_literal(pattern):
+            return self.store.last_for(pattern) or 0
+        return self.store.last_match((pattern,)) or 0
+
+    def count_for(self, subject: bytes) -> int:
+        """Live messages of one subject."""
+        return self.store.count_for(subject)
+
+    def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
+        """The sequence of a message with this id inside the window of duplicates."""
+        return self.dedup.check(msg_id, now_ts_ns=now_unix_ns)
+
+
+def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
+    """A configuration as the log keeps it: its JSON."""
+    return orjson.dumps(config.to_json_dict())

@@ -1,0 +1,293 @@
+"""One replica of one stream on this node: its log, its group, its state machine, and the duties of its role.
+
+A follower applies and answers direct gets. A leader has a `Leadership` besides (leader.py), made when the group says
+that the state is complete and dropped when leadership ends. The methods that ask for a change propose an entry and wait
+until it is applied; they raise NotLeaderError or OutcomeUnknownError of raft/group.py when this replica cannot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams.admit import limits_of
+from jetraft.cluster.streams.direct import DirectGets
+from jetraft.cluster.streams.leader import Leadership
+from jetraft.cluster.streams.machine import StreamMachine, encode_config
+from jetraft.raft.engine import Proposal
+from jetraft.raft.group import Group, GroupSpec, NotLeaderError
+from jetraft.store.format import Kind
+from jetraft.store.model import errors
+from jetraft.store.model.config import StorageType
+from jetraft.store.model.state import ClusterInfo, PeerInfo, StreamInfo
+from jetraft.store.model.subject import is_literal
+from jetraft.store.retention import SizeModel
+from jetraft.store.stream_store import StreamStore
+
+if TYPE_CHECKING:
+    from jetraft.cluster.meta.assignment import StreamAssignment
+    from jetraft.cluster.streams.site import Site
+    from jetraft.raft.group import GroupStatistics
+    from jetraft.store.consumer_state import ConsumerState
+    from jetraft.store.model.config import StreamConfig
+    from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
+    from jetraft.store.port import GroupLog
+    from jetraft.store.stream_store import StoredMessage, StoreStatistics
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ShellStatistics:
+    """A frozen look at a replica."""
+
+    stream: str
+    leads: bool
+    in_flight_messages: int
+    consumers: int
+    group: GroupStatistics
+    store: StoreStatistics
+
+
+class StreamShell:
+    """See the module. Made when the meta group assigns a replica to this node; `stop` ends it."""
+
+    def __init__(self, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> None:
+        """Start the replica over its log: the state is recovered before this returns."""
+        self.assignment = assignment
+        self._site = site
+        config = assignment.config
+        size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
+        store = StreamStore(log, limits_of(config), size_model=size_model, first_seq=max(1, config.first_seq))
+        self.machine = StreamMachine(store, self)
+        self._leadership: Leadership | None = None
+        self._group: Group | None = None
+        spec = GroupSpec(
+            group_id=assignment.group_id,
+            incarnation=assignment.incarnation,
+            members=assignment.peers,
+            preferred_leader=assignment.preferred,
+        )
+        self._group = site.manager.create(spec, log, self.machine)
+        self._direct = DirectGets(site, self.machine, config.name)
+        self._direct.follow(self.config)
+
+    # --- what the service reads
+
+    @property
+    def group(self) -> Group:
+        """The replica's Raft group."""
+        assert self._group is not None
+        return self._group
+
+    @property
+    def config(self) -> StreamConfig:
+        """The configuration in force; before the first entry, the one that was assigned."""
+        return self.machine.config or self.assignment.config
+
+    @property
+    def incarnation(self) -> int:
+        """Tells this stream from an earlier one of the same name."""
+        return self.assignment.incarnation
+
+    @property
+    def is_leader(self) -> bool:
+        """True when this replica leads and takes publishes."""
+        return self._leadership is not None
+
+    @property
+    def leader(self) -> NodeId | None:
+        """The leader that this replica knows."""
+        return self.group.leader
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the live messages count."""
+        return self.machine.stored_bytes
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers the stream has."""
+        return len(self.machine.consumers)
+
+    def has_config(self, config: StreamConfig) -> bool:
+        """True when this configuration is in force here."""
+        return self.machine.config == config
+
+    def info(self) -> StreamInfo:
+        """The stream as this replica knows it; exact on the leader."""
+        state = attrs.evolve(self.machine.store.state, consumer_count=self.consumer_count)
+        return StreamInfo(
+            config=self.config,
+            created_ns=self.assignment.created_ns,
+            state=state,
+            cluster=self.cluster(),
+            ts_ns=self._site.clock.unix_ns(),
+        )
+
+    def cluster(self) -> ClusterInfo:
+        """Leader and other replicas, by server name."""
+        group, site = self.group, self._site
+        leader = "" if group.leader is None else site.name_of(group.leader)
+        if not site.cluster_name:
+            return ClusterInfo(leader=leader)
+        since_ns = site.clock.unix_ns() - (site.clock.mono_ns() - group.leader_since_ns)
+        replicas = tuple(
+            PeerInfo(
+                name=site.name_of(lag.node),
+                current=lag.current,
+                offline=lag.offline,
+                active_ns=lag.active_ns,
+                lag=lag.lag_entries,
+                peer=lag.node,
+            )
+            for lag in group.replica_lag()
+        )
+        return ClusterInfo(
+            name=site.cluster_name,
+            raft_group=group.group_id,
+            leader=leader,
+            leader_since_ns=since_ns if leader else None,
+            replicas=replicas,
+        )
+
+    def get_message(self, request: JSApiMsgGetRequest) -> StoredMessage:
+        """The message of a STREAM.MSG.GET; raises ApiError 10037 when there is none."""
+        seq = seq_asked_for(self.machine.store, request)
+        message = None if seq is None else self.machine.store.load(seq)
+        if message is None:
+            raise errors.NO_MESSAGE_FOUND.with_values()
+        return message
+
+    # --- what the service changes
+
+    def reconfigure(self, assignment: StreamAssignment) -> None:
+        """Take over a newer assignment; the leader proposes its configuration."""
+        self.assignment = assignment
+        self._propose_config()
+
+    async def purge(self, request: JSApiStreamPurgeRequest) -> int:
+        """Remove messages by subject, sequence or count; returns how many. Committed when this returns."""
+        self._check_leads()
+        if self.config.sealed:
+            raise errors.STREAM_SEALED.with_values()
+        if self.config.deny_purge:
+            raise errors.STREAM_PURGE_FAILED.with_values(err="stream purge not permitted")
+        if request.seq and request.keep:
+            raise errors.BAD_REQUEST.with_values()
+        command = commands.Purge(
+            subject=request.filter.encode() or None,
+            below_seq=request.seq or None,
+            keep=request.keep or None,
+        )
+        removed = await self._change(command)
+        assert isinstance(removed, int)
+        self.group.checkpoint()
+        return removed
+
+    async def delete_message(self, seq: int, *, erase: bool) -> bool:
+        """Remove one message, overwriting its bytes with `erase`; False when it was not there."""
+        self._check_leads()
+        if self.config.sealed:
+            raise errors.STREAM_SEALED.with_values()
+        if self.config.deny_delete:
+            raise errors.STREAM_MSG_DELETE_FAILED.with_values(err="message delete not permitted")
+        return bool(await self._change(commands.Remove(seqs=((seq, 1),), erase=erase)))
+
+    def transfer_leadership(self, to: NodeId | None) -> bool:
+        """Hand leadership over; True when that has begun."""
+        return self.group.transfer_leadership(to)
+
+    def stop(self) -> None:
+        """End the replica on this node; the log stays as it is, for its owner to close or erase."""
+        if self._leadership is not None:
+            self._leadership.end()
+            self._leadership = None
+        self._direct.end()
+        self._site.manager.remove(self.group.group_id)
+
+    def statistics(self) -> ShellStatistics:
+        """A frozen look."""
+        leadership = self._leadership
+        return ShellStatistics(
+            stream=self.config.name,
+            leads=leadership is not None,
+            in_flight_messages=0 if leadership is None else leadership.admission.in_flight_messages,
+            consumers=self.consumer_count,
+            group=self.group.statistics(),
+            store=self.machine.store.statistics(),
+        )
+
+    # --- events of the machine (machine.StreamEvents)
+
+    def became_leader(self, _term: int) -> None:
+        """Make sure that the configuration is in the log, then lead."""
+        self._propose_config()
+        self._lead()
+
+    def became_follower(self, _term: int, _leader: NodeId | None) -> None:
+        """Drop everything that belonged to the term."""
+        leadership, self._leadership = self._leadership, None
+        if leadership is not None:
+            leadership.end()
+
+    def config_changed(self, config: StreamConfig) -> None:
+        """Follow a configuration that took effect."""
+        if self._group is None:
+            return  # recovery: roles come later
+        self._direct.follow(config)
+        self._lead()
+        if self._leadership is not None:
+            self._leadership.config_changed(config)
+
+    def consumer_created(self, state: ConsumerState) -> None:
+        """A consumer exists."""
+        if self._leadership is not None:
+            self._leadership.desk.created(state)
+
+    def consumer_updated(self, state: ConsumerState) -> None:
+        """A consumer has changed."""
+        if self._leadership is not None:
+            self._leadership.desk.updated(state)
+
+    def consumer_deleted(self, state: ConsumerState) -> None:
+        """A consumer is gone."""
+        if self._leadership is not None:
+            self._leadership.desk.deleted(state)
+
+    def applied(self, *, messages_added: bool) -> None:
+        """Entries have been applied."""
+        if self._leadership is not None:
+            self._leadership.applied(messages_added=messages_added)
+
+    # --- inside
+
+    def _lead(self) -> None:
+        """Begin to lead, once the group leads and the stream has its configuration."""
+        if self._leadership is None and self.machine.config is not None and self.group.is_leader:
+            self._leadership = Leadership(self._site, self.group, self.machine)
+
+    def _propose_config(self) -> None:
+        """Bring the assigned configuration into the log when another one is in force."""
+        if self.group.is_leader and self.machine.config != self.assignment.config:
+            command = commands.UpdateConfig(encode_config(self.assignment.config))
+            self.group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command)))
+
+    def _check_leads(self) -> None:
+        if self._leadership is None:
+            raise NotLeaderError(f"this node does not lead {self.config.name}")
+
+    async def _change(self, command: commands.StreamCommand) -> object:
+        proposal = Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command))
+        return await self.group.propose_and_wait(proposal)
+
+
+def seq_asked_for(store: StreamStore, request: JSApiMsgGetRequest) -> int | None:
+    """The sequence that a get means: by number, the last of a subject, or the next of a subject from a number on."""
+    if request.last_by_subj:
+        pattern = request.last_by_subj.encode()
+        return store.last_for(pattern) if is_literal(pattern) else store.last_match((pattern,))
+    if request.next_by_subj:
+        return store.next_match((request.next_by_subj.encode(),), max(request.seq, 1))
+    return request.seq

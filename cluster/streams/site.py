@@ -1,0 +1,27 @@
+"""What a stream replica has to work with: the node around it, handed in by the composition root."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetraft.cluster.ports import Outbox, Timers
+    from jetraft.raft.manager import Manager
+    from jetraft.store.model.clock import Clock
+    from jetraft.store.model.ids import NodeId
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Site:
+    """One node, as its replicas see it. `cluster_name` is empty on a server that stands alone."""
+
+    manager: Manager
+    outbox: Outbox
+    timers: Timers
+    clock: Clock
+    cluster_name: str = ""
+    name_of: Callable[[NodeId], str] = str  # a node's server name, for people

@@ -1,0 +1,188 @@
+"""The replicated state of one consumer: what was delivered, what waits for an ack, where the ack floor is.
+
+Pure: changed only by applied log entries, in the same order on every replica, so equal everywhere at equal applied
+index. The leader works ahead of it on a copy of its own (cluster/consumers); what it decides comes back here as facts.
+
+Invariants: every pending stream sequence is at most `delivered_stream`; the ack floor is derived (just below the
+lowest pending message, or all that was delivered), so it cannot go back. Stream sequences between the floor and
+`delivered_stream` that are not pending are acknowledged, or were never meant for this consumer.
+Source: server/consumer.go (processAckMsg, trackPending), ADR-9 for the numbers in ack subjects.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from jetraft.store.model.config import AckPolicy, ConsumerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+FORMAT_VERSION: Final = 1
+
+
+@attrs.define(slots=True)
+class PendingMessage:
+    """A delivered message that waits for its ack."""
+
+    consumer_seq: int  # of the first delivery; later deliveries keep it, so that the floor can be derived
+    ts_ns: int  # Unix time of the last delivery or sign of progress: the ack wait counts from here
+    count: int  # deliveries so far
+
+
+@attrs.define(eq=True, kw_only=True)
+class ConsumerState:
+    """One consumer as every replica of its stream knows it."""
+
+    name: str
+    config: ConsumerConfig
+    created_ns: int
+    start_seq: int  # the first stream sequence it may see
+    initial: tuple[int, ...] = ()  # deliver policy `last_per_subject`: seen first, then everything from resume_seq on
+    resume_seq: int = 0
+    delivered_consumer: int = 0
+    delivered_stream: int = 0
+    delivered_ns: int = 0  # Unix time of the last delivery, 0 for none
+    pending: dict[int, PendingMessage] = attrs.Factory(dict)  # by stream sequence, ascending
+    acked_ahead: set[int] = attrs.Factory(set)  # acks for deliveries that this state has not seen, above delivered
+
+    def __attrs_post_init__(self) -> None:
+        if not self.delivered_stream:
+            self.delivered_stream = max(self.start_seq - 1, 0)
+
+    @property
+    def tracks_acks(self) -> bool:
+        """False for ack policy `none`: delivered means done."""
+        return self.config.ack_policy is not AckPolicy.NONE
+
+    @property
+    def ack_floor(self) -> tuple[int, int]:
+        """(consumer sequence, stream sequence): everything up to here is done."""
+        for seq, message in self.pending.items():
+            return message.consumer_seq - 1, seq - 1
+        return self.delivered_consumer, self.delivered_stream
+
+    def is_waiting_for(self, seq: int) -> bool:
+        """True when this message is still to be delivered or acknowledged (its subject is not looked at)."""
+        if seq <= self.delivered_stream:
+            return seq in self.pending
+        if seq < self.resume_seq:
+            place = bisect_left(self.initial, seq)
+            return place < len(self.initial) and self.initial[place] == seq
+        return seq not in self.acked_ahead
+
+    def initial_after(self, seq: int) -> Sequence[int]:
+        """The rest of the initial messages above a sequence (deliver policy `last_per_subject`)."""
+        return self.initial[bisect_right(self.initial, seq) :]
+
+    def deliver(self, seqs: Sequence[int], consumer_seq: int, ts_ns: int) -> list[int]:
+        """First deliveries in ascending order; returns what is done by that alone (ack policy `none`)."""
+        done: list[int] = []
+        for offset, seq in enumerate(seqs):
+            if seq <= self.delivered_stream:
+                continue  # the state moved past it (a purge) between decision and entry
+            if seq in self.acked_ahead:
+                self.acked_ahead.discard(seq)
+            elif self.tracks_acks:
+                self.pending[seq] = PendingMessage(consumer_seq + offset, ts_ns, 1)
+            else:
+                done.append(seq)
+            self.delivered_stream = seq
+        self._delivered_up_to(consumer_seq + len(seqs) - 1, ts_ns)
+        return done
+
+    def redeliver(self, counts: Iterable[tuple[int, int]], consumer_seq: int, ts_ns: int) -> None:
+        """Repeated deliveries: (stream sequence, how many times by now)."""
+        last = consumer_seq - 1
+        for seq, count in counts:
+            last += 1
+            message = self.pending.get(seq)
+            if message is not None:
+                message.ts_ns = ts_ns
+                message.count = max(message.count, count)
+        self._delivered_up_to(last, ts_ns)
+
+    def ack(self, seqs: Iterable[int]) -> list[int]:
+        """These are done with; returns those that were not before."""
+        done: list[int] = []
+        for seq in seqs:
+            if self.pending.pop(seq, None) is not None:
+                done.append(seq)
+            elif seq > self.delivered_stream and seq not in self.acked_ahead:
+                self.acked_ahead.add(seq)
+                done.append(seq)
+        return done
+
+    def ack_up_to(self, seq: int) -> list[int]:
+        """Everything pending up to and including a sequence is done with."""
+        done: list[int] = []
+        for pending in self.pending:
+            if pending > seq:
+                break
+            done.append(pending)
+        for pending in done:
+            del self.pending[pending]
+        return done
+
+    def progress(self, seqs: Iterable[int], ts_ns: int) -> None:
+        """The ack wait of these starts again."""
+        for seq in seqs:
+            message = self.pending.get(seq)
+            if message is not None:
+                message.ts_ns = ts_ns
+
+    def drop(self, seqs: Iterable[int]) -> None:
+        """Wait for these no longer, though nobody acknowledged them (max_deliver)."""
+        for seq in seqs:
+            self.pending.pop(seq, None)
+
+    def purged_below(self, first_seq: int) -> None:
+        """The stream holds nothing below `first_seq` any more."""
+        for seq in [seq for seq in self.pending if seq < first_seq]:
+            del self.pending[seq]
+        self.delivered_stream = max(self.delivered_stream, first_seq - 1)
+        self.acked_ahead = {seq for seq in self.acked_ahead if seq > self.delivered_stream}
+
+    def reset(self, seq: int) -> None:
+        """Deliver from `seq` on again; nothing is pending and consumer sequences start again."""
+        self.pending.clear()
+        self.acked_ahead.clear()
+        self.delivered_stream = max(seq - 1, 0)
+        self.delivered_consumer = 0
+
+    def to_tuple(self) -> tuple[object, ...]:
+        """Everything but the configuration, for a snapshot."""
+        pending = [(seq, m.consumer_seq, m.ts_ns, m.count) for seq, m in self.pending.items()]
+        head = (FORMAT_VERSION, self.name, self.created_ns, self.start_seq, list(self.initial), self.resume_seq)
+        delivered = (self.delivered_consumer, self.delivered_stream, self.delivered_ns)
+        return (*head, *delivered, pending, sorted(self.acked_ahead))
+
+    @classmethod
+    def from_tuple(cls, config: ConsumerConfig, state: Sequence[Any]) -> ConsumerState:
+        """The inverse of `to_tuple`."""
+        version, name, created_ns, start_seq, initial, resume_seq, *rest = state
+        assert version == FORMAT_VERSION
+        delivered_consumer, delivered_stream, delivered_ns, pending, acked_ahead = rest
+        return cls(
+            name=name,
+            config=config,
+            created_ns=created_ns,
+            start_seq=start_seq,
+            initial=tuple(initial),
+            resume_seq=resume_seq,
+            delivered_consumer=delivered_consumer,
+            delivered_stream=delivered_stream,
+            delivered_ns=delivered_ns,
+            pending={seq: PendingMessage(*message) for seq, *message in pending},
+            acked_ahead=set(acked_ahead),
+        )
+
+    def _delivered_up_to(self, consumer_seq: int, ts_ns: int) -> None:
+        self.delivered_consumer = max(self.delivered_consumer, consumer_seq)
+        self.delivered_ns = max(self.delivered_ns, ts_ns)
+        self.acked_ahead = (
+            {seq for seq in self.acked_ahead if seq > self.delivered_stream} if self.acked_ahead else set()
+        )

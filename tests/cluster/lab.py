@@ -1,0 +1,208 @@
+"""A node of the cluster layer in memory: one manager, a routing table in Python, timers on a manual clock."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from jetraft.cluster.meta.assignment import StreamAssignment
+from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
+from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
+from jetraft.cluster.streams.shell import StreamShell
+from jetraft.cluster.streams.site import Site
+from jetraft.raft.group import GroupSetting
+from jetraft.raft.manager import Manager
+from jetraft.store._frame import seal
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.clock import ManualClock
+from jetraft.store.model.config import StreamConfig
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.subject import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NODE = NodeId("NODE0001")
+
+
+@attrs.frozen(slots=True)
+class Sent:
+    """What a subscriber would have seen."""
+
+    to: bytes
+    subject: bytes
+    reply: bytes
+    hdr: bytes
+    payload: bytes
+
+
+class NoLinks:
+    """The mesh of a node that stands alone."""
+
+    def __init__(self) -> None:
+        self.node_id = NODE
+        self.on_peer_up: list[Any] = []
+        self.on_peer_down: list[Any] = []
+
+    def send(self, _to: NodeId, _channel: int, _payload: bytes) -> bool:
+        return False
+
+    def on_frame(self, _channel: int, _handler: Any) -> None:
+        pass
+
+    def is_up(self, _node: NodeId) -> bool:
+        return False
+
+
+@attrs.define(eq=False)
+class Handle:
+    callback: Callable[[], None] | None
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Node:
+    """Implements Outbox and Timers; `turn()` is what the reactor does once per wake-up."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.sent: list[Sent] = []
+        self.subscriptions: set[bytes] = {b"_INBOX.>"}
+        self.sinks: dict[int, tuple[bytes, Callable[[bytes], None]]] = {}
+        self._captured: dict[int, list[bytes]] = {}
+        self._timers: list[tuple[int, int, Handle]] = []
+        self._count = 0
+        setting = GroupSetting(node_id=NODE, seal=seal, rng=random.Random(1))
+        self.manager = Manager(setting, links=NoLinks(), clock=self.clock)
+        self.site = Site(manager=self.manager, outbox=self, timers=self, clock=self.clock)
+
+    # Outbox
+
+    def send(
+        self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
+    ) -> int:
+        if not self.has_interest(to):
+            return 0
+        self._capture(to, reply, hdr, payload)
+        self.sent.append(Sent(to, subject or to, reply, hdr, payload))
+        return 1
+
+    def send_batch(self, records: bytes) -> None:
+        position = 0
+        while position < len(records):
+            start = position
+            position, subject, reply, hdr, _ = captured_at(records, start)
+            self.send(subject, reply=reply, hdr=hdr, payload=captured_payload(records, start))
+
+    def has_interest(self, subject: bytes) -> bool:
+        subscribed = any(matches(pattern, subject) for pattern in self.subscriptions)
+        return subscribed or any(matches(pattern, subject) for pattern, _ in self.sinks.values())
+
+    def add_sink(
+        self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
+    ) -> int:
+        self._count += 1
+        self.sinks[self._count] = (subject, handler)
+        return self._count
+
+    def remove_sink(self, handle: int) -> None:
+        self.sinks.pop(handle, None)
+        self._captured.pop(handle, None)
+
+    def deliver(self, run: DeliveryRun, source: MessageSource) -> int:
+        return deliver_one_by_one(self, run, source)
+
+    # Timers
+
+    def call_at(self, mono_ns: int, callback: Callable[[], None]) -> Handle:
+        self._count += 1
+        handle = Handle(callback)
+        heapq.heappush(self._timers, (mono_ns, self._count, handle))
+        return handle
+
+    # what a test does
+
+    def publish(self, subject: bytes, payload: bytes = b"", *, hdr: bytes = b"", reply: bytes = b"") -> None:
+        self._capture(subject, reply, hdr, payload)
+
+    def turn(self) -> list[Sent]:
+        """Hand over what was captured and end the turn, until nothing moves; return what was sent since."""
+        for _ in range(50):
+            captured, self._captured = self._captured, {}
+            for handle, records in captured.items():
+                if handle in self.sinks:
+                    self.sinks[handle][1](b"".join(records))
+            self.manager.flush()
+            if not self._captured:
+                break
+        sent, self.sent = self.sent, []
+        return sent
+
+    def sleep(self, delta_ns: int) -> list[Sent]:
+        """Let time pass, calling what is due on the way."""
+        sent: list[Sent] = self.turn()
+        end_ns = self.clock.now_ns + delta_ns
+        while True:
+            due = [at for at in (self.manager.next_deadline_ns, self._next_timer_ns()) if at is not None]
+            at_ns = min(due, default=end_ns)
+            if at_ns > end_ns:
+                break
+            self.clock.now_ns = max(self.clock.now_ns, at_ns)
+            self.manager.tick(self.clock.now_ns)
+            while self._timers and self._timers[0][0] <= self.clock.now_ns:
+                callback = heapq.heappop(self._timers)[2].callback
+                if callback is not None:
+                    callback()
+            sent += self.turn()
+            if at_ns == end_ns:
+                break
+        self.clock.now_ns = end_ns
+        return sent
+
+    def _next_timer_ns(self) -> int | None:
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _capture(self, subject: bytes, reply: bytes, hdr: bytes, payload: bytes) -> None:
+        for handle, (pattern, _) in self.sinks.items():
+            if matches(pattern, subject):
+                self._captured.setdefault(handle, []).append(encode_capture(subject, reply, hdr, payload))
+
+
+def stream_config(**fields: Any) -> StreamConfig:
+    defaults = {
+        "name": "S",
+        "subjects": ("s.>",),
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_msgs_per_subject": -1,
+        "max_msg_size": -1,
+        "max_consumers": -1,
+        "num_replicas": 1,
+        "duplicate_window": 120 * 10**9,
+    }
+    return StreamConfig(**{**defaults, **fields})
+
+
+def start_stream(node: Node, log: MemLog | None = None, **fields: Any) -> StreamShell:
+    """A stream of one replica that leads."""
+    config = stream_config(**fields)
+    assignment = StreamAssignment(
+        account="$G",
+        config=config,
+        group_id=GroupId(f"S-R1F-{config.name}"),
+        incarnation=7,
+        revision=7,
+        peers=(NODE,),
+        preferred=NODE,
+        created_ns=node.clock.unix_ns(),
+    )
+    shell = StreamShell(assignment=assignment, log=log or MemLog(), site=node.site)
+    node.sleep(2 * 10**9)
+    assert shell.is_leader
+    return shell
