@@ -1,0 +1,77 @@
+# Every command of the project. `make` alone lists them; CI runs the same ones.
+
+PYTHON  ?= python3
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+RAFT    ?=
+IMAGE   ?= jetraft:latest
+JOBS    ?= 2
+COMPOSE := $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
+STAMP   := $(VENV)/.setup
+BUILT   := $(VENV)/.built
+SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>/dev/null)
+
+export PYTHONPATH := src
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean
+
+help:            ## list the commands
+	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(BUILT)  ## create .venv, install everything, compile the data plane
+$(STAMP): pyproject.toml setup.py
+	@command -v $(PYTHON) >/dev/null || { echo "jetraft: $(PYTHON) is missing: install Python 3.11 or later"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "jetraft: Python 3.11 or later is needed"; exit 1; }
+	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || { echo "jetraft: a C compiler is needed: install gcc (Debian: apt-get install gcc libc6-dev python3-dev)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "jetraft: $(PYTHON) cannot make virtual environments (Debian: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark,demo]'
+	@touch $@ $(BUILT)
+$(BUILT): $(STAMP) $(SOURCES)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+run: setup       ## start one server on 127.0.0.1:4222, store in .data/
+	$(BIN)/python -m jetraft -a 127.0.0.1 -p 4222 -m 8222 -js -sd .data
+
+demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed leader (RAFT=pysyncobj for the other engine)
+	@RAFT=$(RAFT) $(BIN)/python -m demo.main
+
+test: setup      ## the whole test suite, two files at a time (JOBS=n for more)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -q
+
+lint: setup      ## ruff, formatting, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(MAKE) --no-print-directory types
+	$(BIN)/lint-imports
+
+types: setup     ## mypy --strict
+	$(BIN)/mypy
+	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance
+
+build: setup     ## compile the extension modules in place
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
+build-debug: setup ## the same with bounds checks, asserts and line tracing; `make build` takes it back
+	JETRAFT_DEBUG=1 JETRAFT_BUILD=build/cython-debug $(BIN)/python setup.py --quiet build_ext --inplace --force
+
+wheel: setup     ## a wheel with compiled modules, in dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+conformance: setup ## the same script against nats-server and jetraft: a table of differences
+	$(BIN)/python -m tests.conformance --a reference --b jetraft
+
+image:           ## the container image
+	docker build -f deploy/Dockerfile -t $(IMAGE) .
+
+up:              ## three nodes in containers
+	$(COMPOSE) -f deploy/docker-compose.yml up --build --detach
+
+down:            ## stop them; their volumes stay
+	$(COMPOSE) -f deploy/docker-compose.yml down
+
+clean:           ## remove what was built; .venv and stores stay
+	rm -rf build dist .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find api cluster raft store src tests demo -name __pycache__ -type d -exec rm -rf {} +
+	find api cluster raft store -name '*.so' -delete
