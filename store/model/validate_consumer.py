@@ -105,7 +105,7 @@ def normalise_consumer(
     `stream` is normalised. `pedantic` refuses what would otherwise be corrected. Raises ApiError with nats-server's
     code and text.
     """
-    config = _with_defaults(config, stream, limits, pedantic=pedantic)
+    config = _with_defaults(stored_consumer(config), stream, limits, pedantic=pedantic)
     _check_names(config)
     _check_replicas(config, stream)
     _check_acks(config)
@@ -128,7 +128,7 @@ def normalise_consumer(
     _check_priority_groups(config)
     if not config.is_durable and config.inactive_threshold <= 0:
         config = attrs.evolve(config, inactive_threshold=INACTIVE_THRESHOLD_DEFAULT_NS)
-    return stored_consumer(config)
+    return config
 
 
 def check_consumer_fits(

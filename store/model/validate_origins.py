@@ -21,7 +21,7 @@ from jetraft.store.model.subject import (
 )
 
 _API_PREFIX = b"$JS.API"
-_BAD_SUBJECT = "malformed subject"
+_BAD_SUBJECT = "invalid subject"
 
 
 def check_origins(config: StreamConfig) -> StreamConfig:

@@ -75,6 +75,7 @@ def normalise_stream(
 
     `pedantic` refuses what would otherwise be corrected. Raises ApiError with nats-server's code and text.
     """
+    config = stored_stream(config)
     _check_texts(config)
     config = _with_counts(config, pedantic=pedantic)
     config = _with_times(config, limits, pedantic=pedantic)
@@ -89,7 +90,7 @@ def normalise_stream(
         _refuse("preferred server not permitted in placement")
     if config.num_replicas > 1 and not clustered:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED.with_values()
-    return stored_stream(config)
+    return config
 
 
 def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
