@@ -16,7 +16,7 @@ from jetraft.store.model.ids import NodeId
 MEMBERS_MAX = 64  # bounds what is decoded from a peer; real groups have 1, 3 or 5 members and a learner
 
 
-class BadConfiguration(ValueError):
+class BadConfigurationError(ValueError):
     """Bytes that are no configuration: a peer's mistake, or a damaged log."""
 
 
@@ -50,15 +50,15 @@ class Configuration:
 
     @classmethod
     def decode(cls, data: bytes) -> "Configuration":
-        """The reverse of `encode`. Raises BadConfiguration."""
+        """The reverse of `encode`. Raises BadConfigurationError."""
         try:
             fields = msgpack.unpackb(data, raw=False, strict_map_key=True, max_array_len=MEMBERS_MAX)
             voters, learners = fields["voters"], fields["learners"]
         except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
-            raise BadConfiguration(f"no configuration: {error}") from error
+            raise BadConfigurationError(f"no configuration: {error}") from error
         names = [*voters, *learners] if isinstance(voters, list) and isinstance(learners, list) else [None]
         if not all(isinstance(name, str) for name in names) or not voters or len(set(names)) != len(names):
-            raise BadConfiguration("a configuration needs voters, and every member once")
+            raise BadConfigurationError("a configuration needs voters, and every member once")
         return cls(voters=voters, learners=learners)
 
 

@@ -1,0 +1,191 @@
+"""One link session with one peer: an authenticated socket, a queue per channel, a sender and a receiver.
+
+Order holds inside a channel; between channels the sender prefers control, then Raft, calls, routed messages and bulk.
+Nothing is ever dropped inside a session (rule 15): when the peer does not keep up and the queue exceeds its budget, the
+session ends, and everything that was in flight ends with it, which both ends know. What is queued is joined into one
+send. `flush` sends at once what the socket takes, so that a turn's messages do not wait for the sender task.
+"""
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+import attrs
+import trio
+
+from jetraft.raft.framing import CHANNEL_CONTROL, CHANNELS, FrameReader, frame_head
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store.model.clock import Clock
+from jetraft.store.model.ids import NodeId
+
+QUEUE_BYTES_MAX = 64 << 20  # as nats-server's max_pending of a client
+SEND_BYTES = 256 << 10  # joined per send; after it the queues are looked at again in order of priority
+PRIORITY = tuple(range(CHANNELS))  # channel numbers are in order of priority
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LinkStatistics:
+    """A snapshot of a link's figures."""
+
+    session: int
+    bytes_sent: int
+    bytes_received: int
+    frames_sent: int
+    frames_received: int
+    queued_bytes: int
+
+
+class Link:
+    """A link after the handshake. `run` owns it until the session ends; `closed_because` then says why."""
+
+    def __init__(self, sock: socket.socket, *, node_id: NodeId, session: int, boot: int, clock: Clock) -> None:
+        self.node_id = node_id
+        self.session = session
+        self.boot = boot
+        self.closed_because: str | None = None
+        self._sock = sock
+        self._clock = clock
+        self._queues: tuple[deque[bytes], ...] = tuple(deque() for _ in range(CHANNELS))
+        self._queued_bytes = 0  # in the queues
+        self._unsent: bytes | memoryview = b""  # the rest of the last join; goes before everything else
+        self._wake_sender = trio.Event()
+        self._cancel = trio.CancelScope()
+        self.last_received_ns = self.last_sent_ns = clock.mono_ns()
+        self._bytes_sent = self._bytes_received = self._frames_sent = self._frames_received = 0
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits for the peer; senders of bulk look at it."""
+        return self._queued_bytes + len(self._unsent)
+
+    def send(self, channel: int, payload: bytes) -> bool:
+        """Queue a frame; False when the session is over. Overload ends the session."""
+        if self.closed_because is not None:
+            return False
+        head = frame_head(channel, len(payload))
+        self._queues[channel].extend((head, payload))
+        self._queued_bytes += len(head) + len(payload)
+        self._frames_sent += 1
+        if self._queued_bytes > QUEUE_BYTES_MAX:
+            self.close(f"more than {QUEUE_BYTES_MAX} bytes wait for it")
+            return False
+        self._wake_sender.set()
+        return True
+
+    def flush(self) -> None:
+        """Send what the socket takes without waiting."""
+        while self.closed_because is None:
+            data = self._unsent or self._take()
+            if not data:
+                return
+            try:
+                sent = self._sock.send(data)
+            except BlockingIOError:
+                self._unsent = data
+                return
+            except OSError as error:
+                self._unsent = data
+                self.close(f"send: {error.strerror}")
+                return
+            self._unsent = memoryview(data)[sent:] if sent < len(data) else b""
+            self._bytes_sent += sent
+            self.last_sent_ns = self._clock.mono_ns()
+            if self._unsent:
+                return
+
+    def close(self, reason: str) -> None:
+        """End the session. The first reason counts; safe to call again."""
+        if self.closed_because is None:
+            self.closed_because = reason
+            self._cancel.cancel()
+
+    def keep_alive(self, idle_ns: int) -> None:
+        """Say something when nothing was said for `idle_ns`."""
+        if self._clock.mono_ns() - self.last_sent_ns >= idle_ns and self.queued_bytes == 0:
+            self.send(CHANNEL_CONTROL, b"")
+
+    def abandon(self) -> None:
+        """Give the socket back without ever having run."""
+        self.close("shutdown")
+        self._sock.close()
+
+    async def run(self, handle: Callable[[int, memoryview], None], after_frames: Callable[[], None]) -> None:
+        """Serve the session until it ends. `handle` gets every frame in order, `after_frames` ends each turn."""
+        try:
+            with self._cancel:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._send_loop)
+                    await self._receive_loop(handle, after_frames)
+                    nursery.cancel_scope.cancel()
+        finally:
+            self.close("shutdown")
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+    async def _send_loop(self) -> None:
+        while True:
+            if not self._unsent and not self._queued_bytes:
+                self._wake_sender = trio.Event()
+                await self._wake_sender.wait()
+            self.flush()
+            if self._unsent:
+                await trio.lowlevel.wait_writable(self._sock)
+            else:
+                await trio.lowlevel.checkpoint()  # one join at a time, other tasks between
+
+    async def _receive_loop(self, handle: Callable[[int, memoryview], None], after_frames: Callable[[], None]) -> None:
+        reader = FrameReader()
+
+        def count_and_handle(channel: int, payload: memoryview) -> None:
+            self._frames_received += 1
+            if self.closed_because is None:
+                handle(channel, payload)
+
+        while self.closed_because is None:
+            await trio.lowlevel.wait_readable(self._sock)
+            try:
+                count = self._sock.recv_into(reader.space())
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self.close(f"receive: {error.strerror}")
+                return
+            if count == 0:
+                self.close("the peer closed the connection")
+                return
+            self._bytes_received += count
+            self.last_received_ns = self._clock.mono_ns()
+            try:
+                reader.received(count, count_and_handle)
+            except RemoteProtocolError as error:
+                self.close(f"protocol error: {error}")
+            after_frames()
+
+    def _take(self) -> bytes:
+        """Join queued frames in order of priority, about `SEND_BYTES`; empty when nothing is queued."""
+        parts: list[bytes] = []
+        taken = 0
+        for channel in PRIORITY:
+            queue = self._queues[channel]
+            while queue and taken < SEND_BYTES:
+                head, payload = queue.popleft(), queue.popleft()
+                parts += (head, payload)
+                taken += len(payload) + len(head)
+            if taken >= SEND_BYTES:
+                break
+        self._queued_bytes -= taken
+        return b"".join(parts)
+
+    def statistics(self) -> LinkStatistics:
+        """Figures for monitoring and tests."""
+        return LinkStatistics(
+            session=self.session,
+            bytes_sent=self._bytes_sent,
+            bytes_received=self._bytes_received,
+            frames_sent=self._frames_sent,
+            frames_received=self._frames_received,
+            queued_bytes=self.queued_bytes,
+        )

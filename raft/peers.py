@@ -1,0 +1,336 @@
+"""The mesh: one ordered, authenticated link to every other node of the cluster.
+
+A node listens, dials its configured routes, and dials what peers tell it about, so naming one seed is enough for a
+full mesh. Who may join, and which of two crossing connections stays, is settled in the handshake; from then on a `Link`
+carries the channels. A link that is silent for more than a second is dead: every end sends a keepalive each quarter of
+a second. `on_peer_down` is what elections start from: it comes exactly once per session, after its last frame.
+
+Sessions never overlap: no frame of an old session is delivered after the new one began (rule 23). A session begins,
+and `on_peer_up` is called, when the other end has said what it is (the first control frame).
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+import msgpack
+import trio
+
+from jetraft.raft.connector import ADDRESSES_MAX, Connector
+from jetraft.raft.establish import Established, Identity, plain_socket
+from jetraft.raft.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_RPC, CHANNELS
+from jetraft.raft.handshake import Hello, Verdict, cluster_key
+from jetraft.raft.link import Link, LinkStatistics
+from jetraft.raft.routes import Address, parse_address
+from jetraft.raft.rpc import Calls, Handler
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
+from jetraft.store.model.ids import NodeId, node_id_of
+
+log = logging.getLogger(__name__)
+
+KEEPALIVE_NS: Final = 250 * NS_PER_MS
+SILENCE_NS: Final = 1250 * NS_PER_MS  # five keepalives; less, and a pause of the garbage collector would cut links
+STALL_NS: Final = 300 * NS_PER_MS  # when this node itself was late by that much, silence proves nothing
+ALIVE_NS: Final = 600 * NS_PER_MS  # a link heard from within this is certainly not the remains of a restarted peer
+CONTROL_BYTES_MAX: Final = 256 << 10
+
+FrameHandler = Callable[[NodeId, memoryview], None]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PeerInfo:
+    """What is known of another node; it stays known when it is down. `metadata` is what its server says of itself."""
+
+    node_id: NodeId
+    name: str
+    up: bool
+    session: int  # counts the sessions with any peer in this process
+    address: Address | None  # where it listens for peers
+    last_seen_ns: int  # mono
+    metadata: Mapping[str, Any]
+
+    @property
+    def client_url(self) -> str:
+        """Where its clients connect; empty when it did not say."""
+        return str(self.metadata.get("client_url", ""))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MeshSetting:
+    """How a node takes part. Port 0 picks one; `advertise` replaces the listen address in what peers are told."""
+
+    cluster: str
+    server_name: str
+    listen: Address | None
+    routes: Sequence[Address] = ()
+    secret: bytes = attrs.field(default=b"", repr=False)
+    advertise: Address | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MeshStatistics:
+    """A snapshot of the mesh."""
+
+    links: Mapping[NodeId, LinkStatistics]
+    handshakes_refused: int
+    sessions_begun: int
+
+
+class Mesh:
+    """See the module. `run` owns everything that the mesh starts."""
+
+    def __init__(self, setting: MeshSetting, *, clock: Clock, metadata: Mapping[str, Any] | None = None) -> None:
+        self._setting = setting
+        self._clock = clock
+        self._metadata = dict(metadata or {})
+        self.node_id = node_id_of(setting.server_name)
+        identity = Identity(
+            cluster=setting.cluster,
+            node_id=self.node_id,
+            name=setting.server_name,
+            boot=secrets.randbits(64),
+            key=cluster_key(setting.secret, setting.cluster),
+        )
+        self._connector = Connector(identity, self)
+        self.on_peer_up: list[Callable[[NodeId], None]] = []
+        self.on_peer_down: list[Callable[[NodeId], None]] = []
+        self.on_peer_changed: list[Callable[[NodeId], None]] = []  # its metadata is new, inside a session
+        self.after_frames: Callable[[], None] = lambda: None  # ends the turn in which frames were handled
+        self._links: dict[NodeId, Link] = {}
+        self._ended: dict[NodeId, trio.Event] = {}
+        self._reserved: set[NodeId] = set()
+        self._peers: dict[NodeId, PeerInfo] = {}
+        self._handlers: list[FrameHandler | None] = [None] * CHANNELS
+        self._calls = Calls(self.send)
+        self._sessions_begun = 0
+
+    # For the other layers.
+
+    @property
+    def peers(self) -> Mapping[NodeId, PeerInfo]:
+        """Every node that was ever linked in this process, up or down."""
+        return MappingProxyType(self._peers)
+
+    @property
+    def listen_address(self) -> Address | None:
+        """Where this node listens for peers, with the port that was picked."""
+        return self._connector.listen_address
+
+    def is_up(self, node: NodeId) -> bool:
+        """Whether frames can be sent to the node."""
+        peer = self._peers.get(node)
+        return peer is not None and peer.up
+
+    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
+        """Queue a frame; False when there is no link. Ordered inside the channel, never dropped inside a session."""
+        return self.is_up(to) and self._links[to].send(channel, payload)
+
+    def broadcast(self, channel: int, payload: bytes) -> None:
+        """Send to every node that is up."""
+        for node in list(self._peers):
+            self.send(node, channel, payload)
+
+    def on_frame(self, channel: int, handler: FrameHandler) -> None:
+        """Hand the channel's frames to `handler`; payloads are valid during the call only."""
+        assert self._handlers[channel] is None, f"channel {channel} has a handler"
+        self._handlers[channel] = handler
+
+    def flush(self) -> None:
+        """End of a turn: send what the sockets take now; the rest follows when they can."""
+        for link in list(self._links.values()):
+            link.flush()
+
+    def queued_bytes(self, node: NodeId) -> int:
+        """What waits for the node; those who send much look here first."""
+        link = self._links.get(node)
+        return link.queued_bytes if link is not None else 0
+
+    def serve(self, method: str, handler: Handler) -> None:
+        """Answer calls of `method`."""
+        self._calls.serve(method, handler)
+
+    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
+        """Ask another node. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
+        return await self._calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
+
+    def set_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Replace what this server says of itself, and tell the peers."""
+        self._metadata = dict(metadata)
+        self.broadcast(CHANNEL_CONTROL, self._about_self())
+
+    def statistics(self) -> MeshStatistics:
+        """Figures for monitoring and tests."""
+        return MeshStatistics(
+            links={node: link.statistics() for node, link in self._links.items()},
+            handshakes_refused=self._connector.refused,
+            sessions_begun=self._sessions_begun,
+        )
+
+    # Life.
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listen, dial and serve until cancelled; started when the listener is bound. Raises OSError."""
+        if not self._setting.secret:
+            log.info("cluster %s has no secret: any node that knows its name may join", self._setting.cluster)
+        async with trio.open_nursery() as nursery:
+            self._calls.start_serving(nursery)
+            await self._connector.start(nursery, self._setting.listen)
+            for address in self._setting.routes:
+                self._connector.dial(address)
+            nursery.start_soon(self._watch)
+            task_status.started()
+
+    async def _watch(self) -> None:
+        """Keepalives, and the end of links that are silent."""
+        before_ns = self._clock.mono_ns()
+        while True:
+            await trio.sleep(KEEPALIVE_NS / NS_PER_S)
+            now_ns = self._clock.mono_ns()
+            stalled = now_ns - before_ns > KEEPALIVE_NS + STALL_NS
+            before_ns = now_ns
+            for link in list(self._links.values()):
+                link.keep_alive(KEEPALIVE_NS // 2)
+                if stalled:  # what the peer sent meanwhile is still in the socket: give the receiver a chance
+                    link.last_received_ns = max(link.last_received_ns, now_ns - SILENCE_NS + 2 * KEEPALIVE_NS)
+                elif now_ns - link.last_received_ns > SILENCE_NS:
+                    link.close(f"silent for {(now_ns - link.last_received_ns) // NS_PER_MS} ms")
+
+    # Links (LinkTable, for the connector).
+
+    def judge(self, hello: Hello) -> Verdict:
+        """Whether a link with this node may begin; asked only at the end with the smaller id."""
+        link = self._links.get(hello.node_id)
+        if hello.node_id in self._reserved or (link is not None and link.boot == hello.boot):
+            return Verdict.ALREADY_LINKED
+        if link is not None and self._clock.mono_ns() - link.last_received_ns < ALIVE_NS:
+            return Verdict.DUPLICATE_ID
+        self._reserved.add(hello.node_id)
+        return Verdict.KEEP
+
+    def release(self, node: NodeId) -> None:
+        """The handshake ended, one way or the other."""
+        self._reserved.discard(node)
+
+    def ended(self, node: NodeId) -> trio.Event | None:
+        """Set when the node's link is gone; None when there is no link."""
+        return self._ended.get(node)
+
+    async def serve_link(self, established: Established, stream: trio.SocketStream, host: str) -> None:
+        """Run a link until its session ends. An older link to the same node ends first."""
+        hello = established.hello
+        node = hello.node_id
+        self._sessions_begun += 1
+        session = self._sessions_begun
+        link = Link(plain_socket(stream), node_id=node, session=session, boot=hello.boot, clock=self._clock)
+        try:
+            while node in self._links:
+                self._links[node].close("replaced by a new connection")
+                await self._ended[node].wait()
+            self._links[node] = link
+            self._ended[node] = trio.Event()
+        except trio.Cancelled:
+            link.abandon()
+            raise
+        finally:
+            self.release(node)
+        link.send(CHANNEL_CONTROL, self._about_self())
+
+        def handle(channel: int, payload: memoryview) -> None:
+            if channel == CHANNEL_CONTROL:
+                self._on_control(link, hello, host, payload)
+            else:
+                self._on_frame(link, channel, payload)
+
+        try:
+            await link.run(handle, lambda: self.after_frames())  # noqa: PLW0108  (it may be replaced meanwhile)
+        finally:
+            ended = self._ended.pop(node)
+            del self._links[node]
+            self._session_ended(link)
+            ended.set()
+
+    def _session_ended(self, link: Link) -> None:
+        peer = self._peers.get(link.node_id)
+        if peer is None or not peer.up:
+            return
+        self._peers[link.node_id] = attrs.evolve(peer, up=False, last_seen_ns=link.last_received_ns)
+        log.info("link to %s (%s) ended: %s", peer.name, link.node_id, link.closed_because)
+        self._calls.peer_down(link.node_id)
+        for callback in self.on_peer_down:
+            callback(link.node_id)
+        self.after_frames()
+
+    def _on_frame(self, link: Link, channel: int, payload: memoryview) -> None:
+        if not self.is_up(link.node_id):
+            raise RemoteProtocolError("frames before the node said what it is")
+        if channel in {CHANNEL_RPC, CHANNEL_BULK}:
+            self._calls.on_frame(channel, link.node_id, payload)
+        else:
+            handler = self._handlers[channel]
+            if handler is not None:
+                handler(link.node_id, payload)
+
+    # What nodes say of themselves and of others.
+
+    def _about_self(self) -> bytes:
+        own = self._setting.advertise or self._connector.listen_address
+        addresses = {
+            node: str(peer.address) for node, peer in self._peers.items() if peer.up and peer.address is not None
+        }
+        about = {"metadata": self._metadata, "address": "" if own is None else str(own), "peers": addresses}
+        return bytes(msgpack.packb(about))
+
+    def _on_control(self, link: Link, hello: Hello, host: str, payload: memoryview) -> None:
+        if not payload:
+            return  # a keepalive
+        metadata, address, others = _parse_about(payload, host)
+        node = hello.node_id
+        before = self._peers.get(node)
+        begins = before is None or not before.up
+        self._peers[node] = PeerInfo(
+            node_id=node,
+            name=hello.name,
+            up=True,
+            session=link.session,
+            address=address,
+            last_seen_ns=self._clock.mono_ns(),
+            metadata=metadata,
+        )
+        if address is not None:
+            self._connector.dial(address, node=node)
+        for other, other_address in others.items():
+            if other != self.node_id:
+                self._connector.dial(other_address, node=other)
+        if begins:
+            log.info("link to %s (%s) began, session %d", hello.name, node, link.session)
+            self.broadcast(CHANNEL_CONTROL, self._about_self())
+            for callback in self.on_peer_up:
+                callback(node)
+        elif before is not None and before.metadata != metadata:
+            for callback in self.on_peer_changed:
+                callback(node)
+
+
+def _parse_about(payload: memoryview, host: str) -> tuple[dict[str, Any], Address | None, dict[NodeId, Address]]:
+    """(metadata, where the node listens, whom it knows). Raises RemoteProtocolError."""
+    if len(payload) > CONTROL_BYTES_MAX:
+        raise RemoteProtocolError("a control frame is too large")
+    try:
+        about = msgpack.unpackb(payload, raw=False, strict_map_key=True)
+        metadata, text, peers = about["metadata"], about["address"], about["peers"]
+        if not isinstance(metadata, dict) or not isinstance(peers, dict) or len(peers) > ADDRESSES_MAX:
+            raise RemoteProtocolError("a control frame with fields of the wrong type")
+        address = _reachable(parse_address(text), host) if text else None
+        others = {NodeId(str(node)): parse_address(where) for node, where in peers.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
+        raise RemoteProtocolError(f"a control frame that does not parse: {error}") from error
+    return metadata, address, others
+
+
+def _reachable(address: Address, host: str) -> Address:
+    """A node that listens on all interfaces is reached where its connection came from."""
+    return Address(host, address.port) if address.host in {"0.0.0.0", "::", ""} else address  # noqa: S104  (compared)

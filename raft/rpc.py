@@ -1,0 +1,149 @@
+"""Calls between nodes: a request and one answer over the RPC channel, or over BULK when they carry much.
+
+    request: u8 1 | u64 call | u16 method bytes | method | payload        answer: u8 2 | u64 call | u8 status | payload
+
+A call ends with the answer, with the caller's timeout, or with the link: it is never sent twice, so whether a call
+without an answer was served is unknown to the caller.
+"""
+
+import logging
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from jetraft.raft.framing import CHANNEL_BULK, CHANNEL_RPC
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store.model.ids import NodeId
+
+log = logging.getLogger(__name__)
+
+SERVED_AT_ONCE_MAX: Final = 4096  # per node; more are answered with an error instead of filling the memory
+_REQUEST: Final = struct.Struct("<BQH")
+_ANSWER: Final = struct.Struct("<BQB")
+_STATUS_OK, _STATUS_ERROR = 0, 1
+
+Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
+
+
+class PeerUnavailableError(Exception):
+    """There is no link to the node, or it ended before the answer came."""
+
+
+class CallTimeoutError(Exception):
+    """No answer within the caller's time; the call may have been served."""
+
+
+class RemoteCallError(Exception):
+    """The other node could not serve the call; the message is its."""
+
+
+class _Call:
+    __slots__ = ("answer", "error", "finished", "to")
+
+    def __init__(self, to: NodeId) -> None:
+        self.to = to
+        self.finished = trio.Event()
+        self.answer: bytes | None = None
+        self.error: Exception | None = None
+
+
+class Calls:
+    """The calls of one node, in both directions. Handlers run in the nursery that `start_serving` is given."""
+
+    def __init__(self, send: Callable[[NodeId, int, bytes], bool]) -> None:
+        self._send = send
+        self._nursery: trio.Nursery | None = None
+        self._handlers: dict[str, Handler] = {}
+        self._open: dict[int, _Call] = {}
+        self._count = 0
+        self._served_now = 0
+
+    def start_serving(self, nursery: trio.Nursery) -> None:
+        """Serve requests in this nursery, which outlives all links."""
+        self._nursery = nursery
+
+    def serve(self, method: str, handler: Handler) -> None:
+        """Answer `method` with what `handler(sender, payload)` returns; RemoteCallError's text goes to the caller."""
+        assert method not in self._handlers
+        self._handlers[method] = handler
+
+    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
+        """The answer. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
+        self._count += 1
+        number, call = self._count, _Call(to)
+        name = method.encode()
+        request = _REQUEST.pack(1, number, len(name)) + name + payload
+        self._open[number] = call
+        try:
+            if not self._send(to, CHANNEL_BULK if bulk else CHANNEL_RPC, request):
+                raise PeerUnavailableError(f"no link to {to}")
+            with trio.move_on_after(timeout_s):
+                await call.finished.wait()
+        finally:
+            del self._open[number]
+        if call.error is not None:
+            raise call.error
+        if call.answer is None:
+            raise CallTimeoutError(f"{method} at {to}: no answer in {timeout_s} s")
+        return call.answer
+
+    def peer_down(self, node: NodeId) -> None:
+        """The link ended: calls to the node will not be answered."""
+        for call in self._open.values():
+            if call.to == node and not call.finished.is_set():
+                call.error = PeerUnavailableError(f"the link to {node} ended")
+                call.finished.set()
+
+    def on_frame(self, channel: int, sender: NodeId, payload: memoryview) -> None:
+        """A request or an answer arrived. Raises RemoteProtocolError."""
+        kind = payload[0] if len(payload) else 0
+        if kind == 1 and len(payload) >= _REQUEST.size:
+            self._on_request(channel, sender, payload)
+        elif kind == 2 and len(payload) >= _ANSWER.size:  # noqa: PLR2004  (the layout is in the module's head)
+            _, number, status = _ANSWER.unpack_from(payload)
+            self._on_answer(sender, number, status, bytes(payload[_ANSWER.size :]))
+        else:
+            raise RemoteProtocolError("a call frame that is neither request nor answer")
+
+    def _on_answer(self, sender: NodeId, number: int, status: int, body: bytes) -> None:
+        call = self._open.get(number)
+        if call is None or call.to != sender or call.finished.is_set():
+            return  # the caller has given up
+        if status == _STATUS_OK:
+            call.answer = body
+        else:
+            call.error = RemoteCallError(body.decode(errors="replace"))
+        call.finished.set()
+
+    def _on_request(self, channel: int, sender: NodeId, payload: memoryview) -> None:
+        _, number, name_bytes = _REQUEST.unpack_from(payload)
+        body_at = _REQUEST.size + name_bytes
+        if body_at > len(payload):
+            raise RemoteProtocolError("a request ends inside its method")
+        method = str(payload[_REQUEST.size : body_at], "utf-8", "replace")
+        handler = self._handlers.get(method)
+        if handler is None:
+            self._answer(channel, sender, number, _STATUS_ERROR, b"no such method: " + method.encode())
+        elif self._nursery is None or self._served_now >= SERVED_AT_ONCE_MAX:
+            self._answer(channel, sender, number, _STATUS_ERROR, b"busy")
+        else:
+            self._served_now += 1
+            self._nursery.start_soon(self._serve_one, handler, channel, sender, number, bytes(payload[body_at:]))
+
+    async def _serve_one(self, handler: Handler, channel: int, sender: NodeId, number: int, body: bytes) -> None:
+        try:
+            answer = await handler(sender, body)
+        except (RemoteCallError, CallTimeoutError, PeerUnavailableError) as error:
+            self._answer(channel, sender, number, _STATUS_ERROR, str(error).encode())
+        except Exception as error:  # the caller must learn it, and one bad request must not end the node
+            log.exception("serving a call of %s failed", sender)
+            self._answer(channel, sender, number, _STATUS_ERROR, repr(error).encode())
+        else:
+            self._answer(channel, sender, number, _STATUS_OK, answer)
+        finally:
+            self._served_now -= 1
+
+    def _answer(self, channel: int, to: NodeId, number: int, status: int, body: bytes) -> None:
+        self._send(to, channel, _ANSWER.pack(2, number, status) + body)
