@@ -66,8 +66,8 @@ class Batch(Protocol):
 class Disk(Protocol):
     """What a log needs of a file system. Errors are OSError."""
 
-    def make_directory(self, path: Path) -> None:
-        """Create a directory and its parents where they are missing; durable after `sync` of each parent."""
+    def make_directory(self, path: Path) -> list[Path]:
+        """Create a directory and its parents where they are missing; return the directories to `sync` for that."""
         ...
 
     def list_directory(self, path: Path) -> list[str]:
@@ -174,9 +174,11 @@ class LocalDisk:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path) -> list[Path]:
         """See Disk."""
+        missing = [parent for parent in (path, *path.parents) if not parent.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        return [parent.parent for parent in missing]
 
     def list_directory(self, path: Path) -> list[str]:
         """See Disk."""

@@ -10,6 +10,7 @@ Recovery is in store/recovery.py, the layout in store/format.py. Source of the i
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -42,7 +43,7 @@ READ_BYTES: Final = 4 << 20  # one read while frames are walked
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogOptions:
-    """How a log is opened, and the sizes of its blocks: each is BLOCK_GROWTH times the one before, up to the maximum."""
+    """How a log is opened, and the sizes of its blocks: each BLOCK_GROWTH times the one before, up to the maximum."""
 
     block_bytes_first: int = BLOCK_BYTES_FIRST
     block_bytes_max: int = BLOCK_BYTES_MAX
@@ -62,10 +63,11 @@ class LogStart:
     serial: int  # of the next block
     dropped: trimmed.Ranges
     checkpoints: tuple[int, ...]
-    fresh: bool
+    new_directories: tuple[Path, ...]  # whose entries are not durable yet
+    fresh: bool  # the first batch must write term and vote
     torn: bool
     hard_state_lost: bool
-    report: RecoveryReport | None
+    report: RecoveryReport
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -108,8 +110,7 @@ class FileLog:
         self.on_durable: Callable[[], None] | None = None
         self.hard_state_lost = start.hard_state_lost
         self.recovery_report = start.report
-        if start.fresh:
-            self._backlog.new_directories += [place.group.parent, place.group]
+        self._backlog.new_directories += start.new_directories
         if start.fresh or start.hard_state_lost:
             self._backlog.hard_state = start.copy
             self._token = self.hard_state_token = 1

@@ -39,11 +39,10 @@ def open_log(
     set, and this member must rejoin as a learner instead of voting.
     """
     generations = _generations(disk, group)
-    fresh = not generations
     place = LogPlace(
         disk=disk, group=group, log=group / (generations[-1] if generations else generation_name(1)), identity=identity
     )
-    disk.make_directory(place.log)
+    made = disk.make_directory(place.log)
     recovered = recover(disk, place.log, identity, options.mode)
     lost = False
     try:
@@ -59,16 +58,20 @@ def open_log(
     for item in recovered.blocks:
         path = place.log / block_name(item.head)
         reader.files[item.block.number] = BlockFile(path=path, head=item.head, written=item.block.used)
+    fresh = copy is None
+    # A process that was killed may have made directories and synced none: do it for each that has no hard state yet.
+    new_directories = {*made, group.parent.parent, group.parent, group} if fresh else set(made)
     start = LogStart(
         blocks=block_list(recovered.blocks),
         copy=copy or Copy(counter=0, hard_state=HardState(term=0, vote=None)),
         serial=recovered.next_serial,
         dropped=recovered.dropped,
         checkpoints=recovered.checkpoints,
-        fresh=fresh or copy is None,
+        new_directories=tuple(sorted(new_directories)),
+        fresh=fresh,
         torn=recovered.report.torn_bytes > 0,
         hard_state_lost=lost,
-        report=None if fresh else recovered.report,
+        report=recovered.report,
     )
     return FileLog(place, options, start, reader)
 

@@ -1,0 +1,333 @@
+"""A disk in memory that forgets what was not fsynced: for tests and the simulator.
+
+Model, from "All file systems are not created equal" (OSDI'14): a crash keeps, of the writes to a file since its last
+fsync, any subset, each of them torn at any sector; sizes may be kept without content. Of the changes to a directory
+since its last fsync it keeps a prefix, as journals do. Batches are done when the owner says so, operation by operation,
+so a crash can come between any two. Faults can be ordered for any kind of operation.
+"""
+
+import errno as errors
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, Union
+
+import attrs
+
+from jetraft.store.io import Batch, Done
+
+SECTOR_BYTES: Final = 512
+
+
+@attrs.define(eq=False, kw_only=True)
+class _File:
+    """Bytes as readers see them, bytes as the device has them, and what is between the two."""
+
+    data: bytearray = attrs.field(factory=bytearray)
+    durable: bytearray = attrs.field(factory=bytearray)
+    pending: list[tuple[int, bytes | None]] = attrs.field(factory=list)  # (offset, bytes), or (size, None)
+
+    def apply(self, target: bytearray, offset: int, piece: bytes | None) -> None:
+        if piece is None:
+            del target[offset:]
+            target.extend(bytes(offset - len(target)))
+            return
+        target.extend(bytes(max(0, offset - len(target))))
+        target[offset : offset + len(piece)] = piece
+
+    def change(self, offset: int, piece: bytes | None) -> None:
+        self.apply(self.data, offset, piece)
+        self.pending.append((offset, piece))
+
+    def sync(self) -> None:
+        for offset, piece in self.pending:
+            self.apply(self.durable, offset, piece)
+        self.pending.clear()
+
+    def crash(self, random: Random) -> None:
+        for offset, piece in self.pending:
+            if random.random() < 0.5:  # noqa: PLR2004  (each write is as likely to be lost as to be kept)
+                self.apply(self.durable, offset, piece if piece is None else _torn(piece, offset, random))
+        self.pending.clear()
+        self.data = bytearray(self.durable)
+
+
+def _torn(piece: bytes, offset: int, random: Random) -> bytes:
+    """`piece` cut at a sector of the device, or whole."""
+    ends = [end - offset for end in range(offset - offset % SECTOR_BYTES, offset + len(piece), SECTOR_BYTES)]
+    end = random.choice([len(piece), *ends])
+    return piece[: max(0, end)]
+
+
+_Node = Union[_File, "_Directory"]
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Directory:
+    """Names as processes see them, names as the device has them, and the changes between the two in order."""
+
+    names: dict[str, _Node] = attrs.field(factory=dict)
+    durable: dict[str, _Node] = attrs.field(factory=dict)
+    pending: list[tuple[str, _Node | None]] = attrs.field(factory=list)
+
+    def set(self, name: str, node: _Node) -> None:
+        self.names[name] = node
+        self.pending.append((name, node))
+
+    def remove(self, name: str) -> None:
+        if name not in self.names:
+            raise FileNotFoundError(errors.ENOENT, "no such name", name)
+        del self.names[name]
+        self.pending.append((name, None))
+
+    def rename(self, old: str, new: str) -> None:
+        node = self.names[old]
+        del self.names[old]
+        self.names[new] = node
+        self.pending.append((f"{old}/{new}", node))
+
+    def sync(self, count: int | None = None) -> None:
+        for name, node in self.pending[:count]:
+            old, _, new = name.partition("/")
+            if node is None or new:
+                self.durable.pop(old, None)
+            if node is not None:
+                self.durable[new or old] = node
+        self.pending.clear()
+
+    def crash(self, random: Random) -> None:
+        self.sync(random.randint(0, len(self.pending)))
+        self.names = dict(self.durable)
+        for node in self.names.values():
+            node.crash(random)
+
+
+class LossyBatch:
+    """Implements Batch by remembering the operations."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[str, tuple[object, ...]]] = []
+
+    def __len__(self) -> int:
+        """See Batch."""
+        return len(self.operations)
+
+    def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
+        """See Batch."""
+        self.operations.append(("write", (fd, b"".join(buffers), offset)))
+
+    def sync_data(self, fd: int) -> None:
+        """See Batch."""
+        self.operations.append(("sync", (fd,)))
+
+    def sync(self, fd: int) -> None:
+        """See Batch."""
+        self.operations.append(("sync", (fd,)))
+
+    def allocate(self, fd: int, size: int) -> None:
+        """See Batch."""
+        self.operations.append(("allocate", (fd, size)))
+
+    def truncate(self, fd: int, size: int) -> None:
+        """See Batch."""
+        self.operations.append(("truncate", (fd, size)))
+
+    def rename(self, old: bytes, new: bytes) -> None:
+        """See Batch."""
+        self.operations.append(("rename", (Path(old.decode()), Path(new.decode()))))
+
+    def unlink(self, path: bytes) -> None:
+        """See Batch."""
+        self.operations.append(("unlink", (Path(path.decode()),)))
+
+
+class LossyDisk:
+    """Implements Disk. `step` and `finish` do what was submitted; `crash` forgets; `fail_next` orders an error."""
+
+    def __init__(self) -> None:
+        self._root = _Directory()
+        self._open: dict[int, _Node] = {}
+        self._next_fd = 100
+        self._queue: deque[tuple[LossyBatch, Done]] = deque()
+        self._faults: dict[str, int] = {}
+
+    # Disk
+
+    def make_directory(self, path: Path) -> list[Path]:
+        """See Disk."""
+        at = self._root
+        grown = []
+        for depth, name in enumerate(path.parts[1:], start=1):
+            if name not in at.names:
+                at.set(name, _Directory())
+                grown.append(Path(*path.parts[:depth]))
+            found = at.names[name]
+            assert isinstance(found, _Directory)
+            at = found
+        return grown
+
+    def list_directory(self, path: Path) -> list[str]:
+        """See Disk."""
+        try:
+            return sorted(self._directory(path).names)
+        except FileNotFoundError:
+            return []
+
+    def remove_directory(self, path: Path) -> None:
+        """See Disk."""
+        parent = self._directory(path.parent)
+        if path.name in parent.names:
+            parent.remove(path.name)
+
+    def open_file(self, path: Path, *, create: bool = False) -> int:
+        """See Disk."""
+        self._raise_fault("open")
+        parent = self._directory(path.parent)
+        if path.name not in parent.names:
+            if not create:
+                raise FileNotFoundError(errors.ENOENT, "no such file", str(path))
+            parent.set(path.name, _File())
+        return self._descriptor(parent.names[path.name])
+
+    def open_directory(self, path: Path) -> int:
+        """See Disk."""
+        return self._descriptor(self._directory(path))
+
+    def close_file(self, fd: int) -> None:
+        """See Disk."""
+        del self._open[fd]
+
+    def size(self, fd: int) -> int:
+        """See Disk."""
+        return len(self._file(fd).data)
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """See Disk."""
+        self._raise_fault("read")
+        return bytes(self._file(fd).data[offset : offset + size])
+
+    def forget_cached(self, fd: int) -> None:
+        """See Disk."""
+        file = self._file(fd)
+        if not file.pending:
+            file.data = bytearray(file.durable)
+
+    def batch(self) -> LossyBatch:
+        """See Disk."""
+        return LossyBatch()
+
+    def perform(self, batch: Batch) -> None:
+        """See Disk."""
+        assert isinstance(batch, LossyBatch)
+        while batch.operations:
+            self._operate(*batch.operations.pop(0))
+
+    def submit(self, batch: Batch, done: Done) -> None:
+        """See Disk. Nothing happens before `step` or `finish`."""
+        assert isinstance(batch, LossyBatch)
+        self._queue.append((batch, done))
+
+    # The owner's side
+
+    def step(self) -> bool:
+        """Do the next operation that was submitted; False when there is none. The last one of a batch reports it."""
+        if not self._queue:
+            return False
+        batch, done = self._queue[0]
+        error: OSError | None = None
+        if batch.operations:
+            try:
+                self._operate(*batch.operations.pop(0))
+            except OSError as failure:
+                error = failure
+        if error is not None or not batch.operations:
+            self._queue.popleft()
+            done(error)
+        return True
+
+    def finish(self) -> None:
+        """Do everything that was submitted, and what is submitted meanwhile."""
+        while self.step():
+            pass
+
+    def crash(self, random: Random) -> None:
+        """Lose power: what was not fsynced is kept or lost as `random` has it, batches are forgotten."""
+        self._queue.clear()
+        self._open.clear()
+        self._faults.clear()
+        self._root.crash(random)
+
+    def fail_next(self, operation: str, errno: int) -> None:
+        """Let the next `open`, `read`, `write`, `sync`, `allocate`, `truncate`, `rename` or `unlink` fail."""
+        self._faults[operation] = errno
+
+    def flip_bit(self, path: Path, offset: int) -> None:
+        """Damage one bit of a file, on the device and in memory."""
+        file = self._directory(path.parent).names[path.name]
+        assert isinstance(file, _File)
+        file.data[offset] ^= 1
+        if offset < len(file.durable):
+            file.durable[offset] ^= 1
+
+    def sync_names(self) -> None:
+        """Make every name that exists durable, as if the machine had been left alone for long."""
+        waiting = [self._root]
+        while waiting:
+            directory = waiting.pop()
+            directory.sync()
+            waiting += [node for node in directory.names.values() if isinstance(node, _Directory)]
+
+    @property
+    def open_files(self) -> int:
+        """How many descriptors are open."""
+        return len(self._open)
+
+    def _operate(self, name: str, arguments: tuple[object, ...]) -> None:
+        self._raise_fault(name)
+        getattr(self, f"_do_{name}")(*arguments)
+
+    def _do_write(self, fd: int, data: bytes, offset: int) -> None:
+        self._file(fd).change(offset, data)
+
+    def _do_sync(self, fd: int) -> None:
+        self._open[fd].sync()
+
+    def _do_allocate(self, fd: int, size: int) -> None:
+        file = self._file(fd)
+        if size > len(file.data):
+            file.change(size, None)
+
+    def _do_truncate(self, fd: int, size: int) -> None:
+        self._file(fd).change(size, None)
+
+    def _do_rename(self, old: Path, new: Path) -> None:
+        assert old.parent == new.parent
+        self._directory(old.parent).rename(old.name, new.name)
+
+    def _do_unlink(self, path: Path) -> None:
+        self._directory(path.parent).remove(path.name)
+
+    def _raise_fault(self, name: str) -> None:
+        errno = self._faults.pop(name, None)
+        if errno is not None:
+            raise OSError(errno, f"{name}: ordered to fail")
+
+    def _directory(self, path: Path) -> _Directory:
+        at: _Node = self._root
+        for name in path.parts[1:]:
+            if not isinstance(at, _Directory) or name not in at.names:
+                raise FileNotFoundError(errors.ENOENT, "no such directory", str(path))
+            at = at.names[name]
+        assert isinstance(at, _Directory)
+        return at
+
+    def _file(self, fd: int) -> _File:
+        node = self._open[fd]
+        assert isinstance(node, _File)
+        return node
+
+    def _descriptor(self, node: _Node) -> int:
+        self._next_fd += 1
+        self._open[self._next_fd] = node
+        return self._next_fd
