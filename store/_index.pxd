@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from jetraft.store._seqset cimport PackedRanges
+from jetraft.store._spans cimport Place, SpanTable
 from jetraft.store._subjtree cimport SubjectTree
 
 cdef enum:
@@ -17,34 +19,9 @@ cdef struct Chunk:                 # of 4096 consecutive sequences; a chunk with
     uint32_t next[4096]            # distance to the next message of the subject; 0 = none or not known
     uint32_t size[4096]            # what the message counts for max_bytes
 
-cdef struct Span:                  # the messages of one block
-    uint64_t first_seq
-    int64_t first_ts_ns
-    uint32_t block                 # the log's number of the block
-    uint32_t frame_count
-    uint32_t frame_capacity
-    uint32_t *frames               # offsets of its MESSAGES frames, ascending
-
 cdef struct Removed:
     uint64_t seq
     uint32_t subject
-
-cdef struct Place:
-    uint32_t block
-    uint32_t frame_offset          # in the block
-    uint32_t record_offset         # in the frame
-
-cdef struct Ranges:                # reads the packed ranges of `pack_deleted` in ascending order
-    const uint8_t *data
-    size_t length
-    size_t at
-    uint64_t low                   # the current range is low..high-1
-    uint64_t high
-
-cdef size_t find_equal(const uint32_t *values, size_t count, uint32_t wanted) noexcept nogil
-cdef size_t find_live(const uint32_t *values, size_t count) noexcept nogil
-cdef size_t count_equal(const uint32_t *values, size_t count, uint32_t wanted) noexcept nogil
-cdef size_t count_live(const uint32_t *values, size_t count) noexcept nogil
 
 cdef class Verdicts:
     """What a filter set has found out about each subject id; the index forgets a verdict when the id changes hands."""
@@ -59,9 +36,7 @@ cdef class Index:
     cdef size_t chunk_count
     cdef size_t chunk_capacity
     cdef size_t chunks_held
-    cdef Span *spans
-    cdef size_t span_count
-    cdef size_t span_capacity
+    cdef readonly SpanTable spans
     cdef Removed *removed          # ring of the last removals, NULL until a filter set counts
     cdef list watchers             # of Verdicts
     cdef readonly uint64_t first_seq   # lowest live sequence, last_seq + 1 when there is none
@@ -95,7 +70,7 @@ cdef class Index:
     cdef uint64_t last_upto(self, uint32_t subject_id, uint64_t high) noexcept
     cdef int watch_removals(self) except -1
     cdef int load_frame(self, const uint8_t *frame, size_t size, uint32_t block, uint32_t frame_offset,
-                        Ranges *dead) except -1
+                        PackedRanges dead) except -1
     cdef int put(self, uint64_t seq, uint32_t offset, uint32_t size, const char *name, size_t length) except -1
     cdef int drop(self, uint64_t seq) except -1
     cdef int drop_first(self) except -1
@@ -104,6 +79,4 @@ cdef class Index:
     cdef Chunk *_chunk_for(self, uint64_t seq) except NULL
     cdef void _let_go(self, uint64_t number) noexcept
     cdef void _forget_before(self, uint64_t seq) noexcept
-    cdef int _enter_frame(self, uint64_t first_seq, int64_t ts_ns, uint32_t block, uint32_t frame_offset) except -1
     cdef void _skip_to(self, uint64_t seq) noexcept
-    cdef size_t _span_at(self, uint64_t seq) noexcept

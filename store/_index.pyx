@@ -14,50 +14,19 @@ place on the way to it: removed messages keep their `next`, so the chain stays w
 finds the way again and repairs it.
 """
 
-from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
 
 from jetraft.store._frame cimport FRAME_HEADER_BYTES, FrameHeader, Record, read_header, read_record
+from jetraft.store._seqset cimport PackedRanges, RangePacker
+from jetraft.store._spans cimport Place, SpanTable
 from jetraft.store._subjtree cimport SubjectTree
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__) && !defined(__clang__)
-    #define JETRAFT_SCAN static __attribute__((optimize("O3"), noinline))
-    #else
-    #define JETRAFT_SCAN static
-    #endif
-    /* Sixteen at a time without a branch, which compilers turn into vector compares. */
-    JETRAFT_SCAN size_t jetraft_find_equal(const uint32_t *values, size_t count, uint32_t wanted) {
-        size_t i = 0;
-        for (; i + 16 <= count; i += 16) {
-            uint32_t hit = 0;
-            for (int k = 0; k < 16; k++) hit |= (values[i + k] == wanted);
-            if (hit) break;
-        }
-        for (; i < count; i++) if (values[i] == wanted) return i;
-        return count;
-    }
-    JETRAFT_SCAN size_t jetraft_find_live(const uint32_t *values, size_t count) {
-        size_t i = 0;
-        for (; i + 16 <= count; i += 16) {
-            uint32_t hit = 0;
-            for (int k = 0; k < 16; k++) hit |= values[i + k];
-            if (hit) break;
-        }
-        for (; i < count; i++) if (values[i]) return i;
-        return count;
-    }
-    JETRAFT_SCAN size_t jetraft_count_equal(const uint32_t *values, size_t count, uint32_t wanted) {
-        uint32_t found = 0;
-        for (size_t i = 0; i < count; i++) found += (values[i] == wanted);
-        return found;
-    }
-    """
-    size_t jetraft_find_equal(const uint32_t *values, size_t count, uint32_t wanted) nogil
-    size_t jetraft_find_live(const uint32_t *values, size_t count) nogil
-    size_t jetraft_count_equal(const uint32_t *values, size_t count, uint32_t wanted) nogil
+cdef extern from "_scan.h" nogil:
+    size_t jetraft_find_equal(const uint32_t *values, size_t count, uint32_t wanted)
+    size_t jetraft_find_live(const uint32_t *values, size_t count)
+    size_t jetraft_count_equal(const uint32_t *values, size_t count, uint32_t wanted)
 
 cdef enum:
     SCAN_STEP = 64          # messages looked at for each link of a chain followed, where both ways lead to the answer
@@ -65,61 +34,9 @@ cdef enum:
     FAR = 0xFFFFFFFF        # a distance that does not fit: not known
 
 
-cdef size_t find_equal(const uint32_t *values, size_t count, uint32_t wanted) noexcept nogil:
-    """Position of the first value that equals `wanted`, `count` when there is none."""
-    return jetraft_find_equal(values, count, wanted)
-
-
-cdef size_t find_live(const uint32_t *values, size_t count) noexcept nogil:
-    """Position of the first value that is not 0, `count` when there is none."""
-    return jetraft_find_live(values, count)
-
-
-cdef size_t count_equal(const uint32_t *values, size_t count, uint32_t wanted) noexcept nogil:
-    """How many values equal `wanted`."""
-    return jetraft_count_equal(values, count, wanted)
-
-
-cdef size_t count_live(const uint32_t *values, size_t count) noexcept nogil:
-    """How many values are not 0."""
-    return count - jetraft_count_equal(values, count, 0)
-
-
 cdef uint64_t limit_of(value) except? 0:
     """A limit of the configuration as a number that is never reached when there is none (-1)."""
     return UINT64_MAX if value < 0 else value
-
-
-cdef bint next_range(Ranges *ranges) except -1:
-    """Step to the next range; False at the end."""
-    cdef uint64_t values[2]
-    cdef int k, shift
-    cdef uint8_t byte
-    if ranges.at >= ranges.length:
-        ranges.low = ranges.high = UINT64_MAX
-        return False
-    for k in range(2):
-        values[k] = 0
-        shift = 0
-        while True:
-            if ranges.at >= ranges.length or shift > 63:
-                raise ValueError("the ranges of removed sequences are damaged")
-            byte = ranges.data[ranges.at]
-            ranges.at += 1
-            values[k] |= <uint64_t>(byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-    ranges.low = ranges.high + values[0]
-    ranges.high = ranges.low + values[1]
-    return True
-
-
-cdef void put_varint(bytearray out, uint64_t value):
-    while value >= 0x80:
-        out.append(<uint8_t>(value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(<uint8_t>value)
 
 
 cdef class Verdicts:
@@ -155,6 +72,7 @@ cdef class Index:
     def __cinit__(self, *, uint32_t overhead_bytes, uint32_t hdr_overhead_bytes, uint64_t first_seq=1):
         assert first_seq >= 1
         self.tree = SubjectTree()
+        self.spans = SpanTable()
         self.watchers = []
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
@@ -168,9 +86,6 @@ cdef class Index:
         for i in range(self.chunk_count):
             free(self.chunks[i])
         free(self.chunks)
-        for i in range(self.span_count):
-            free(self.spans[i].frames)
-        free(self.spans)
         free(self.removed)
 
     # -- changes ---------------------------------------------------------------------------------------------------
@@ -181,7 +96,7 @@ cdef class Index:
         The sequences must lie above last_seq; a gap is a run of sequences that never had a message.
         """
         cdef uint64_t before = self.tree.removals
-        self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, NULL)
+        self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, None)
         return self.tree.removals - before
 
     def limit(self, *, max_msgs, max_bytes, max_msgs_per_subject):
@@ -222,7 +137,7 @@ cdef class Index:
 
     def load(self, bytes frame, uint32_t block, uint32_t frame_offset, PackedRanges dead):
         """Index a frame again after a restart: no limit is enforced, sequences in `dead` and below first_seq are passed over."""
-        self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, &dead.ranges)
+        self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, dead)
 
     def finish_load(self, uint64_t last_seq, int64_t last_ts_ns):
         """End a load: sequences up to `last_seq` have been used."""
@@ -277,44 +192,28 @@ cdef class Index:
 
     def pack_deleted(self):
         """The sequences between first_seq and last_seq that are not live: pairs of varints (gap, run), from first_seq on."""
-        cdef bytearray out = bytearray()
-        cdef uint64_t low, high, end = self.first_seq
+        cdef RangePacker out = RangePacker(self.first_seq)
+        cdef uint64_t low, high
         low = self.first_seq
         while low <= self.last_seq:
             high = self.next_live(low, self.last_seq)
             if high == 0:
                 high = self.last_seq + 1
             if high > low:
-                put_varint(out, low - end)
-                put_varint(out, high - low)
-                end = high
+                out.add(low, high)
             # Now `high` is live, or past the end: pass the run of live ones.
             low = self.scan_subject(high, self.last_seq, 0)
             if low == 0:
                 break
-        return bytes(out)
-
-    def spans_list(self):
-        """[(first sequence, first timestamp in ns, block)] of the blocks that hold messages, ascending."""
-        return [(self.spans[i].first_seq, self.spans[i].first_ts_ns, self.spans[i].block) for i in range(self.span_count)]
-
-    @property
-    def frames(self):
-        """MESSAGES frames known."""
-        cdef size_t i, total = 0
-        for i in range(self.span_count):
-            total += self.spans[i].frame_count
-        return total
+        return out.packed()
 
     @property
     def memory_bytes(self):
         """Bytes allocated, the subjects included."""
-        cdef size_t i, total = self.chunks_held * sizeof(Chunk) + self.chunk_capacity * sizeof(Chunk *)
-        for i in range(self.span_count):
-            total += sizeof(Span) + self.spans[i].frame_capacity * sizeof(uint32_t)
+        cdef size_t total = self.chunks_held * sizeof(Chunk) + self.chunk_capacity * sizeof(Chunk *)
         if self.removed != NULL:
             total += REMOVED_LOG_MESSAGES * sizeof(Removed)
-        return total + self.tree.memory_bytes
+        return total + self.spans.memory_bytes + self.tree.memory_bytes
 
     def watch(self, Verdicts watcher):
         """Tell a filter set from now on when a subject id changes hands."""
@@ -329,24 +228,9 @@ cdef class Index:
     cdef bint place_of(self, uint64_t seq, Place *out) noexcept:
         """Find the record of a message; False when it is not live."""
         cdef Chunk *chunk = self.chunk_of(seq)
-        cdef Span *span
-        cdef uint32_t offset
-        cdef size_t low = 0, high, middle
         if chunk == NULL or chunk.subject[seq & CHUNK_MASK] == 0:
             return False
-        span = &self.spans[self._span_at(seq)]
-        offset = chunk.offset[seq & CHUNK_MASK]
-        high = span.frame_count
-        while high - low > 1:
-            middle = (low + high) // 2
-            if span.frames[middle] <= offset:
-                low = middle
-            else:
-                high = middle
-        out.block = span.block
-        out.frame_offset = span.frames[low]
-        out.record_offset = offset - span.frames[low]
-        return True
+        return self.spans.find(seq, chunk.offset[seq & CHUNK_MASK], out)
 
     cdef uint64_t next_live(self, uint64_t low, uint64_t high) noexcept:
         """The lowest live sequence in low..high, 0 when there is none."""
@@ -412,6 +296,7 @@ cdef class Index:
         """Live messages in low..high: at once when nothing between is missing, else a sum over chunks."""
         cdef Chunk *chunk
         cdef uint64_t end, total = 0
+        cdef size_t width
         if low < self.first_seq:
             low = self.first_seq
         if high > self.last_seq:
@@ -429,9 +314,8 @@ cdef class Index:
                 if low & CHUNK_MASK == 0 and end <= high:
                     total += chunk.live
                 else:
-                    total += count_live(
-                        &chunk.subject[low & CHUNK_MASK], <size_t>((end if end < high else high) - low + 1)
-                    )
+                    width = <size_t>((end if end < high else high) - low + 1)
+                    total += width - jetraft_count_equal(&chunk.subject[low & CHUNK_MASK], width, 0)
             low = end + 1
         return total
 
@@ -520,7 +404,7 @@ cdef class Index:
         return 0
 
     cdef int load_frame(self, const uint8_t *frame, size_t size, uint32_t block, uint32_t frame_offset,
-                        Ranges *dead) except -1:
+                        PackedRanges dead) except -1:
         """Index the records of a frame; with `dead`, quietly: see `load`."""
         cdef FrameHeader header
         cdef Record record
@@ -532,14 +416,14 @@ cdef class Index:
         seq = header.first_stream_seq
         if header.count == 0:
             return 0
-        if dead == NULL or seq + header.count > self.first_seq:
-            if seq <= self.last_seq and (dead == NULL or self.messages):
+        if dead is None or seq + header.count > self.first_seq:
+            if seq <= self.last_seq and (dead is None or self.messages):
                 raise ValueError(f"sequence {seq} follows {self.last_seq}")
             if read_record(frame, size, at, &record) == 0:
                 raise ValueError(f"the record of sequence {seq} is damaged")
-            if dead == NULL and seq > self.last_seq + 1:
+            if dead is None and seq > self.last_seq + 1:
                 self._skip_to(seq)
-            self._enter_frame(seq, record.ts_ns, block, frame_offset)
+            self.spans.enter(seq, record.ts_ns, block, frame_offset)
         for i in range(header.count):
             at = read_record(frame, size, at, &record)
             if at == 0:
@@ -547,14 +431,12 @@ cdef class Index:
             bytes_counted = self.overhead_bytes + record.subject_len + record.hdr_len + record.payload_len
             if record.hdr_len:
                 bytes_counted += self.hdr_overhead_bytes
-            if dead == NULL:
+            if dead is None:
                 self.put(seq, frame_offset + <uint32_t>record.offset, bytes_counted,
                          <const char *>record.subject, record.subject_len)
                 self.last_ts_ns = record.ts_ns
             elif seq >= self.first_seq:
-                while seq >= dead.high and next_range(dead):
-                    pass
-                if seq < dead.low:
+                if not dead.covers(seq):
                     self.put(seq, frame_offset + <uint32_t>record.offset, bytes_counted,
                              <const char *>record.subject, record.subject_len)
             seq += 1
@@ -701,87 +583,10 @@ cdef class Index:
                 memmove(self.chunks, self.chunks + gone, (self.chunk_count - gone) * sizeof(Chunk *))
                 self.chunk_count -= gone
                 self.chunk_base += gone
-        if self.span_count > 1 and self.spans[1].first_seq <= seq:
-            gone = min(self._span_at(seq), self.span_count - 1)
-            for number in range(gone):
-                free(self.spans[number].frames)
-            memmove(self.spans, self.spans + gone, (self.span_count - gone) * sizeof(Span))
-            self.span_count -= gone
+        self.spans.forget_before(seq)
 
     cdef void _skip_to(self, uint64_t seq) noexcept:
         """Use up the sequences below `seq` without messages."""
         self.last_seq = seq - 1
         if self.messages == 0:
             self._forget_before(seq)
-
-    cdef int _enter_frame(self, uint64_t first_seq, int64_t ts_ns, uint32_t block, uint32_t frame_offset) except -1:
-        """Remember where a frame starts, and its block when it is the block's first."""
-        cdef Span *span
-        cdef Span *grown
-        cdef uint32_t *frames
-        cdef size_t capacity
-        if self.span_count == 0 or self.spans[self.span_count - 1].block != block:
-            if self.span_count:
-                span = &self.spans[self.span_count - 1]
-                frames = <uint32_t *>realloc(span.frames, span.frame_count * sizeof(uint32_t))
-                if frames != NULL:
-                    span.frames = frames
-                    span.frame_capacity = span.frame_count
-            if self.span_count == self.span_capacity:
-                capacity = self.span_capacity * 2 if self.span_capacity else CAPACITY_MIN
-                grown = <Span *>realloc(self.spans, capacity * sizeof(Span))
-                if grown == NULL:
-                    raise MemoryError
-                self.spans = grown
-                self.span_capacity = capacity
-            span = &self.spans[self.span_count]
-            memset(span, 0, sizeof(Span))
-            span.first_seq = first_seq
-            span.first_ts_ns = ts_ns
-            span.block = block
-            self.span_count += 1
-        span = &self.spans[self.span_count - 1]
-        assert span.frame_count == 0 or frame_offset > span.frames[span.frame_count - 1]
-        if span.frame_count == span.frame_capacity:
-            capacity = span.frame_capacity + span.frame_capacity // 2 + CAPACITY_MIN
-            frames = <uint32_t *>realloc(span.frames, capacity * sizeof(uint32_t))
-            if frames == NULL:
-                raise MemoryError
-            span.frames = frames
-            span.frame_capacity = <uint32_t>capacity
-        span.frames[span.frame_count] = frame_offset
-        span.frame_count += 1
-        return 0
-
-    cdef size_t _span_at(self, uint64_t seq) noexcept:
-        """Position of the span that holds `seq`: the last one that starts at or before it."""
-        cdef size_t low = 0, high = self.span_count, middle
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.spans[middle].first_seq <= seq:
-                low = middle
-            else:
-                high = middle
-        return low
-
-
-cdef class PackedRanges:
-    """Reads what `Index.pack_deleted` wrote."""
-
-    cdef Ranges ranges
-    cdef bytes packed
-
-    def __cinit__(self, bytes packed, uint64_t first_seq):
-        self.packed = packed
-        self.ranges.data = <const uint8_t *><char *>packed
-        self.ranges.length = len(packed)
-        self.ranges.low = self.ranges.high = first_seq
-        next_range(&self.ranges)
-
-    def to_list(self):
-        """[(first, last)] of the ranges not read yet; reads them all."""
-        out = []
-        while self.ranges.low != UINT64_MAX:
-            out.append((self.ranges.low, self.ranges.high - 1))
-            next_range(&self.ranges)
-        return out

@@ -8,7 +8,8 @@ The reader keeps the frame that it used last, because messages are mostly read i
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from jetraft.store._frame cimport Record, read_record
-from jetraft.store._index cimport Index, Place
+from jetraft.store._index cimport Index
+from jetraft.store._spans cimport Place
 
 cimport cython
 

@@ -1,8 +1,8 @@
 """The messages of one stream: derived state over one group's log, the same on every replica at the same applied index.
 
-The log keeps the bytes; this keeps what is live and where it is (`_index.pyx`), which subjects there are (`_subjtree.pyx`) and
-answers what consumers and readers ask (`_select.pyx`). Nothing here is written to disk: a restart restores the last
-checkpoint's `snapshot()`, reads the frames that the log still has, and applies what came after.
+The log keeps the bytes; this keeps what is live and where it is (`_index.pyx`), which subjects there are
+(`_subjtree.pyx`) and answers what consumers and readers ask (`_select.pyx`). Nothing here is written to disk: a restart
+restores the last checkpoint's `snapshot()`, reads the frames that the log still has, and applies what came after.
 
 Everything is synchronous, and belongs to the turn that calls it. Changes must come from applied entries only; what is
 applied is never refused. Sequences never go back: purging everything leaves first_seq = last_seq + 1. A sequence of 0
@@ -12,16 +12,16 @@ Source of the semantics: nats-server filestore.go, memstore.go (limits, Compact,
 against 2.15.1 where the tests say so.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, runtime_checkable
 
 import attrs
 import msgpack
 
-from jetraft.store._index import Index, PackedRanges
+from jetraft.store._index import Index
 from jetraft.store._records import RecordReader, StoredMessage
 from jetraft.store._select import FilterSet
+from jetraft.store._seqset import PackedRanges
 from jetraft.store.format import Kind
 from jetraft.store.model.state import StreamState
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt
@@ -30,7 +30,9 @@ from jetraft.store.retention import SizeModel, StoreLimits
 __all__ = ["StoreLimits", "StoreStatistics", "StoredMessage", "StreamStore"]
 
 SNAPSHOT_VERSION: Final = 1
-FILTER_SETS_MAX: Final = 1024  # remembered with their verdicts; a stream of nats-server has as many consumers by default
+FILTER_SETS_MAX: Final = (
+    1024  # remembered with their verdicts; nats-server's default for consumers of a stream is 1,000
+)
 VERDICT_BYTES_MAX: Final = 64 << 20  # of them together: one byte for each subject and set
 EVERYTHING: Final = b">"
 
@@ -68,6 +70,7 @@ class StreamStore:
         self._limits = limits
         self._size_model = size_model
         self._applied_index = 0  # of the last MESSAGES entry
+        self._oldest: tuple[int, int] = (0, 0)  # (a sequence, its timestamp): first_seq when last asked for
         self._start(first_seq, limits)
 
     # -- changes, all from applied entries -----------------------------------------------------------------------
@@ -115,8 +118,8 @@ class StreamStore:
     def purge(self, *, subject: bytes | None = None, below_seq: int | None = None, keep: int | None = None) -> int:
         """Remove the messages of a subject (with wildcards; None: all) below a sequence, or all but the last `keep`.
 
-        Returns how many. Without a subject a `below_seq` beyond the end moves the stream there: the next message gets it
-        (nats-server: Compact). 0 means the same as None, as on the wire.
+        Returns how many. Without a subject a `below_seq` beyond the end moves the stream there: the next message gets
+        it (nats-server: Compact). 0 means the same as None, as on the wire.
         """
         assert not (below_seq and keep)
         if subject is None or subject == EVERYTHING:
@@ -186,7 +189,7 @@ class StreamStore:
         )
 
     def deleted(self) -> list[int]:
-        """The sequences from first_seq to last_seq that are not live, ascending. As long as num_deleted: page or cap."""
+        """The sequences from first_seq to last_seq that are not live, ascending; as many as `num_deleted` says."""
         return [seq for low, high in self.deleted_ranges() for seq in range(low, high + 1)]
 
     def deleted_ranges(self) -> list[tuple[int, int]]:
@@ -255,10 +258,9 @@ class StreamStore:
 
     def seq_at_time(self, ts_ns: int) -> int:
         """The first live sequence with a timestamp at or after `ts_ns` (Unix), last_seq + 1 when there is none."""
-        spans = self._index.spans_list()
-        at = max(0, bisect_left(spans, ts_ns, key=lambda span: span[1]) - 1)
-        low = max(self._index.first_seq, spans[at][0]) if spans else self._index.first_seq
-        high = spans[at + 1][0] if at + 1 < len(spans) else self._index.last_seq + 1
+        window = self._index.spans.time_window(ts_ns) or (0, None)
+        low = max(self._index.first_seq, window[0])
+        high = self._index.last_seq + 1 if window[1] is None else window[1]
         found = None
         while low < high:
             middle = (low + high) // 2
@@ -275,12 +277,14 @@ class StreamStore:
 
     def oldest_ts_ns(self) -> int | None:
         """The timestamp of the oldest message, None when the stream is empty."""
-        first_seq = self._index.first_seq
         if self._index.messages == 0:
             return None
-        if self._oldest[0] != first_seq:
-            self._oldest = (first_seq, self._ts_of(first_seq))
-        return self._oldest[1]
+        seq, ts_ns = self._oldest
+        if seq != self._index.first_seq:
+            seq = self._index.first_seq
+            ts_ns = self._ts_of(seq)
+            self._oldest = (seq, ts_ns)
+        return ts_ns
 
     def message_bytes(self, subject_len: int, hdr_len: int, payload_len: int) -> int:
         """What a message counts for max_bytes and in the stream's bytes."""
@@ -305,8 +309,8 @@ class StreamStore:
     def restore(self, state: bytes) -> None:
         """Become what `snapshot` was taken of, by reading the frames that the log still has up to that entry.
 
-        Raises StoreCorrupt when the frames do not hold the messages that the snapshot tells of: the index is derived, so
-        this loses nothing, and an older checkpoint or a peer can still be used.
+        Raises StoreCorrupt when the frames do not hold the messages that the snapshot tells of: the index is derived,
+        so this loses nothing, and an older checkpoint or a peer can still be used.
         """
         version, applied_index, limits, figures, deleted = msgpack.unpackb(state)
         if version != SNAPSHOT_VERSION:
@@ -314,6 +318,8 @@ class StreamStore:
         first_seq, last_seq, last_ts_ns, messages, message_bytes = figures
         max_msgs, max_bytes, max_msgs_per_subject = limits
         self._applied_index = applied_index
+        for filters in self._filter_sets.values():
+            filters.close()
         self._start(first_seq, StoreLimits())
         dead = PackedRanges(deleted, first_seq)
         if messages:
@@ -327,9 +333,7 @@ class StreamStore:
                 f"the snapshot at entry {applied_index} tells of (first, messages, bytes) "
                 f"{(first_seq, messages, message_bytes)}, the frames hold {found}"
             )
-        self.set_limits(
-            StoreLimits(max_msgs=max_msgs, max_bytes=max_bytes, max_msgs_per_subject=max_msgs_per_subject)
-        )
+        self.set_limits(StoreLimits(max_msgs=max_msgs, max_bytes=max_bytes, max_msgs_per_subject=max_msgs_per_subject))
 
     def statistics(self) -> StoreStatistics:
         """Figures for monitoring and tests."""
@@ -337,7 +341,7 @@ class StreamStore:
             messages=self._index.messages,
             message_bytes=self._index.message_bytes,
             subjects=self.num_subjects,
-            frames=self._index.frames,
+            frames=self._index.spans.frames,
             index_bytes=self._index.memory_bytes,
             filter_sets=len(self._filter_sets),
             verdict_bytes=sum(filters.memory_bytes for filters in self._filter_sets.values()),
@@ -354,7 +358,6 @@ class StreamStore:
         )
         self.records = RecordReader(self._index, self._log)
         self._filter_sets: dict[tuple[bytes, ...], FilterSet] = {}  # the least recently used first
-        self._oldest = (0, 0)  # (first_seq, its timestamp), read when asked for
         self.set_limits(limits)
 
     def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:
