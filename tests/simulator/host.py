@@ -1,0 +1,234 @@
+"""One simulated node: the real manager and group over the simulated disk and network."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import msgpack
+
+from jetraft.raft.checkpointing import CheckpointPolicy
+from jetraft.raft.engine import Limits, Proposal, Role
+from jetraft.raft.group import Group, GroupSetting, GroupSpec, Outcome
+from jetraft.raft.machine import NO_LIVE_MESSAGES
+from jetraft.raft.manager import Manager
+from jetraft.store._frame import seal
+from jetraft.store.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, GroupLog
+
+from tests.simulator.checkers import Checker
+from tests.simulator.disk import SimDisk, SimLog
+from tests.simulator.network import Network, Ports
+from tests.simulator.world import MS, US, Violation, World
+
+GROUP = GroupId("S-R3F-simulate")
+INCARNATION = 7
+
+
+class HistoryMachine:
+    """The list of everything applied; its result is the index."""
+
+    first_live_seq = NO_LIVE_MESSAGES
+
+    def __init__(self, node: NodeId, checker: Checker, log: GroupLog) -> None:
+        self._node = node
+        self._checker = checker
+        self._log = log
+        self.bodies: list[bytes] = []
+        self.applied_index = 0
+
+    def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
+        self._checker.on_apply(self._node, entries, self._log)
+        for entry in entries:
+            if entry.index <= self.applied_index:
+                raise Violation(f"{self._node} applies {entry.index} again")
+            self.applied_index = entry.index
+            self.bodies.append(entry.frame[FRAME_HEADER_BYTES:])
+        return [entry.index for entry in entries]
+
+    def snapshot(self) -> bytes:
+        return bytes(msgpack.packb([self.applied_index, self.bodies]))
+
+    def restore(self, state: bytes) -> None:
+        self.applied_index, self.bodies = msgpack.unpackb(state)
+
+    def became_leader(self, term: int) -> None:
+        pass
+
+    def became_follower(self, term: int, leader: NodeId | None) -> None:
+        pass
+
+
+class Host:
+    """A node that can crash, be paused and start again. Implements the manager's Links as well."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        checker: Checker,
+        *,
+        node_id: NodeId,
+        members: tuple[NodeId, ...],
+        policy: CheckpointPolicy,
+    ) -> None:
+        self.node_id = node_id
+        self.disk = SimDisk(world)
+        self.alive = False
+        self.process = 0
+        self.on_peer_up: list[Callable[[NodeId], None]] = []
+        self.on_peer_down: list[Callable[[NodeId], None]] = []
+        self._world = world
+        self._network = network
+        self._checker = checker
+        self._members = members
+        self._policy = policy
+        self._paused: list[Callable[[], None]] | None = None
+        self._turn_scheduled = False
+        self._tick_at_ns: int | None = None
+        self._handlers: dict[int, Callable[[NodeId, memoryview], None]] = {}
+        self._led_term = 0
+        self._commit_seen = 0
+        network.ports[node_id] = Ports(
+            is_alive=lambda: self.alive,
+            deliver=lambda sender, channel, payload: self._do(
+                lambda: self._handlers[channel](sender, memoryview(payload))
+            ),
+            peer_up=lambda node: self._do(lambda: [callback(node) for callback in self.on_peer_up]),
+            peer_down=lambda node: self._do(lambda: [callback(node) for callback in self.on_peer_down]),
+        )
+
+    # The manager's Links.
+
+    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
+        return self._network.send(self.node_id, to, channel, payload)
+
+    def on_frame(self, channel: int, handler: Callable[[NodeId, memoryview], None]) -> None:
+        self._handlers[channel] = handler
+
+    def is_up(self, node: NodeId) -> bool:
+        return self._network.is_up(self.node_id, node)
+
+    # Life.
+
+    def start(self) -> None:
+        """A new process over what the disk kept."""
+        assert not self.alive
+        self.alive = True
+        self.process += 1
+        process = self.process
+        self.on_peer_up.clear()
+        self.on_peer_down.clear()
+        self._paused, self._turn_scheduled, self._tick_at_ns = None, False, None
+        self._led_term = self._commit_seen = 0
+        self.log = SimLog(
+            self._world, self.disk, lambda: self.alive and self.process == process, self._checker.on_append
+        )
+        self.machine = HistoryMachine(self.node_id, self._checker, self.log)
+        setting = GroupSetting(
+            node_id=self.node_id,
+            seal=seal,
+            rng=random.Random(self._world.rng.getrandbits(32)),
+            limits=Limits(append_bytes_max=400, window_bytes=2000),
+            checkpoints=self._policy,
+        )
+        self.manager = Manager(setting, links=self, clock=self._world.clock)
+        self.manager.on_dirty = self._schedule_turn
+        preferred = self._members[0] if self._world.chance(0.5) else None
+        spec = GroupSpec(group_id=GROUP, incarnation=INCARNATION, members=self._members, preferred_leader=preferred)
+        self.group: Group = self.manager.create(spec, self.log, self.machine)
+
+    def crash(self, *, power: bool) -> None:
+        """The process ends; `power` also takes what was not fsynced."""
+        if self.alive:
+            self.alive = False
+            self.disk.crash(power=power)
+            self._network.crashed(self.node_id)
+
+    def restart(self) -> None:
+        if not self.alive:
+            self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing happens here until `resume`; peers will notice the silence."""
+        if self.alive and self._paused is None:
+            self._paused = []
+
+    def resume(self) -> None:
+        events, self._paused = self._paused or [], None
+        for event in events:
+            self._do(event)
+
+    def _do(self, event: Callable[[], object]) -> None:
+        """One event of the node's loop, and what must hold after it."""
+        if not self.alive:
+            return
+        if self._paused is not None:
+            self._paused.append(lambda: event())  # noqa: PLW0108  (typed as returning nothing)
+            return
+        event()
+        self._observe()
+        self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        if self._turn_scheduled:
+            return
+        self._turn_scheduled = True
+        process = self.process
+
+        def turn() -> None:
+            if self.process == process:
+                self._turn_scheduled = False
+                self._do_turn()
+
+        self._world.after(self._world.between(5 * US, 200 * US), turn)
+
+    def _do_turn(self) -> None:
+        if not self.alive:
+            return
+        if self._paused is not None:
+            self._paused.append(self._do_turn)
+            return
+        self.manager.tick(self._world.now_ns)
+        self.manager.flush()
+        self._observe()
+        due_ns = self.manager.next_deadline_ns
+        if due_ns is not None and (self._tick_at_ns is None or due_ns < self._tick_at_ns):
+            self._tick_at_ns = due_ns
+            process = self.process
+
+            def tick() -> None:
+                if self.process == process:
+                    self._tick_at_ns = None
+                    self._schedule_turn()
+
+            self._world.at(due_ns, tick)
+
+    # What the checkers look at.
+
+    def _observe(self) -> None:
+        group = self.group
+        core = group.core
+        if core.role is Role.LEADER and core.term != self._led_term:
+            self._led_term = core.term
+            self._checker.on_leader(core.term, self.node_id, self.process, self.log)
+            self._world.note(f"{self.node_id} leads term {core.term}")
+        if core.commit_index < self._commit_seen:
+            raise Violation(f"{self.node_id}: commit index goes back to {core.commit_index}")
+        top = core.applicable_index
+        low = max(self._commit_seen + 1, self.log.first_index)
+        if low <= top:
+            for entry in self.log.entries(low, top, 1 << 30):
+                self._checker.on_commit(self.node_id, core.term, entry)
+        self._commit_seen = max(self._commit_seen, top)
+
+    def propose(self, body: bytes) -> None:
+        """A client's command at this node, if it takes itself for the leader."""
+
+        def done(outcome: Outcome, result: object) -> None:
+            self._world.counts[outcome.value] += 1
+            if outcome is Outcome.OK:
+                assert isinstance(result, int)
+                self._checker.on_acknowledged(body, result)
+
+        self._do(lambda: self.group.propose(Proposal(kind=Kind.META, body=body), done))
+        assert MS
