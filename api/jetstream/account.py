@@ -19,5 +19,6 @@ if TYPE_CHECKING:
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     """INFO: what the account uses on all nodes. `api` counts what this node has answered before this request."""
     account = await service.account_info(call.account)
-    counted = ApiStats(level=API_LEVEL, total=service.api_total, errors=service.api_errors)
+    total, failed = service.api_counts()
+    counted = ApiStats(level=API_LEVEL, total=total, errors=failed)
     return attrs.evolve(account, api=counted).to_json_dict()

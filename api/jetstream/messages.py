@@ -22,8 +22,6 @@ async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
     request = call.required_body(JSApiMsgGetRequest)
     _check_one_question(request)
     message = service.leading(call.account, call.stream).get_message(request)
-    if message is None:
-        raise errors.NO_MESSAGE_FOUND.with_values()
     view = StoredMessageView(
         subject=message.subject.decode(errors="replace"),
         seq=message.seq,
@@ -39,7 +37,11 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     request = call.required_body(JSApiMsgDeleteRequest)
     if request.seq == 0:
         raise errors.BAD_REQUEST.with_values()
-    await service.leading(call.account, call.stream).delete_message(request.seq, erase=not request.no_erase)
+    replica = service.leading(call.account, call.stream)
+    last_seq = replica.machine.store.state.last_seq
+    if not await replica.delete_message(request.seq, erase=not request.no_erase):
+        reason = "stream store EOF" if request.seq > last_seq else "no message found"
+        raise errors.STREAM_MSG_DELETE_FAILED.with_values(err=reason)
     return success()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from jetraft.api.jetstream.call import Call, page_of
+from jetraft.api.jetstream.views import inspected_stream, listed_stream, single_stream
 from jetraft.store.model import errors
 from jetraft.store.model.config import StreamConfigRequest
 from jetraft.store.model.requests import (
@@ -20,7 +21,6 @@ from jetraft.store.model.requests import (
 )
 from jetraft.store.model.responses import page, success
 from jetraft.store.model.validate import check_stream_create_request, check_stream_update_request
-from jetraft.store.model.versioning import API_LEVEL, LEVEL_KEY, SERVER_VERSION, VERSION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ async def create(service: ClusterService, call: Call) -> Mapping[str, object]:
     check_stream_create_request(call.stream, request.config)
     info, fresh = await service.create_stream(call.account, request.config, pedantic=request.pedantic)
     did_create = fresh or not service.cluster.clustered  # a single nats-server says so every time
-    return {**_shown(info), **({"did_create": True} if did_create else {})}
+    return {**single_stream(service, info), **({"did_create": True} if did_create else {})}
 
 
 async def update(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -44,7 +44,8 @@ async def update(service: ClusterService, call: Call) -> Mapping[str, object]:
     request = StreamConfigRequest.from_json(call.body)
     service.check_config(request.config, pedantic=request.pedantic)
     check_stream_update_request(call.stream, request.config)
-    return _shown(await service.update_stream(call.account, request.config, pedantic=request.pedantic))
+    updated = await service.update_stream(call.account, request.config, pedantic=request.pedantic)
+    return single_stream(service, updated)
 
 
 async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -58,20 +59,19 @@ async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.INFO.*: with a subjects filter, the counts of a page of subjects."""
     request = call.optional_body(JSApiStreamInfoRequest)
     replica = service.leading(call.account, call.stream)
+    store, stream = replica.machine.store, replica.info()
     paging: Mapping[str, object] = NO_PAGE
-    stream = replica.info(deleted_details=request.deleted_details)
+    state = stream.state
+    if request.deleted_details:
+        state = attrs.evolve(state, deleted=tuple(store.deleted()))
     if request.subjects_filter:
-        subjects = replica.subjects(request.subjects_filter.encode())
+        counts = store.subjects(request.subjects_filter.encode())
+        subjects = sorted((subject.decode(errors="replace"), count) for subject, count in counts.items())
         start, end = page_of(len(subjects), request.offset, SUBJECTS_PAGE)
-        shown = dict(sorted(subjects.items())[start:end])
-        stream = attrs.evolve(stream, state=attrs.evolve(stream.state, subjects=shown))
+        state = attrs.evolve(state, subjects=dict(subjects[start:end]))
         if subjects:
             paging = page(total=len(subjects), offset=start, limit=SUBJECTS_PAGE)
-    answer = stream.to_json_dict()
-    if not service.cluster.clustered:
-        ts = answer.pop("ts")
-        answer.update(cluster={"leader": service.cluster.name_of(service.node_id)}, ts=ts)
-    return {**paging, **_shown(answer)}
+    return {**paging, **inspected_stream(attrs.evolve(stream, state=state).to_json_dict())}
 
 
 async def purge(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -100,14 +100,8 @@ async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
     rows = service.streams_of(call.account, request.subject)
     start, end = page_of(len(rows), request.offset, LIST_PAGE)
     found = await service.infos_of(rows[start:end])
-    answer = {**page(total=len(rows), offset=start, limit=LIST_PAGE), "streams": list(found.infos.values())}
+    answer = {
+        **page(total=len(rows), offset=start, limit=LIST_PAGE),
+        "streams": [listed_stream(service, info) for info in found.infos.values()],
+    }
     return {**answer, "missing": list(found.missing)} if found.missing else answer
-
-
-def _shown(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The info with the serving version in the config's metadata, as single answers have it and lists do not."""
-    config = info["config"]
-    metadata = {**config.get("metadata", {}), VERSION_KEY: SERVER_VERSION, LEVEL_KEY: str(API_LEVEL)}
-    return {**info, "config": {**config, "metadata": dict(sorted(metadata.items()))}}
-
-

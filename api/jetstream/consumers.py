@@ -1,0 +1,106 @@
+"""Handlers for consumers, by the leader of their stream: create in three forms, info, names, list, delete, and more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetraft.api.jetstream.call import Call, page_of
+from jetraft.api.jetstream.views import listed_consumer, single_consumer
+from jetraft.store.model import errors
+from jetraft.store.model.config import CreateConsumerRequest
+from jetraft.store.model.requests import LIST_PAGE, NAMES_PAGE, JSApiConsumerPauseRequest, JSApiConsumersRequest
+from jetraft.store.model.responses import page, success
+from jetraft.store.model.validate import CreateForm, check_consumer_create_request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jetraft.cluster.service import ClusterService
+    from jetraft.store.model.state import ConsumerInfo
+
+
+async def create_ephemeral(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.CREATE.<stream>: without a name in the subject; the server gives one."""
+    return await _create(service, call, CreateForm.EPHEMERAL)
+
+
+async def create_named(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.CREATE.<stream>.<consumer>[.<filter>]: the form of today's clients, durable or not."""
+    return await _create(service, call, CreateForm.NAMED)
+
+
+async def create_durable(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.DURABLE.CREATE.<stream>.<consumer>: the old form for durables."""
+    return await _create(service, call, CreateForm.DURABLE)
+
+
+async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.INFO.*.*."""
+    call.require_empty_body()
+    found = service.leading(call.account, call.stream).consumer_info(call.consumer)
+    if found is None:
+        raise errors.CONSUMER_NOT_FOUND.with_values()
+    return single_consumer(service, found)
+
+
+async def names(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.NAMES.*: a page of names."""
+    request = call.optional_body(JSApiConsumersRequest)
+    found = sorted(service.leading(call.account, call.stream).consumer_names())
+    start, end = page_of(len(found), request.offset, NAMES_PAGE)
+    return {**page(total=len(found), offset=start, limit=NAMES_PAGE), "consumers": found[start:end]}
+
+
+async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.LIST.*: a page of infos."""
+    request = call.optional_body(JSApiConsumersRequest)
+    replica = service.leading(call.account, call.stream)
+    found = sorted(replica.consumer_names())
+    start, end = page_of(len(found), request.offset, LIST_PAGE)
+    infos: list[ConsumerInfo | None] = [replica.consumer_info(name) for name in found[start:end]]
+    shown = [listed_consumer(service, one) for one in infos if one is not None]
+    return {**page(total=len(found), offset=start, limit=LIST_PAGE), "consumers": shown}
+
+
+async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.DELETE.*.*."""
+    call.require_empty_body()
+    if not await service.leading(call.account, call.stream).delete_consumer(call.consumer):
+        raise errors.CONSUMER_NOT_FOUND.with_values()
+    return success()
+
+
+async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.PAUSE.*.*: no pauses yet; resuming a consumer that does not rest is granted."""
+    request = call.optional_body(JSApiConsumerPauseRequest)
+    if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+        raise errors.CONSUMER_NOT_FOUND.with_values()
+    if request.pause_until is None:
+        return {"paused": False, "pause_until": "0001-01-01T00:00:00Z"}
+    raise errors.CONSUMER_CREATE_FAILED.with_values(err="pause_until is not supported by this server yet")
+
+
+async def unpin(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.UNPIN.*.*: no consumer has priority groups yet."""
+    if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+        raise errors.CONSUMER_NOT_FOUND.with_values()
+    raise errors.CONSUMER_INVALID_PRIORITY_GROUP.with_values()
+
+
+async def reset(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.RESET.*.*: not served yet."""
+    if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+        raise errors.CONSUMER_NOT_FOUND.with_values()
+    raise errors.CONSUMER_INVALID_RESET.with_values(err="resets are not supported by this server yet")
+
+
+async def _create(service: ClusterService, call: Call, form: CreateForm) -> Mapping[str, object]:
+    request = CreateConsumerRequest.from_json(call.body)
+    name = call.consumer if form is not CreateForm.EPHEMERAL else ""
+    filter_subject = call.names[2] if len(call.names) > 2 else ""  # noqa: PLR2004  (stream, consumer, filter)
+    config = check_consumer_create_request(
+        request, form=form, stream=call.stream, consumer=name, filter_subject=filter_subject
+    )
+    replica = service.leading(call.account, call.stream)
+    created = await replica.create_consumer(config, action=request.action, pedantic=request.pedantic)
+    return single_consumer(service, created)

@@ -1,0 +1,108 @@
+"""The list of what the JetStream API serves: subject, type of the answer, who owns it, handler.
+
+A request on a subject that is not in the list gets no answer, as in nats-server: a client that asks for an unknown API
+waits, and does not conclude from an error that this server is broken. An API of the real server that is not served here
+yet is in the list with an error of the catalogue (`unserved`), because silence would look like a lost message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.api.jetstream import account, consumers, leaders, messages, streams, unserved
+from jetraft.cluster.forward import Owner
+from jetraft.store.model.responses import ResponseType
+
+if TYPE_CHECKING:
+    from jetraft.api.jetstream.call import Call
+    from jetraft.cluster.service import ClusterService
+
+PREFIX: Final = b"$JS.API."
+Handler = Callable[["ClusterService", "Call"], Awaitable[Mapping[str, object]]]
+
+
+@attrs.frozen(slots=True)
+class Operation:
+    """One row. `repeatable` requests may be carried out again when an answer was lost on the way."""
+
+    pattern: bytes
+    kind: ResponseType
+    owner: Owner
+    handler: Handler
+    repeatable: bool = False
+
+
+_R = ResponseType
+_READ: Final = True  # harmless to carry out twice
+
+OPERATIONS: Final = (
+    Operation(b"INFO", _R.ACCOUNT_INFO, Owner.META, account.info, _READ),
+    Operation(b"STREAM.CREATE.*", _R.STREAM_CREATE, Owner.META, streams.create, _READ),
+    Operation(b"STREAM.UPDATE.*", _R.STREAM_UPDATE, Owner.META, streams.update, _READ),
+    Operation(b"STREAM.DELETE.*", _R.STREAM_DELETE, Owner.META, streams.delete),
+    Operation(b"STREAM.NAMES", _R.STREAM_NAMES, Owner.META, streams.names, _READ),
+    Operation(b"STREAM.LIST", _R.STREAM_LIST, Owner.META, streams.list_, _READ),
+    Operation(b"STREAM.INFO.*", _R.STREAM_INFO, Owner.STREAM, streams.info, _READ),
+    Operation(b"STREAM.PURGE.*", _R.STREAM_PURGE, Owner.STREAM, streams.purge),
+    Operation(b"STREAM.MSG.GET.*", _R.STREAM_MSG_GET, Owner.STREAM, messages.get, _READ),
+    Operation(b"STREAM.MSG.DELETE.*", _R.STREAM_MSG_DELETE, Owner.STREAM, messages.delete),
+    Operation(b"CONSUMER.CREATE.*", _R.CONSUMER_CREATE, Owner.STREAM, consumers.create_ephemeral),
+    Operation(b"CONSUMER.CREATE.*.*", _R.CONSUMER_CREATE, Owner.STREAM, consumers.create_named),
+    Operation(b"CONSUMER.CREATE.*.*.>", _R.CONSUMER_CREATE, Owner.STREAM, consumers.create_named),
+    Operation(b"CONSUMER.DURABLE.CREATE.*.*", _R.CONSUMER_CREATE, Owner.STREAM, consumers.create_durable),
+    Operation(b"CONSUMER.NAMES.*", _R.CONSUMER_NAMES, Owner.STREAM, consumers.names, _READ),
+    Operation(b"CONSUMER.LIST.*", _R.CONSUMER_LIST, Owner.STREAM, consumers.list_, _READ),
+    Operation(b"CONSUMER.INFO.*.*", _R.CONSUMER_INFO, Owner.STREAM, consumers.info, _READ),
+    Operation(b"CONSUMER.DELETE.*.*", _R.CONSUMER_DELETE, Owner.STREAM, consumers.delete),
+    Operation(b"CONSUMER.PAUSE.*.*", _R.CONSUMER_PAUSE, Owner.STREAM, consumers.pause),
+    Operation(b"CONSUMER.UNPIN.*.*", _R.CONSUMER_UNPIN, Owner.STREAM, consumers.unpin),
+    Operation(b"CONSUMER.RESET.*.*", _R.CONSUMER_RESET, Owner.STREAM, consumers.reset),
+    Operation(b"STREAM.LEADER.STEPDOWN.*", _R.STREAM_LEADER_STEPDOWN, Owner.STREAM, leaders.stream_stepdown),
+    Operation(b"CONSUMER.LEADER.STEPDOWN.*.*", _R.CONSUMER_LEADER_STEPDOWN, Owner.STREAM, leaders.consumer_stepdown),
+    Operation(b"META.LEADER.STEPDOWN", _R.META_LEADER_STEPDOWN, Owner.META, leaders.meta_stepdown),
+    Operation(b"STREAM.PEER.REMOVE.*", _R.STREAM_REMOVE_PEER, Owner.STREAM, unserved.membership),
+    Operation(b"STREAM.PEER.EVACUATE.*", _R.STREAM_EVACUATE_PEER, Owner.STREAM, unserved.membership),
+    Operation(b"STREAM.CANCEL_MOVE.*", _R.STREAM_CANCEL_MOVE, Owner.STREAM, unserved.no_move),
+    Operation(b"STREAM.SNAPSHOT.*", _R.STREAM_SNAPSHOT, Owner.STREAM, unserved.snapshot),
+    Operation(b"STREAM.RESTORE.*", _R.STREAM_RESTORE, Owner.META, unserved.restore),
+)
+
+
+@attrs.frozen(slots=True)
+class Found:
+    """A row, and the tokens of the subject where its pattern has wildcards (`>` gives the rest as one)."""
+
+    operation: Operation
+    names: tuple[str, ...]
+
+
+def find(subject: bytes) -> Found | None:
+    """Return the row that serves a request subject; None when it is not in the list."""
+    if not subject.startswith(PREFIX):
+        return None
+    tokens = subject[len(PREFIX) :].split(b".")
+    for length in range(min(len(tokens), _LITERALS_MAX), 0, -1):
+        for operation, wildcards in _BY_LITERALS.get(tuple(tokens[:length]), ()):
+            rest = tokens[length:]
+            if wildcards and wildcards[-1] == b">" and len(rest) > len(wildcards):
+                rest = [*rest[: len(wildcards) - 1], b".".join(rest[len(wildcards) - 1 :])]
+            if len(rest) == len(wildcards):
+                return Found(operation, tuple(token.decode(errors="replace") for token in rest))
+    return None
+
+
+def _index() -> dict[tuple[bytes, ...], list[tuple[Operation, list[bytes]]]]:
+    rows: dict[tuple[bytes, ...], list[tuple[Operation, list[bytes]]]] = {}
+    for operation in OPERATIONS:
+        tokens = operation.pattern.split(b".")
+        literals = tuple(token for token in tokens if token not in (b"*", b">"))
+        assert tokens[: len(literals)] == list(literals), "wildcards stand at the end"
+        rows.setdefault(literals, []).append((operation, tokens[len(literals) :]))
+    return rows
+
+
+_BY_LITERALS: Final = _index()
+_LITERALS_MAX: Final = max(map(len, _BY_LITERALS))

@@ -1,0 +1,44 @@
+"""What nats-server serves and this server does not yet: refused with an error of the catalogue, never in silence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetraft.store.model import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jetraft.api.jetstream.call import Call
+    from jetraft.cluster.service import ClusterService
+
+
+async def membership(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.PEER.REMOVE.* and STREAM.PEER.EVACUATE.*: replicas do not move yet."""
+    if not service.cluster.clustered:
+        raise errors.CLUSTER_REQUIRED.with_values()
+    service.leading(call.account, call.stream)
+    raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
+
+
+async def no_move(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.CANCEL_MOVE.*: there is never a move to cancel."""
+    if not service.cluster.clustered:
+        raise errors.CLUSTER_REQUIRED.with_values()
+    service.leading(call.account, call.stream)
+    raise errors.STREAM_RECONFIGURE_NOT_IN_PROGRESS.with_values()
+
+
+async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.SNAPSHOT.*: no backups yet."""
+    if not call.body:
+        raise errors.BAD_REQUEST.with_values()
+    service.leading(call.account, call.stream)
+    raise errors.STREAM_SNAPSHOT_FAILED.with_values(err="stream snapshots are not supported by this server yet")
+
+
+async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.RESTORE.*: no restores yet."""
+    if not call.body or not service.node_id:
+        raise errors.BAD_REQUEST.with_values()
+    raise errors.STREAM_RESTORE_FAILED.with_values(err="stream restore is not supported by this server yet")

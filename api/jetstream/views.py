@@ -1,0 +1,55 @@
+"""Infos as answers show them.
+
+Single answers (create, update, info) name the serving version in the config's metadata; lists do not. A server that
+stands alone shows no cluster, except that STREAM.INFO names the leader. Source: compared with nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jetraft.store.model.versioning import API_LEVEL, LEVEL_KEY, SERVER_VERSION, VERSION_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jetraft.cluster.service import ClusterService
+    from jetraft.store.model.state import ConsumerInfo
+
+Json = dict[str, Any]
+
+
+def single_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
+    """The info of a stream in the answer to create and update."""
+    return _with_versions(listed_stream(service, info))
+
+
+def listed_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
+    """The info of a stream in a list."""
+    return dict(info) if service.cluster.clustered else _without_cluster(info)
+
+
+def inspected_stream(info: Mapping[str, Any]) -> Json:
+    """The info of a stream in the answer to STREAM.INFO."""
+    return _with_versions(info)
+
+
+def single_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
+    """The info of a consumer in the answer to create and info."""
+    return _with_versions(listed_consumer(service, info))
+
+
+def listed_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
+    """The info of a consumer in a list."""
+    shown = info.to_json_dict()
+    return shown if service.cluster.clustered else _without_cluster(shown)
+
+
+def _without_cluster(info: Mapping[str, Any]) -> Json:
+    return {field: value for field, value in info.items() if field != "cluster"}
+
+
+def _with_versions(info: Mapping[str, Any]) -> Json:
+    config = info["config"]
+    metadata = {**config.get("metadata", {}), VERSION_KEY: SERVER_VERSION, LEVEL_KEY: str(API_LEVEL)}
+    return {**info, "config": {**config, "metadata": dict(sorted(metadata.items()))}}

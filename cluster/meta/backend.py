@@ -1,0 +1,191 @@
+"""Makes this node's replicas match the table: starts what is assigned here, stops what is not, deletes what was removed.
+
+The table says what should be; apply only notes which streams changed, and this task works them off one by one, always
+against the newest row, so ten changes of one stream are one piece of work and a replayed create-and-delete is none.
+
+A group's data is deleted only when the table holds its tombstone (store-rules 12). A replica that is no longer
+assigned but has no tombstone is stopped and kept; so is a directory that no row knows: both are reported as orphans.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+import attrs
+import trio
+
+from jetraft.store.port import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+    from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.store.model.ids import GroupId, NodeId
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 5.0  # a replica that could not be started is tried again: the disk may have been full or read-only
+
+
+class Replica(Protocol):
+    """A running replica of a stream on this node."""
+
+    def reconfigure(self, assignment: StreamAssignment) -> None:
+        """Take over a newer config; the leader proposes it to the stream's group."""
+
+
+R = TypeVar("R", bound=Replica)
+
+
+class ReplicaHost(Protocol[R]):
+    """Where replicas live: opens logs, starts and stops shells, throws data away."""
+
+    async def start(self, assignment: StreamAssignment) -> R:
+        """Open the log, start the group and the shell. Raises StoreError or OSError when the log cannot be opened."""
+
+    async def stop(self, replica: R) -> None:
+        """End the shell and the group and close the log; the data stays."""
+
+    async def discard(self, group_id: GroupId) -> None:
+        """Move the group's data to the trash, then remove it; nothing to do when there is none."""
+
+    def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
+        """The stream groups (id, incarnation) that have data on this node's disk."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class BackendStatistics:
+    """How well this node matches the table. `failed` are streams whose replica could not be started, with the reason."""
+
+    running: int
+    waiting: int
+    orphans: tuple[GroupId, ...]
+    failed: Mapping[StreamKey, str]
+
+
+@attrs.define
+class _Running(Generic[R]):
+    """A replica and the row it was started from, or last reconfigured to."""
+
+    replica: R
+    assignment: StreamAssignment
+
+
+class MetaBackend(Generic[R]):
+    """Runs this node's replicas. One task (`run`) starts and stops them; everybody may look them up."""
+
+    def __init__(self, *, node_id: NodeId, machine: MetaMachine, host: ReplicaHost[R]) -> None:
+        self._node_id = node_id
+        self._machine = machine
+        self._host = host
+        self._running: dict[StreamKey, _Running[R]] = {}
+        self._dirty: dict[StreamKey, None] = {}
+        self._failed: dict[StreamKey, str] = {}
+        self._orphans: set[GroupId] = set()
+        self._woken = trio.Event()
+        self._settled = trio.Event()
+        machine.on_change.append(self._note)
+
+    def get(self, key: StreamKey) -> R | None:
+        """Return the running replica of a stream, if this node holds one."""
+        running = self._running.get(key)
+        return running.replica if running else None
+
+    def replicas(self) -> Sequence[tuple[StreamAssignment, R]]:
+        """Return all running replicas with their assignments, in the order they were started."""
+        return [(running.assignment, running.replica) for running in self._running.values()]
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Reconcile until cancelled, then stop all replicas."""
+        self._note(list(self._machine.table.streams))
+        task_status.started()
+        try:
+            while True:
+                await self._work_off()
+                self._settled.set()
+                with trio.move_on_after(RETRY_S if self._failed else float("inf")):
+                    await self._woken.wait()
+                self._note(list(self._failed))
+                self._woken = trio.Event()
+        finally:
+            with trio.CancelScope(shield=True):
+                for running in list(self._running.values()):
+                    await self._host.stop(running.replica)
+                self._running.clear()
+
+    async def settle(self) -> None:
+        """Wait until this node matches the table as it is now."""
+        if self._dirty:
+            await self._settled.wait()
+
+    async def sweep(self) -> None:
+        """Delete what tombstones allow of the groups on disk, and note the rest as orphans.
+
+        To be called once the table is known to be current; before that, what it lacks may only be unread.
+        """
+        known = {row.group_id for row in self._machine.table.streams.values() if self._node_id in row.peers}
+        for group_id in sorted({group_id for group_id, _ in self._host.stored_groups()} - known):
+            await self._discard_if_removed(group_id)
+
+    def statistics(self) -> BackendStatistics:
+        """Return how well this node matches the table."""
+        return BackendStatistics(
+            running=len(self._running),
+            waiting=len(self._dirty),
+            orphans=tuple(sorted(self._orphans)),
+            failed=dict(self._failed),
+        )
+
+    def _note(self, keys: Sequence[StreamKey]) -> None:
+        if keys:
+            self._dirty.update(dict.fromkeys(keys))
+            self._settled = trio.Event() if self._settled.is_set() else self._settled
+            self._woken.set()
+
+    async def _work_off(self) -> None:
+        while self._dirty:
+            key = next(iter(self._dirty))
+            del self._dirty[key]
+            await self._reconcile(key)
+            await trio.lowlevel.checkpoint()  # the table may hold thousands of rows at start
+
+    async def _reconcile(self, key: StreamKey) -> None:
+        row = self._machine.table.get(key)
+        wanted = row if row is not None and self._node_id in row.peers else None
+        running = self._running.get(key)
+        if running is not None and (wanted is None or wanted.incarnation != running.assignment.incarnation):
+            await self._stop(key, running)
+            running = None
+        if wanted is None:
+            self._failed.pop(key, None)
+        elif running is None:
+            await self._start(key, wanted)
+        elif running.assignment.revision != wanted.revision:
+            running.assignment = wanted
+            running.replica.reconfigure(wanted)
+
+    async def _start(self, key: StreamKey, assignment: StreamAssignment) -> None:
+        try:
+            replica = await self._host.start(assignment)
+        except (StoreError, OSError) as error:
+            if key not in self._failed:
+                log.error("stream %s > %s (%s): cannot start: %s", *key, assignment.group_id, error)  # noqa: TRY400
+            self._failed[key] = str(error)
+            return
+        self._failed.pop(key, None)
+        self._running[key] = _Running(replica=replica, assignment=assignment)
+
+    async def _stop(self, key: StreamKey, running: _Running[R]) -> None:
+        del self._running[key]
+        await self._host.stop(running.replica)
+        await self._discard_if_removed(running.assignment.group_id)
+
+    async def _discard_if_removed(self, group_id: GroupId) -> None:
+        if self._machine.table.is_removed(group_id):
+            self._orphans.discard(group_id)
+            await self._host.discard(group_id)
+        elif group_id not in self._orphans:
+            self._orphans.add(group_id)
+            log.warning("group %s is not assigned to this node and was not deleted; its data is kept", group_id)

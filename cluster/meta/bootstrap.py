@@ -1,0 +1,183 @@
+"""The shell around `founding`: asks peers, writes the record, gives the founders when the group may be started.
+
+A server that is no cluster founds a group of itself at once. The record is on disk before this node says what is in it:
+a vouch before it is answered, the founding before the group may vote.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+import msgpack
+import trio
+
+from jetraft.cluster.meta.founding import (
+    SETTLE_NS,
+    Founders,
+    Record,
+    Step,
+    View,
+    decide,
+    founders_of,
+    pack_record,
+    unpack_record,
+)
+from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import NodeId
+
+if TYPE_CHECKING:
+    from jetraft.cluster.forward import MeshLike
+
+log = logging.getLogger(__name__)
+
+METHOD: Final = "meta.view"
+ROUND_S: Final = 0.05  # between two rounds of asking while the cluster comes up
+ASK_TIMEOUT_S: Final = 1.0
+EXPECTED_MIN: Final = 2  # a clustered node alone founds nothing
+
+
+class RecordFile(Protocol):
+    """A small file that is replaced as a whole."""
+
+    def load(self) -> bytes | None:
+        """Return its content, None when there is no file."""
+
+    def save(self, content: bytes) -> None:
+        """Replace it; durable when this returns. Raises OSError."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class BootstrapStatistics:
+    """Where this node stands, for monitoring and for the log."""
+
+    founded: bool
+    outside: bool
+    members: tuple[NodeId, ...]
+    waiting_for: int
+
+
+def expected_nodes(routes_to_others: int) -> int:
+    """How many nodes must be seen before a group is founded: as many as are configured, never one alone."""
+    return max(EXPECTED_MIN, 1 + routes_to_others)
+
+
+class Bootstrap:
+    """Finds out who founds the meta group and whether this node is one of them."""
+
+    def __init__(
+        self, *, node_id: NodeId, cluster: str, mesh: MeshLike | None, expected: int, file: RecordFile
+    ) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
+        self._mesh = mesh
+        self._expected = expected
+        self._file = file
+        self._outside = False
+        stored = file.load()
+        empty = Record(node_id=node_id, cluster=cluster)
+        self._record = empty if stored is None else unpack_record(stored, node_id=node_id, cluster=cluster)
+        self._settled_at_ns = 0
+        self._seen: tuple[NodeId, ...] = ()
+        if mesh is not None:
+            mesh.serve(METHOD, self._serve_view)
+
+    @property
+    def founded(self) -> Founders | None:
+        """The group that this node belongs to; None until it is founded."""
+        return self._record.founded
+
+    async def run(self) -> Founders | None:
+        """Return the founders when this node may start the group, None when it has to stay outside."""
+        if self._record.founded is None and self._mesh is None:
+            self._found(founders_of(self._cluster, [self._node_id]))
+        while self._record.founded is None:
+            sees = self._see()
+            views = await self._ask(sees)
+            settled = trio.current_time() * NS_PER_S >= self._settled_at_ns
+            decision = decide(record=self._record, sees=sees, expected=self._expected, settled=settled, views=views)
+            if decision.step is Step.STAY_OUTSIDE:
+                self._stay_outside(decision.founders)
+                return None
+            if decision.step is Step.FOUND and decision.founders is not None:
+                self._found(decision.founders)
+                break
+            await trio.sleep(ROUND_S)
+        return self._record.founded
+
+    def statistics(self) -> BootstrapStatistics:
+        """Return where this node stands."""
+        founded = self._record.founded
+        return BootstrapStatistics(
+            founded=founded is not None,
+            outside=self._outside,
+            members=founded.members if founded else (),
+            waiting_for=0 if founded else max(0, self._expected - len(self._seen)),
+        )
+
+    def _see(self) -> Founders:
+        """Note the nodes that are visible now, and vouch for them when there are enough."""
+        assert self._mesh is not None
+        up = [node_id for node_id, peer in self._mesh.peers.items() if peer.up]
+        sees = founders_of(self._cluster, [self._node_id, *up])
+        if sees.members != self._seen:
+            self._seen = sees.members
+            self._settled_at_ns = int(trio.current_time() * NS_PER_S) + SETTLE_NS
+        if len(sees.members) >= self._expected:
+            self._write(self._record.vouching_for(sees))
+        return sees
+
+    async def _ask(self, sees: Founders) -> dict[NodeId, View]:
+        views: dict[NodeId, View] = {}
+
+        async def ask(peer: NodeId) -> None:
+            assert self._mesh is not None
+            try:
+                answer = await self._mesh.call(peer, METHOD, b"", timeout_s=ASK_TIMEOUT_S)
+                views[peer] = unpack_view(answer, cluster=self._cluster)
+            except (PeerUnavailableError, CallTimeoutError, RemoteCallError, ValueError) as error:
+                log.debug("asking %s for its view: %s", peer, error)
+
+        async with trio.open_nursery() as nursery:
+            for peer in sees.members:
+                if peer != self._node_id:
+                    nursery.start_soon(ask, peer)
+        return views
+
+    async def _serve_view(self, _sender: NodeId, _payload: bytes) -> bytes:
+        sees = self._seen if self._record.founded or self._outside else self._see().members
+        return pack_view(View(founders=self._record.founded, sees=sees))
+
+    def _found(self, founders: Founders) -> None:
+        self._write(attrs.evolve(self._record, founded=founders))
+        log.info("meta group of cluster %r founded by %s", self._cluster, ", ".join(founders.members))
+
+    def _stay_outside(self, founders: Founders | None) -> None:
+        self._outside = True
+        counted = founders is not None and self._node_id in founders.members
+        reason = "counts on this node, but its store is empty" if counted else "was founded without this node"
+        log.error("JetStream: the meta group %s; this node forwards requests and holds no replicas", reason)
+
+    def _write(self, record: Record) -> None:
+        if record != self._record:
+            self._file.save(pack_record(record))
+            self._record = record
+
+
+def pack_view(view: View) -> bytes:
+    """Return a view for the wire."""
+    founded = list(view.founders.members) if view.founders else None
+    packed: bytes = msgpack.packb([founded, list(view.sees)])
+    return packed
+
+
+def unpack_view(packed: bytes, *, cluster: str) -> View:
+    """Return the view of `pack_view`. Raises ValueError."""
+    try:
+        founded, sees = msgpack.unpackb(packed)
+        founders = None if founded is None else founders_of(cluster, map(NodeId, founded))
+        return View(founders=founders, sees=tuple(NodeId(str(member)) for member in sees))
+    except (TypeError, msgpack.UnpackException) as error:
+        raise ValueError(f"not a view: {error}") from error

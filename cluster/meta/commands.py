@@ -1,0 +1,178 @@
+"""What the meta group's entries say: msgpack of small tagged tuples, decoded strictly.
+
+An entry states facts that the leader decided (who holds the replicas, when the stream was created); nothing in it is
+left to be computed from a clock or from randomness when it is applied. The tag is the first element, so a later
+version can add commands and longer tuples are refused, not half understood.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgpack
+
+from jetraft.store.model.config import StreamConfig
+from jetraft.store.model.errors import ApiError
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.jsoncodec import encode as encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TEXT_BYTES_MAX: Final = 1024  # account, stream and node names are at most 255 bytes on the wire
+CONFIG_BYTES_MAX: Final = 4 << 20  # description 4 KiB, metadata 128 KiB; the rest is subjects
+PEERS_MAX: Final = 5
+
+
+class BadCommandError(Exception):
+    """The body of a META entry does not decode: written by a newer version, or damaged before it was proposed."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AssignStream:
+    """Create a stream; its incarnation is the log index of this entry. Without effect when the name is taken."""
+
+    account: str
+    config: StreamConfig
+    group_id: GroupId
+    peers: tuple[NodeId, ...]
+    preferred: NodeId
+    created_ns: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReconfigureStream:
+    """Replace the config of this incarnation of a stream."""
+
+    account: str
+    incarnation: int
+    config: StreamConfig
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RemoveStream:
+    """Delete this incarnation of a stream. This entry is the positive record that allows its data to be deleted."""
+
+    account: str
+    name: str
+    incarnation: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NameNode:
+    """Note the name of a node, so that it can be shown while the node is away."""
+
+    node_id: NodeId
+    name: str
+
+
+Command = AssignStream | ReconfigureStream | RemoveStream | NameNode
+
+
+def encode(command: Command) -> bytes:
+    """Return the body of a META entry."""
+    body: bytes = msgpack.packb(_fields(command))
+    return body
+
+
+def decode(body: bytes) -> Command:
+    """Return the command of a META entry. Raises BadCommandError."""
+    try:
+        fields = msgpack.unpackb(body, max_bin_len=CONFIG_BYTES_MAX, max_str_len=TEXT_BYTES_MAX)
+        tag, *rest = fields
+        return _DECODERS[tag](rest)
+    except (ValueError, TypeError, KeyError, ApiError, msgpack.UnpackException) as error:
+        raise BadCommandError(f"META entry of {len(body)} bytes: {error}") from error
+
+
+def pack_config(config: StreamConfig) -> bytes:
+    """Return the config as the JSON that clients see; metadata and unknown-to-others extensions survive in it."""
+    return encode_json(config)
+
+
+def unpack_config(packed: bytes) -> StreamConfig:
+    """Return the config of `pack_config`. Raises ApiError (invalid JSON): a newer version wrote fields unknown here."""
+    return StreamConfig.from_json(packed)
+
+
+def _fields(command: Command) -> Sequence[object]:
+    match command:
+        case AssignStream():
+            peers = list(command.peers)
+            packed = pack_config(command.config)
+            return ["assign", command.account, packed, command.group_id, peers, command.preferred, command.created_ns]
+        case ReconfigureStream():
+            return ["reconfigure", command.account, command.incarnation, pack_config(command.config)]
+        case RemoveStream():
+            return ["remove", command.account, command.name, command.incarnation]
+        case NameNode():
+            return ["name", command.node_id, command.name]
+
+
+def _assign(fields: list[Any]) -> AssignStream:
+    account, packed, group_id, peers, preferred, created_ns = fields
+    return AssignStream(
+        account=text(account),
+        config=unpack_config(blob(packed)),
+        group_id=GroupId(text(group_id)),
+        peers=peers_of(peers),
+        preferred=NodeId(text(preferred)),
+        created_ns=number(created_ns),
+    )
+
+
+def _reconfigure(fields: list[Any]) -> ReconfigureStream:
+    account, incarnation, packed = fields
+    return ReconfigureStream(account=text(account), incarnation=number(incarnation), config=unpack_config(blob(packed)))
+
+
+def _remove(fields: list[Any]) -> RemoveStream:
+    account, name, incarnation = fields
+    return RemoveStream(account=text(account), name=text(name), incarnation=number(incarnation))
+
+
+def _name(fields: list[Any]) -> NameNode:
+    node_id, name = fields
+    return NameNode(node_id=NodeId(text(node_id)), name=text(name))
+
+
+_DECODERS: Final[dict[str, Callable[[list[Any]], Command]]] = {
+    "assign": _assign,
+    "reconfigure": _reconfigure,
+    "remove": _remove,
+    "name": _name,
+}
+
+
+def text(value: object) -> str:
+    """Return a short string of a decoded message. Raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {type(value).__name__}")
+    return value
+
+
+def number(value: object) -> int:
+    """Return a natural number of a decoded message. Raises TypeError or ValueError."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected a number, got {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"expected a natural number, got {value}")
+    return value
+
+
+def blob(value: object) -> bytes:
+    """Return a byte string of a decoded message. Raises TypeError."""
+    if not isinstance(value, bytes):
+        raise TypeError(f"expected bytes, got {type(value).__name__}")
+    return value
+
+
+def peers_of(value: object) -> tuple[NodeId, ...]:
+    """Return the nodes of a replica set: one to five, all different. Raises TypeError or ValueError."""
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list of nodes, got {type(value).__name__}")
+    peers = tuple(NodeId(text(peer)) for peer in value)
+    if not 1 <= len(peers) <= PEERS_MAX or len(set(peers)) != len(peers):
+        raise ValueError(f"expected one to {PEERS_MAX} different nodes, got {peers}")
+    return peers

@@ -1,0 +1,215 @@
+"""What the meta leader does with a request about streams: validate, place, propose, wait for the verdict.
+
+Everything is checked against the applied table before anything is proposed, and again by apply, whose verdict is the
+answer. A node that does not lead raises Moved before it has done anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from jetraft.cluster.forward import AnswerLost, Moved
+from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+from jetraft.cluster.meta.commands import AssignStream, Command, NameNode, ReconfigureStream, RemoveStream, encode
+from jetraft.cluster.meta.machine import MetaMachine, Verdict
+from jetraft.cluster.meta.placement import NodeLoad, Placed, Wanted, place
+from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
+from jetraft.raft.engine import Proposal
+from jetraft.store.format import Kind
+from jetraft.store.model import errors
+from jetraft.store.model.config import StorageType, StreamConfig
+from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
+from jetraft.store.model.validate import (
+    NO_LIMITS,
+    ServerLimits,
+    check_stream_is_served,
+    check_stream_update,
+    normalise_stream,
+    same_stream,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from jetraft.cluster.meta.view import ClusterView
+    from jetraft.store.model.clock import Clock
+
+GROUP_SUFFIX_CHARS: Final = 8
+
+
+class MetaGroup(Protocol):
+    """The part of a Raft group that the frontend uses."""
+
+    async def propose_and_wait(self, proposal: Proposal) -> object:
+        """Propose and return the result of apply. Raises NotLeaderError or OutcomeUnknownError."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Created:
+    """The stream as it stands; `fresh` says that this request made it."""
+
+    assignment: StreamAssignment
+    fresh: bool
+
+
+class MetaFrontend:
+    """Creates, changes and removes streams."""
+
+    def __init__(
+        self,
+        *,
+        machine: MetaMachine,
+        cluster: ClusterView,
+        clock: Clock,
+        rng: Random,
+        limits: ServerLimits = NO_LIMITS,
+    ) -> None:
+        self.group: MetaGroup | None = None  # set when the meta group has been started
+        self._machine = machine
+        self._cluster = cluster
+        self._clock = clock
+        self._rng = rng
+        self._limits = limits
+        self._placing: dict[GroupId, Placed] = {}  # proposed, not yet in the table
+
+    def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
+        """Return the config as it would be kept. Raises ApiError when it is not valid or asks for what is not served."""
+        normal = normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
+        check_stream_is_served(normal)
+        return normal
+
+    async def create(self, account: str, config: StreamConfig, *, pedantic: bool) -> Created:
+        """Create a stream, or return the one that exists with this very config.
+
+        Durable on a majority of the meta group when it returns. Raises ApiError, Moved or AnswerLost.
+        """
+        self._require_leadership()
+        config = self.checked(config, pedantic=pedantic)
+        existing = self._machine.table.get(StreamKey(account, config.name))
+        if existing is not None:
+            return _same_or_taken(existing, config)
+        self._require_free_subjects(account, config, ignore=None)
+        placed = self._place(config)
+        command = AssignStream(
+            account=account,
+            config=config,
+            group_id=self._new_group_id(config),
+            peers=placed.peers,
+            preferred=placed.preferred,
+            created_ns=self._clock.unix_ns(),
+        )
+        self._placing[command.group_id] = placed
+        try:
+            verdict = await self._propose(command)
+        finally:
+            del self._placing[command.group_id]
+        if verdict.error is not None and verdict.assignment is not None:
+            return _same_or_taken(verdict.assignment, config)
+        return Created(assignment=_granted(verdict), fresh=True)
+
+    async def update(self, account: str, config: StreamConfig, *, pedantic: bool) -> StreamAssignment:
+        """Change a stream's config and return its new row; durable on a majority of the meta group. Raises as create."""
+        self._require_leadership()
+        config = self.checked(config, pedantic=pedantic)
+        existing = self._machine.table.get(StreamKey(account, config.name))
+        if existing is None:
+            raise errors.STREAM_NOT_FOUND.with_values()
+        config = check_stream_update(existing.config, config)
+        if config.num_replicas != existing.config.num_replicas:
+            raise errors.STREAM_REPLICAS_NOT_UPDATABLE.with_values()
+        self._require_free_subjects(account, config, ignore=config.name)
+        if config == existing.config:
+            return existing
+        command = ReconfigureStream(account=account, incarnation=existing.incarnation, config=config)
+        return _granted(await self._propose(command))
+
+    async def remove(self, account: str, name: str) -> StreamAssignment:
+        """Delete a stream and return its last row; durable on a majority of the meta group. Raises as create."""
+        self._require_leadership()
+        existing = self._machine.table.get(StreamKey(account, name))
+        if existing is None:
+            raise errors.STREAM_NOT_FOUND.with_values()
+        command = RemoveStream(account=account, name=name, incarnation=existing.incarnation)
+        return _granted(await self._propose(command))
+
+    async def name_nodes(self) -> None:
+        """Note the names of online nodes that the table does not have yet. Raises Moved or AnswerLost."""
+        self._require_leadership()
+        known = self._machine.table.node_names
+        for node_id, name in sorted(self._cluster.online().items()):
+            if known.get(node_id) != name:
+                await self._propose(NameNode(node_id=node_id, name=name))
+
+    def _require_leadership(self) -> None:
+        if self._machine.leading_term is None:
+            raise Moved(self._machine.leader)
+
+    def _require_free_subjects(self, account: str, config: StreamConfig, *, ignore: str | None) -> None:
+        if self._machine.table.overlapping(account, config.subject_filters, ignore=ignore) is not None:
+            raise errors.STREAM_SUBJECT_OVERLAP.with_values()
+
+    def _place(self, config: StreamConfig) -> Placed:
+        placement = config.placement
+        tags = placement.tags if placement and self._cluster.clustered else ()
+        cluster = placement.cluster if placement and self._cluster.clustered else ""
+        wanted = Wanted(replicas=config.num_replicas, cluster=cluster, tags=tags)
+        return place(wanted, self._loads(), cluster=self._cluster.name)
+
+    def _loads(self) -> Sequence[NodeLoad]:
+        """Count what the table, and what is on its way into it, put on each online node."""
+        replicas: Counter[NodeId] = Counter()
+        leaders: Counter[NodeId] = Counter()
+        reserved: Counter[NodeId] = Counter()
+        for row in self._machine.table.streams.values():
+            replicas.update(row.peers)
+            leaders[row.preferred] += 1
+            for peer in row.peers:
+                reserved[peer] += max(0, row.config.max_bytes)
+        for placed in self._placing.values():
+            replicas.update(placed.peers)
+            leaders[placed.preferred] += 1
+        return [
+            NodeLoad(
+                node_id=node_id,
+                online=True,
+                replicas=replicas[node_id],
+                leaders=leaders[node_id],
+                reserved_bytes=reserved[node_id],
+            )
+            for node_id in sorted(self._cluster.online())
+        ]
+
+    def _new_group_id(self, config: StreamConfig) -> GroupId:
+        letter = "M" if config.storage is StorageType.MEMORY else "F"
+        suffix = "".join(self._rng.choice(ALPHABET) for _ in range(GROUP_SUFFIX_CHARS))
+        return GroupId(f"S-R{config.num_replicas}{letter}-{suffix}")
+
+    async def _propose(self, command: Command) -> Verdict:
+        proposal = Proposal(kind=Kind.META, body=encode(command))
+        if self.group is None:
+            raise Moved
+        try:
+            verdict = await self.group.propose_and_wait(proposal)
+        except NotLeaderError as error:
+            raise Moved(self._machine.leader) from error
+        except OutcomeUnknownError as error:
+            raise AnswerLost from error
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+
+def _same_or_taken(existing: StreamAssignment, config: StreamConfig) -> Created:
+    if same_stream(existing.config, config):
+        return Created(assignment=existing, fresh=False)
+    raise errors.STREAM_NAME_EXISTS.with_values()
+
+
+def _granted(verdict: Verdict) -> StreamAssignment:
+    if verdict.error is not None:
+        raise verdict.error
+    assert verdict.assignment is not None
+    return verdict.assignment

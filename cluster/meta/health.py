@@ -1,0 +1,91 @@
+"""Is this node current? Pure: figures in, one verdict out, in nats-server's words for `/healthz`.
+
+Current means: it knows a meta leader, it has applied what is committed, and its replicas run and have done the same.
+A replica whose applied index does not move is not healthy even if its links are (nats-server #8519).
+Source: monitor.go, healthz.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jetraft.cluster.meta.assignment import StreamKey
+    from jetraft.store.model.ids import NodeId
+
+LAG_MAX: Final = 1_000  # entries committed and not yet applied: more, and the node is catching up
+HTTP_OK: Final = 200
+HTTP_UNAVAILABLE: Final = 503
+
+
+class GroupFigures(Protocol):
+    """What health looks at."""
+
+    @property
+    def leader(self) -> NodeId | None:
+        """The known leader."""
+
+    @property
+    def commit_index(self) -> int:
+        """The highest index known to be committed."""
+
+    @property
+    def applied_index(self) -> int:
+        """The highest index applied."""
+
+    @property
+    def failed(self) -> Exception | None:
+        """Why the group stopped."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Health:
+    """The verdict: an HTTP status and, unless it is 200, the first reason found."""
+
+    http_status: int
+    reason: str = ""
+
+    @property
+    def status(self) -> str:
+        """The word under `status`."""
+        return "ok" if self.http_status == HTTP_OK else "unavailable"
+
+
+HEALTHY: Final = Health(http_status=HTTP_OK)
+
+
+def assess(
+    *,
+    clustered: bool,
+    outside: bool,
+    meta: GroupFigures | None,
+    failed: Mapping[StreamKey, str],
+    replicas: Sequence[tuple[StreamKey, GroupFigures]],
+) -> Health:
+    """Judge; `failed` are streams whose replica could not be started."""
+    if outside:
+        return _unavailable("JetStream is not a member of the meta group")
+    if meta is None or (clustered and meta.leader is None):
+        return _unavailable("JetStream has not established contact with a meta leader")
+    if not _is_current(meta):
+        return _unavailable("JetStream is not current with the meta leader")
+    for key, reason in failed.items():
+        return _unavailable(f"JetStream stream '{key.account} > {key.name}' could not be recovered: {reason}")
+    for key, group in replicas:
+        if group.leader is None:
+            return _unavailable(f"JetStream stream '{key.account} > {key.name}' has no leader")
+        if not _is_current(group):
+            return _unavailable(f"JetStream stream '{key.account} > {key.name}' is not current")
+    return HEALTHY
+
+
+def _is_current(group: GroupFigures) -> bool:
+    return group.failed is None and group.commit_index - group.applied_index <= LAG_MAX
+
+
+def _unavailable(reason: str) -> Health:
+    return Health(http_status=HTTP_UNAVAILABLE, reason=reason)

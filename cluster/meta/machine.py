@@ -1,0 +1,167 @@
+"""The meta group's state machine: committed commands become rows of the table.
+
+Apply validates again what the leader validated before it proposed, because two proposals can pass the leader's check
+side by side: a creation whose name or subjects were taken in between changes nothing and says so in its result
+(nats-server #8123, #8491 applied first and undid later). The same entries give the same table on every node.
+
+Who wants to know what changed registers with `on_change`; the calls come inside apply, in log order, with the keys of
+one batch, so a listener only notes them and works later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+from jetraft.cluster.meta.commands import (
+    AssignStream,
+    BadCommandError,
+    Command,
+    NameNode,
+    ReconfigureStream,
+    RemoveStream,
+    decode,
+)
+from jetraft.cluster.meta.table import MetaTable
+from jetraft.raft.machine import NO_LIVE_MESSAGES
+from jetraft.store.format import FRAME_HEADER_BYTES
+from jetraft.store.model import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jetraft.store.model.errors import ApiError
+    from jetraft.store.model.ids import NodeId
+    from jetraft.store.port import Entry
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Verdict:
+    """What one command came to: the assignment as it stands now (before a removal), or why nothing changed."""
+
+    assignment: StreamAssignment | None = None
+    error: ApiError | None = None
+    changed: bool = False
+
+
+NOTED: Final = Verdict(changed=True)
+
+
+class MetaMachine:
+    """The table as derived state of the meta group's log."""
+
+    def __init__(self) -> None:
+        self.table = MetaTable()
+        self.leading_term: int | None = None
+        self.leader: NodeId | None = None
+        self.applied_index = 0
+        self.bad_commands = 0
+        self.on_change: list[Callable[[Sequence[StreamKey]], None]] = []
+        self.on_leader: list[Callable[[], None]] = []
+
+    @property
+    def first_live_seq(self) -> int:
+        """There are no messages in this log: every checkpointed block may go."""
+        return NO_LIVE_MESSAGES
+
+    def apply(self, entries: Sequence[Entry]) -> Sequence[Verdict]:
+        """Apply committed entries; see the module."""
+        verdicts = [self._apply_entry(entry) for entry in entries]
+        self._tell(verdict.assignment.key for verdict in verdicts if verdict.changed and verdict.assignment)
+        return verdicts
+
+    def snapshot(self) -> bytes:
+        """Return the table as bytes."""
+        return self.table.pack()
+
+    def restore(self, state: bytes) -> None:
+        """Replace the table. Streams of the old and of the new table count as changed."""
+        before = list(self.table.streams)
+        self.table = MetaTable.unpack(state)
+        self._tell([*before, *self.table.streams])
+
+    def became_leader(self, term: int) -> None:
+        """Note that this node may answer for the cluster."""
+        self.leading_term = term
+        self.leader = None
+        self._tell_leader()
+
+    def became_follower(self, term: int, leader: NodeId | None) -> None:
+        """Note who may."""
+        assert self.leading_term is None or term >= self.leading_term
+        self.leading_term = None
+        self.leader = leader
+        self._tell_leader()
+
+    def _apply_entry(self, entry: Entry) -> Verdict:
+        assert entry.index > self.applied_index
+        self.applied_index = entry.index
+        try:
+            command = decode(entry.frame[FRAME_HEADER_BYTES:])
+        except BadCommandError:
+            self.bad_commands += 1
+            return Verdict(error=errors.CLUSTER_NOT_AVAILABLE.with_values())
+        return self._apply_command(command, entry.index)
+
+    def _apply_command(self, command: Command, index: int) -> Verdict:
+        match command:
+            case AssignStream():
+                return self._assign(command, index)
+            case ReconfigureStream():
+                return self._reconfigure(command, index)
+            case RemoveStream():
+                return self._remove(command)
+            case NameNode():
+                self.table.name_node(command.node_id, command.name)
+                return NOTED
+
+    def _assign(self, command: AssignStream, index: int) -> Verdict:
+        config = command.config
+        existing = self.table.get(StreamKey(command.account, config.name))
+        if existing is not None:
+            return Verdict(assignment=existing, error=errors.STREAM_NAME_EXISTS.with_values())
+        if self.table.overlapping(command.account, config.subject_filters) is not None:
+            return Verdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
+        assignment = StreamAssignment(
+            account=command.account,
+            config=config,
+            group_id=command.group_id,
+            incarnation=index,
+            revision=index,
+            peers=command.peers,
+            preferred=command.preferred,
+            created_ns=command.created_ns,
+        )
+        self.table.put(assignment)
+        return Verdict(assignment=assignment, changed=True)
+
+    def _reconfigure(self, command: ReconfigureStream, index: int) -> Verdict:
+        config = command.config
+        existing = self.table.get(StreamKey(command.account, config.name))
+        if existing is None or existing.incarnation != command.incarnation:
+            return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
+        if self.table.overlapping(command.account, config.subject_filters, ignore=config.name) is not None:
+            return Verdict(assignment=existing, error=errors.STREAM_SUBJECT_OVERLAP.with_values())
+        assignment = attrs.evolve(existing, config=config, revision=index)
+        self.table.put(assignment)
+        return Verdict(assignment=assignment, changed=True)
+
+    def _remove(self, command: RemoveStream) -> Verdict:
+        key = StreamKey(command.account, command.name)
+        existing = self.table.get(key)
+        if existing is None or existing.incarnation != command.incarnation:
+            return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
+        self.table.remove(key)
+        return Verdict(assignment=existing, changed=True)
+
+    def _tell(self, keys: Iterable[StreamKey]) -> None:
+        changed = list(dict.fromkeys(keys))
+        if changed:
+            for listener in self.on_change:
+                listener(changed)
+
+    def _tell_leader(self) -> None:
+        for listener in self.on_leader:
+            listener()

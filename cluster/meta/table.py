@@ -1,0 +1,171 @@
+"""The assignments of all streams, as of one applied meta log index. Holds; decides nothing.
+
+Invariants: a stream's subjects are in `claims` exactly while the stream is here; group ids are never shared; a removed
+stream leaves a tombstone, and only a tombstone allows a node to delete a group's data (a stream that is merely absent,
+for example from a snapshot that was taken too early, is never deleted: nats-server #4410, #6188, #7556).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgpack
+
+from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+from jetraft.cluster.meta.claims import SubjectClaims
+from jetraft.cluster.meta.commands import (
+    CONFIG_BYTES_MAX,
+    TEXT_BYTES_MAX,
+    BadCommandError,
+    blob,
+    number,
+    pack_config,
+    peers_of,
+    text,
+    unpack_config,
+)
+from jetraft.store.model.errors import ApiError
+from jetraft.store.model.ids import GroupId, NodeId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+SNAPSHOT_VERSION: Final = 1
+# A node that was away for more deletes than this keeps the data of the oldest ones and reports them as orphans.
+TOMBSTONES_MAX: Final = 10_000
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class TableStatistics:
+    """Sizes, for monitoring."""
+
+    streams: int
+    nodes: int
+    tombstones: int
+
+
+class MetaTable:
+    """Streams by account and name, tombstones by group, node names by id."""
+
+    def __init__(self) -> None:
+        self._streams: dict[StreamKey, StreamAssignment] = {}
+        self._claims: defaultdict[str, SubjectClaims] = defaultdict(SubjectClaims)
+        self._tombstones: OrderedDict[GroupId, int] = OrderedDict()
+        self._node_names: dict[NodeId, str] = {}
+
+    @property
+    def streams(self) -> Mapping[StreamKey, StreamAssignment]:
+        """All assignments, in order of creation."""
+        return self._streams
+
+    @property
+    def node_names(self) -> Mapping[NodeId, str]:
+        """The names of all nodes that were ever part of the cluster."""
+        return self._node_names
+
+    def get(self, key: StreamKey) -> StreamAssignment | None:
+        """Return the assignment of a stream."""
+        return self._streams.get(key)
+
+    def of_account(self, account: str) -> Iterator[StreamAssignment]:
+        """Yield the streams of one account, in order of creation."""
+        return (assignment for key, assignment in self._streams.items() if key.account == account)
+
+    def overlapping(self, account: str, patterns: Iterable[bytes], *, ignore: str | None = None) -> str | None:
+        """Return the name of a stream of the account, other than `ignore`, that claims one of these subjects."""
+        claims = self._claims[account]
+        for pattern in patterns:
+            found = min(claims.overlapping(pattern, ignore=ignore), default=None)
+            if found is not None:
+                return found
+        return None
+
+    def is_removed(self, group_id: GroupId) -> bool:
+        """Say whether this group was deleted by an applied entry; ids have eight random characters, none comes twice."""
+        return group_id in self._tombstones
+
+    def put(self, assignment: StreamAssignment) -> None:
+        """Add a stream or replace its assignment."""
+        old = self._streams.get(assignment.key)
+        if old is not None:
+            self._claims[old.account].remove(old.config.name, _patterns(old))
+        self._streams[assignment.key] = assignment
+        self._claims[assignment.account].add(assignment.config.name, _patterns(assignment))
+
+    def remove(self, key: StreamKey) -> None:
+        """Remove a stream and leave its tombstone."""
+        old = self._streams.pop(key)
+        self._claims[old.account].remove(old.config.name, _patterns(old))
+        self._tombstones[old.group_id] = old.incarnation
+        while len(self._tombstones) > TOMBSTONES_MAX:
+            self._tombstones.popitem(last=False)
+
+    def name_node(self, node_id: NodeId, name: str) -> None:
+        """Note the name of a node."""
+        self._node_names[node_id] = name
+
+    def pack(self) -> bytes:
+        """Return the whole table as bytes; equal tables give equal bytes."""
+        streams = [_fields(assignment) for assignment in self._streams.values()]
+        nodes = sorted(self._node_names.items())
+        packed: bytes = msgpack.packb([SNAPSHOT_VERSION, streams, list(self._tombstones.items()), nodes])
+        return packed
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> MetaTable:
+        """Return the table of `pack`. Raises BadCommandError."""
+        table = cls()
+        try:
+            version, streams, tombstones, nodes = msgpack.unpackb(
+                packed, max_bin_len=CONFIG_BYTES_MAX, max_str_len=TEXT_BYTES_MAX
+            )
+            if version != SNAPSHOT_VERSION:
+                raise ValueError(f"snapshot version {version}, expected {SNAPSHOT_VERSION}")
+            for fields in streams:
+                table.put(_assignment(fields))
+            for group_id, incarnation in tombstones:
+                table._tombstones[GroupId(text(group_id))] = number(incarnation)  # noqa: SLF001 (its own class)
+            for node_id, name in nodes:
+                table.name_node(NodeId(text(node_id)), text(name))
+        except (ValueError, TypeError, ApiError, msgpack.UnpackException) as error:
+            raise BadCommandError(f"meta snapshot of {len(packed)} bytes: {error}") from error
+        return table
+
+    def statistics(self) -> TableStatistics:
+        """Return the sizes."""
+        return TableStatistics(
+            streams=len(self._streams), nodes=len(self._node_names), tombstones=len(self._tombstones)
+        )
+
+
+def _patterns(assignment: StreamAssignment) -> list[bytes]:
+    return list(assignment.config.subject_filters)
+
+
+def _fields(assignment: StreamAssignment) -> list[object]:
+    return [
+        assignment.account,
+        pack_config(assignment.config),
+        assignment.group_id,
+        assignment.incarnation,
+        assignment.revision,
+        list(assignment.peers),
+        assignment.preferred,
+        assignment.created_ns,
+    ]
+
+
+def _assignment(fields: list[Any]) -> StreamAssignment:
+    account, packed, group_id, incarnation, revision, peers, preferred, created_ns = fields
+    return StreamAssignment(
+        account=text(account),
+        config=unpack_config(blob(packed)),
+        group_id=GroupId(text(group_id)),
+        incarnation=number(incarnation),
+        revision=number(revision),
+        peers=peers_of(peers),
+        preferred=NodeId(text(preferred)),
+        created_ns=number(created_ns),
+    )

@@ -1,0 +1,65 @@
+"""The nodes of the cluster as this one sees them: who may hold replicas, who is up, what they are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.store.model.ids import NodeId
+
+
+class NamedPeer(Protocol):
+    """What the view needs of a peer."""
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+
+    @property
+    def up(self) -> bool:
+        """Whether the link stands."""
+
+
+class ClusterView:
+    """Names and liveness; `peers` is None on a server that stands alone."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        server_name: str,
+        cluster_name: str,
+        peers: Callable[[], Mapping[NodeId, NamedPeer]] | None,
+        machine: MetaMachine,
+    ) -> None:
+        self._node_id = node_id
+        self._server_name = server_name
+        self._peers = peers
+        self._machine = machine
+        self.name = cluster_name
+        self.clustered = peers is not None
+        self.members: Callable[[], Sequence[NodeId]] = lambda: (node_id,)  # the meta group's, once it is founded
+
+    def online(self) -> Mapping[NodeId, str]:
+        """Return the members of the meta group that can be reached now, by id, with their names; this node included."""
+        return {node_id: self.name_of(node_id) for node_id in self.members() if self._is_up(node_id)}
+
+    def name_of(self, node_id: NodeId) -> str:
+        """Return a node's server name; its id when the name was never heard."""
+        if node_id == self._node_id:
+            return self._server_name
+        peer = self._peers().get(node_id) if self._peers else None
+        return peer.name if peer else self._machine.table.node_names.get(node_id, node_id)
+
+    def id_of(self, name: str) -> NodeId | None:
+        """Return the id of the member with this server name, or with this id."""
+        return next((node_id for node_id in self.members() if name in (node_id, self.name_of(node_id))), None)
+
+    def _is_up(self, node_id: NodeId) -> bool:
+        if node_id == self._node_id:
+            return True
+        peer = self._peers().get(node_id) if self._peers else None
+        return peer is not None and peer.up

@@ -1,0 +1,247 @@
+"""JetStream's part of one node, put together: bootstrap, meta group, replicas, service.
+
+The composition root makes one `ClusterNode` and runs it. The service is there at once; requests that come before the
+meta group has a leader wait for one, as they do during an election.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from jetraft.cluster.forward import AnswerLost, Moved
+from jetraft.cluster.meta.backend import MetaBackend
+from jetraft.cluster.meta.bootstrap import Bootstrap
+from jetraft.cluster.meta.frontend import MetaFrontend
+from jetraft.cluster.meta.health import Health, assess
+from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.meta.view import ClusterView
+from jetraft.cluster.service import ClusterService, wait_until
+from jetraft.cluster.streams.host import StreamHost
+from jetraft.cluster.streams.site import Site
+from jetraft.raft.group import Group, GroupSpec
+from jetraft.store.format import Identity
+from jetraft.store.io import run_blocking
+from jetraft.store.log_open import open_log
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.validate import NO_LIMITS, ServerLimits
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from jetraft.cluster.meta.backend import BackendStatistics
+    from jetraft.cluster.meta.bootstrap import BootstrapStatistics
+    from jetraft.cluster.meta.founding import Founders
+    from jetraft.cluster.meta.table import TableStatistics
+    from jetraft.cluster.ports import Outbox, Timers
+    from jetraft.cluster.service import ServiceStatistics
+    from jetraft.cluster.streams.shell import StreamShell
+    from jetraft.raft.group import GroupStatistics
+    from jetraft.raft.manager import Manager
+    from jetraft.raft.peers import Mesh
+    from jetraft.store.block_cache import BlockCache
+    from jetraft.store.io import Disk
+    from jetraft.store.model.clock import Clock
+    from jetraft.store.node_dir import NodeDir
+
+log = logging.getLogger(__name__)
+
+META_GROUP: Final = GroupId("meta")
+RECORD_NAME: Final = "meta.record"
+READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself
+SWEEP_S: Final = 60.0  # how often data of deleted streams is looked for; it only matters after a node was away
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NodeSetting:
+    """Who this node is. `cluster_name` is None on a server that stands alone; `expected` counts the founding nodes."""
+
+    node_id: NodeId
+    server_name: str
+    cluster_name: str | None
+    expected: int = 1
+    limits: ServerLimits = NO_LIMITS
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NodePorts:
+    """What the node works with. `mesh` is None on a server that stands alone."""
+
+    mesh: Mesh | None
+    manager: Manager
+    outbox: Outbox
+    timers: Timers
+    clock: Clock
+    rng: Random
+    node_dir: NodeDir
+    disk: Disk
+    cache: BlockCache
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NodeStatistics:
+    """A snapshot of everything."""
+
+    bootstrap: BootstrapStatistics
+    table: TableStatistics
+    backend: BackendStatistics
+    service: ServiceStatistics
+    meta_group: GroupStatistics | None
+
+
+class ClusterNode:
+    """See the module."""
+
+    def __init__(self, setting: NodeSetting, ports: NodePorts) -> None:
+        """Read the founding record. Raises BadRecordError when the store belongs to another node or cluster."""
+        self._setting = setting
+        self._ports = ports
+        self._group: Group | None = None
+        self._outside = False
+        self._attention = trio.Event()
+        mesh = ports.mesh
+        self.machine = MetaMachine()
+        self.view = ClusterView(
+            node_id=setting.node_id,
+            server_name=setting.server_name,
+            cluster_name=setting.cluster_name or "",
+            peers=None if mesh is None else lambda: mesh.peers,
+            machine=self.machine,
+        )
+        self._bootstrap = Bootstrap(
+            node_id=setting.node_id,
+            cluster=setting.cluster_name or "",
+            mesh=mesh,
+            expected=setting.expected,
+            file=ports.node_dir.file(RECORD_NAME),
+        )
+        site = Site(
+            manager=ports.manager,
+            outbox=ports.outbox,
+            timers=ports.timers,
+            clock=ports.clock,
+            cluster_name=setting.cluster_name or "",
+            name_of=self.view.name_of,
+        )
+        self._frontend = MetaFrontend(
+            machine=self.machine, cluster=self.view, clock=ports.clock, rng=ports.rng, limits=setting.limits
+        )
+        host = StreamHost(site=site, node_dir=ports.node_dir, disk=ports.disk, cache=ports.cache)
+        self.backend: MetaBackend[StreamShell] = MetaBackend(node_id=setting.node_id, machine=self.machine, host=host)
+        self.service = ClusterService(
+            node_id=setting.node_id,
+            cluster=self.view,
+            mesh=mesh,
+            machine=self.machine,
+            frontend=self._frontend,
+            backend=self.backend,
+        )
+        self.machine.on_leader.append(self._attend)
+        if mesh is not None:
+            mesh.on_peer_up.append(lambda _peer: self._attend())
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until cancelled.
+
+        Started when the streams of a server that stands alone can be used; in a cluster, as soon as this node takes
+        part or waits for others. Raises StoreError or OSError when the meta group's log cannot be opened.
+        """
+        if self._setting.cluster_name is not None and self._bootstrap.founded is None:
+            task_status.started()
+            task_status = trio.TASK_STATUS_IGNORED
+        founders = await self._bootstrap.run()
+        if founders is None:
+            self._outside = True
+            await trio.sleep_forever()
+            return
+        await self._start_meta(founders)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.backend.run)
+            nursery.start_soon(self._lead)
+            nursery.start_soon(self._sweep)
+            if self._setting.cluster_name is None:
+                await wait_until(self._all_lead, READY_WAIT_S)
+            task_status.started()
+
+    def health(self, *, server_only: bool = False) -> Health:
+        """Say whether this node is current, for `/healthz`; `server_only` leaves the streams out."""
+        if server_only:
+            clustered = self._setting.cluster_name is not None
+            return assess(clustered=clustered, outside=self._outside, meta=self._group, failed={}, replicas=())
+        return assess(
+            clustered=self._setting.cluster_name is not None,
+            outside=self._outside,
+            meta=self._group,
+            failed=self.backend.statistics().failed,
+            replicas=[(row.key, replica.group) for row, replica in self.backend.replicas()],
+        )
+
+    @property
+    def meta_group(self) -> Group | None:
+        """The meta group on this node; None until it is founded, and on a node outside of it."""
+        return self._group
+
+    def statistics(self) -> NodeStatistics:
+        """Return a snapshot."""
+        return NodeStatistics(
+            bootstrap=self._bootstrap.statistics(),
+            table=self.machine.table.statistics(),
+            backend=self.backend.statistics(),
+            service=self.service.statistics(),
+            meta_group=self._group.statistics() if self._group else None,
+        )
+
+    async def _start_meta(self, founders: Founders) -> None:
+        ports, incarnation = self._ports, founders.incarnation
+        identity = Identity(node_id=self._setting.node_id, group_id=META_GROUP, incarnation=incarnation)
+        path = ports.node_dir.group(META_GROUP, incarnation)
+        meta_log = await run_blocking(partial(open_log, ports.disk, path, identity, ports.cache))
+        spec = GroupSpec(
+            group_id=META_GROUP,
+            incarnation=incarnation,
+            members=founders.members,
+            preferred_leader=founders.members[0],
+        )
+        group = ports.manager.create(spec, meta_log, self.machine)
+        self._group = group
+        self._frontend.group = group
+        self.service.meta_group = group
+        self.view.members = lambda: group.members
+
+    @property
+    def bootstrap(self) -> BootstrapStatistics:
+        """How far the founding of the meta group is."""
+        return self._bootstrap.statistics()
+
+    def _all_lead(self) -> bool:
+        mine = [row for row in self.machine.table.streams.values() if row.key not in self.backend.statistics().failed]
+        led = [replica for _, replica in self.backend.replicas() if replica.is_leader]
+        return self.machine.leading_term is not None and len(led) >= len(mine)
+
+    def _attend(self) -> None:
+        self._attention.set()
+
+    async def _lead(self) -> None:
+        """While this node leads the meta group, note the names of nodes as they come."""
+        while True:
+            await self._attention.wait()
+            self._attention = trio.Event()
+            try:
+                await self._frontend.name_nodes()
+            except (Moved, AnswerLost):
+                continue
+
+    async def _sweep(self) -> None:
+        """Once the table is current, delete what was removed while this node was away."""
+        group = self._group
+        assert group is not None
+        while True:
+            if group.leader is not None and 0 < group.commit_index <= group.applied_index:
+                await self.backend.settle()
+                await self.backend.sweep()
+                await trio.sleep(SWEEP_S)
+            await trio.sleep(1)
