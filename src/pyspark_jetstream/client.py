@@ -93,7 +93,7 @@ class Connection:
 
     def request_many(self, questions: list[tuple[str, bytes]], *, timeout_s: float) -> list[wire.Frame]:
         """Return the answers to several requests that are on their way together, in the order of the questions."""
-        self._socket.settimeout(timeout_s)
+        self._set_timeout(timeout_s)
         first = self._replies
         self._replies += len(questions)
         self._send(
@@ -117,7 +117,7 @@ class Connection:
         Rows that came before a failure are in `rows` when ServerError is raised: they are whole and may be used.
         `stall_s` is how long the server may be silent.
         """
-        self._socket.settimeout(stall_s)
+        self._set_timeout(stall_s)
         reply = b"%b.%d" % (self._inbox, self._replies)
         self._replies += 1
         subject = f"$JS.API.DIRECT.GET.{stream}".encode()
@@ -195,9 +195,13 @@ class Connection:
         self._data = b"".join(chunks)
         self._start = 0
 
-    def _send(self, data: bytes) -> None:
+    def _set_timeout(self, timeout_s: float) -> None:
+        """Bound every wait of the question that follows."""
         if self.closed:
             raise ServerError(f"{self.url}: the connection is closed")
+        self._socket.settimeout(timeout_s)
+
+    def _send(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)
         except OSError as error:

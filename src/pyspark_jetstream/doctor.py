@@ -1,4 +1,4 @@
-"""`python -m pyspark_jetstream doctor`: one line for each thing that a query needs, and what to do where it is missing."""
+"""`python -m pyspark_jetstream doctor`: a line for each thing that a query needs, and what to do about it."""
 
 import importlib
 import importlib.metadata
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from pyspark_jetstream.errors import JetStreamSourceError
+from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
 from pyspark_jetstream.java import JAVA_VERSION_MIN, ensure_java, java_version
 
 PYSPARK_VERSION_MIN = (4, 2)
@@ -113,7 +113,7 @@ def check_servers(servers: str, stream: str | None) -> str:
     """Return which servers answer, and whether the stream can be read from its replicas."""
     from pyspark_jetstream.client import ConnectionCache  # noqa: PLC0415  (only for this check)
     from pyspark_jetstream.leader import Leader  # noqa: PLC0415
-    from pyspark_jetstream.options import Access, BadOptionError, parse_servers  # noqa: PLC0415
+    from pyspark_jetstream.options import Access, parse_servers  # noqa: PLC0415
     from pyspark_jetstream.replicas import survey  # noqa: PLC0415
 
     try:
@@ -126,6 +126,10 @@ def check_servers(servers: str, stream: str | None) -> str:
     text = ", ".join(f"{server.name} at {server.url}" for server in found)
     if stream is None:
         return text
-    view = Leader(access, stream, ConnectionCache()).view()
+    connections = ConnectionCache()
+    try:
+        view = Leader(access, stream, connections).view()
+    finally:
+        connections.close()
     how = "any replica" if view.allow_direct else "its leader only (allow_direct is off)"
     return f"{text}; stream {stream} has {view.messages} messages and is read from {how}"

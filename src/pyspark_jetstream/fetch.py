@@ -170,7 +170,7 @@ class RangeReader:
         return rows
 
     def _verify_tail(self, tail_seq: int, status: Status | None) -> None:
-        """Return when [tail_seq, end) is gone from the stream; raises ReplicaBehindError when only the replica lacks it."""
+        """Return when [tail_seq, end) is gone from the stream. Raises ReplicaBehindError when the replica lacks it."""
         applied_seq = status.number(LAST_SEQ) if status is not None else None
         if applied_seq is not None:
             if applied_seq < self._range.end_seq - 1:

@@ -42,7 +42,7 @@ def parse_offset(value: dict[str, Any], stream: str) -> Offset:
 
 
 def resolve_start(position: Position, leader: Leader, view: StreamView, *, strict: bool) -> int:
-    """Return the first sequence to read. Raises DataLossError when a given sequence is gone already and `strict` is set."""
+    """Return the first sequence to read. Raises DataLossError when a given one is gone already and `strict` is set."""
     if position.keyword == "latest":
         return view.end_seq
     if position.time is not None:

@@ -2,10 +2,11 @@
 
     python driver_job.py SERVERS STREAM DIRECTORY ROWS_PER_BATCH STOP_IN_BATCH
 
-Each micro-batch is written below DIRECTORY/out/<batch id>, replacing what an earlier try left there. In the micro-batch
-STOP_IN_BATCH the job says so after its rows are written and waits for its end.
+Each micro-batch writes its sequences to DIRECTORY/<batch id>.json, replacing what an earlier try left there. In the
+micro-batch STOP_IN_BATCH the job says so after its rows are written and waits for its end.
 """
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
 
 
 def start(  # noqa: PLR0913  (the job's arguments)
-    spark: "SparkSession", servers: str, stream: str, directory: Path, rows_per_batch: int, stop_in: int = -1
+    spark: "SparkSession", servers: str, stream: str, *, directory: Path, rows_per_batch: int, stop_in: int = -1
 ) -> "StreamingQuery":
     """Start the query."""
 
     def write(frame: "DataFrame", batch_id: int) -> None:
-        frame.select("stream_seq", "data").write.mode("overwrite").parquet(str(directory / "out" / str(batch_id)))
+        seqs = sorted(row.stream_seq for row in frame.select("stream_seq").collect())
+        (directory / f"{batch_id}.json").write_text(json.dumps(seqs))
         if batch_id == stop_in:
             sys.stdout.write(f"written {batch_id}\n")
             sys.stdout.flush()
@@ -42,7 +44,10 @@ def main() -> None:
 
     servers, stream, directory, rows_per_batch, stop_in = sys.argv[1:]
     spark = local_session(SparkSession.builder, Path(directory) / "driver")
-    start(spark, servers, stream, Path(directory), int(rows_per_batch), int(stop_in)).awaitTermination()
+    query = start(
+        spark, servers, stream, directory=Path(directory), rows_per_batch=int(rows_per_batch), stop_in=int(stop_in)
+    )
+    query.awaitTermination()
 
 
 if __name__ == "__main__":

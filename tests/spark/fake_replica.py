@@ -8,7 +8,7 @@ known moment.
 import json
 import socket
 import threading
-from typing import Any
+from typing import Any, Self
 
 import attrs
 
@@ -53,7 +53,7 @@ class FakeReplica:
     def url(self) -> str:
         return f"nats://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def __enter__(self) -> "FakeReplica":
+    def __enter__(self) -> Self:
         self._threads[0].start()
         return self
 
@@ -114,7 +114,7 @@ class FakeReplica:
                     else b"MSG %b 1 %d\r\n%b\r\n" % (reply, len(answer.payload), answer.payload)
                 )
 
-    def _answer(  # noqa: PLR0913  (one request, taken apart)
+    def _answer(  # noqa: PLR0913, PLR0917  (one request, taken apart)
         self,
         stream: str,
         question: dict[str, Any],

@@ -140,7 +140,7 @@ def test_when_every_replica_lags_the_task_fails_rather_than_skip_rows(
     wanted = planned(server, name, connections, retryTimeout="300ms")
     with (
         FakeReplica(server.url, applied_seq=60, honest=honest) as fake,
-        pytest.raises(ServersUnavailableError, match="60|61"),
+        pytest.raises(ServersUnavailableError, match=r"60|61"),
     ):
         read(through(wanted, fake.url), connections)
 

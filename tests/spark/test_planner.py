@@ -1,0 +1,154 @@
+"""The rules of offsets, against a leader whose answers the test writes."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from pyspark_jetstream.client import ConnectionCache
+from pyspark_jetstream.errors import DataLossError, JetStreamSourceError, StreamRecreatedError
+from pyspark_jetstream.leader import StreamView
+from pyspark_jetstream.options import parse_options
+from pyspark_jetstream.planner import Planner
+from pyspark_jetstream.replicas import Server
+
+OLD, NEW = "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z"
+
+
+@attrs.define
+class ScriptedLeader:
+    """Answers with the views of the test, the last one for ever."""
+
+    views: list[StreamView]
+    stream: str = "S"
+
+    def view(self) -> StreamView:
+        return self.views.pop(0) if len(self.views) > 1 else self.views[0]
+
+
+class OneServer:
+    def candidates(self, _: frozenset[str]) -> tuple[Server, ...]:
+        return (Server(url="nats://a:1", name="a", has_replica=True),)
+
+
+def view(first_seq: int, last_seq: int, created: str = OLD) -> StreamView:
+    return StreamView(
+        created=created,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        last_time_ns=0,
+        messages=last_seq - first_seq + 1,
+        message_bytes=0,
+        allow_direct=True,
+        replicas=frozenset({"a"}),
+    )
+
+
+def planner(*views: StreamView, **options: str) -> Planner:
+    made = Planner(parse_options({"servers": "a", "stream": "S", "retryTimeout": "1ms", **options}), ConnectionCache())
+    made.leader = ScriptedLeader(list(views))  # type: ignore[assignment]  # stands in for the servers
+    made.directory = OneServer()  # type: ignore[assignment]  # the same
+    return made
+
+
+def offset(seq: int, created: str = OLD, stream: str = "S") -> dict[str, Any]:
+    return {"stream": stream, "created": created, "seq": seq}
+
+
+def ranges(made: Planner, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int]]:
+    return [(partition.value.start_seq, partition.value.end_seq) for partition in made.partitions(start, end)]
+
+
+@pytest.mark.parametrize(
+    ("starting", "strict", "seq"),
+    [("earliest", "true", 11), ("latest", "true", 21), ("15", "true", 15), ("5", "false", 11), ("30", "true", 30)],
+)
+def test_a_new_query_starts_where_the_option_says(starting: str, strict: str, seq: int) -> None:
+    made = planner(view(11, 20), startingOffsets=starting, failOnDataLoss=strict)
+    assert made.initial().to_json_dict() == offset(seq)
+
+
+def test_a_start_that_is_already_gone_is_a_loss() -> None:
+    with pytest.raises(DataLossError, match="startingOffsets 5 is below the first sequence 11"):
+        planner(view(11, 20), startingOffsets="5").initial()
+
+
+def test_the_start_of_a_new_query_does_not_move_between_questions() -> None:
+    made = planner(view(1, 10), view(1, 20), startingOffsets="latest")
+    assert made.initial() == made.initial()
+
+
+@pytest.mark.parametrize(
+    ("start_seq", "last_seq", "rows_max", "end_seq"),
+    [(1, 10, None, 11), (1, 10, 4, 5), (11, 10, None, 11), (9, 10, 4, 11), (50, 10, None, 50), (50, 10, 4, 50)],
+)
+def test_the_end_keeps_the_limit_and_never_goes_back(
+    start_seq: int, last_seq: int, rows_max: int | None, end_seq: int
+) -> None:
+    assert planner(view(1, last_seq)).next_end(offset(start_seq), rows_max).seq == end_seq
+
+
+def test_available_now_ends_where_the_stream_ended_at_the_start() -> None:
+    made = planner(view(1, 10), view(1, 30))
+    made.stop_at_present_end()
+    assert made.next_end(offset(1), 8).seq == 9
+    assert made.next_end(offset(9), 8).seq == 11
+    assert made.next_end(offset(11), 8).seq == 11
+
+
+def test_a_logged_range_is_planned_as_it_was() -> None:
+    assert ranges(planner(view(1, 900)), offset(200), offset(300)) == [(200, 300)]
+    assert ranges(planner(view(1, 900)), offset(200), offset(200)) == []
+
+
+def test_a_range_that_runs_backwards_is_refused() -> None:
+    with pytest.raises(JetStreamSourceError, match="runs backwards, from 300 to 200"):
+        planner(view(1, 900)).partitions(offset(300), offset(200))
+
+
+def test_a_new_leader_gets_a_moment_to_reach_the_planned_end() -> None:
+    made = planner(view(1, 250), view(1, 300), retryTimeout="5s")
+    assert ranges(made, offset(200), offset(301)) == [(200, 301)]
+
+
+def test_a_stream_that_ends_before_the_planned_range_is_a_loss() -> None:
+    with pytest.raises(DataLossError, match="ends at 250, the planned range at 300"):
+        planner(view(1, 250)).partitions(offset(200), offset(301))
+    assert ranges(planner(view(1, 250), failOnDataLoss="false"), offset(200), offset(301)) == [(200, 251)]
+
+
+def test_a_stream_that_starts_after_the_planned_range_is_a_loss() -> None:
+    with pytest.raises(DataLossError, match="200 to 249 are no longer"):
+        planner(view(250, 900)).partitions(offset(200), offset(301))
+    assert ranges(planner(view(250, 900), failOnDataLoss="false"), offset(200), offset(301)) == [(250, 301)]
+    assert ranges(planner(view(800, 900), failOnDataLoss="false"), offset(200), offset(301)) == []
+
+
+def test_a_stream_made_again_is_noticed_when_the_end_is_asked_for() -> None:
+    with pytest.raises(StreamRecreatedError):
+        planner(view(1, 5, NEW)).next_end(offset(200), None)
+    lenient = planner(view(1, 5, NEW), failOnDataLoss="false")
+    assert lenient.next_end(offset(200), 3).to_json_dict() == offset(4, NEW)
+    assert ranges(lenient, offset(200), offset(4, NEW)) == [(1, 4)]
+
+
+def test_a_stream_made_again_is_noticed_when_a_logged_range_is_planned() -> None:
+    with pytest.raises(StreamRecreatedError):
+        planner(view(1, 900, NEW)).partitions(offset(200), offset(300))
+    assert ranges(planner(view(1, 900, NEW), failOnDataLoss="false"), offset(200), offset(300)) == []
+
+
+def test_the_checkpoint_of_another_stream_is_refused() -> None:
+    with pytest.raises(JetStreamSourceError, match="belongs to stream 'OTHER'"):
+        planner(view(1, 9)).next_end(offset(1, stream="OTHER"), None)
+    with pytest.raises(JetStreamSourceError, match="not of this source"):
+        planner(view(1, 9)).next_end({"topic": {"0": 5}}, None)
+
+
+def test_progress_shows_the_end_of_the_stream() -> None:
+    made = planner(view(1, 10))
+    assert made.latest_seen() is None
+    made.next_end(offset(1), 2)
+    latest = made.latest_seen()
+    assert latest is not None
+    assert latest.seq == 11
