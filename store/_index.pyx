@@ -33,6 +33,8 @@ cdef enum:
     CAPACITY_MIN = 8
     FAR = 0xFFFFFFFF        # a distance that does not fit: not known
 
+cdef uint64_t SEQ_MAX = 1 << 62  # where a purge may send a stream at most: what follows can never overflow 64 bits
+
 
 cdef uint64_t limit_of(value) except? 0:
     """A limit of the configuration as a number that is never reached when there is none (-1)."""
@@ -130,10 +132,10 @@ cdef class Index:
         return self.tree.removals - before
 
     def skip_to(self, uint64_t seq):
-        """Let an empty stream go on at `seq`, which is above last_seq."""
+        """Let an empty stream go on at `seq`, which is above last_seq, but not beyond SEQ_MAX."""
         assert self.messages == 0
         assert seq > self.last_seq
-        self._skip_to(seq)
+        self._skip_to(max(self.last_seq + 1, min(seq, SEQ_MAX)))
 
     def load(self, bytes frame, uint32_t block, uint32_t frame_offset, PackedRanges dead):
         """Index a frame again after a restart: no limit is enforced, sequences in `dead` and below first_seq are passed over."""
@@ -416,6 +418,8 @@ cdef class Index:
         seq = header.first_stream_seq
         if header.count == 0:
             return 0
+        if seq > UINT64_MAX // 2:
+            raise ValueError(f"sequence {seq} cannot be")
         if dead is None or seq + header.count > self.first_seq:
             if seq <= self.last_seq and (dead is None or self.messages):
                 raise ValueError(f"sequence {seq} follows {self.last_seq}")

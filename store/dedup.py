@@ -5,7 +5,7 @@ remember the same ids at the same log index. A message without an id never comes
 by the window times the publish rate, as in nats-server (stream.go, storeMsgId and purgeMsgIds).
 
 Invariants: `_order` holds the ids in the order of their timestamps, which never go back; an id that was stored again
-stands in it twice, and the newer timestamp in `_ids` says which one counts.
+stands in it twice, and the sequence in `_ids` says which one counts.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ class Dedup:
         assert window_ns >= 0
         self._window_ns = window_ns
         self._ids: dict[bytes, tuple[int, int]] = {}  # id -> (stream sequence, timestamp)
-        self._order: deque[tuple[int, bytes]] = deque()  # (timestamp, id)
+        self._order: deque[tuple[int, int, bytes]] = deque()  # (timestamp, sequence, id)
         self._horizon_ts_ns = 0
 
     def check(self, msg_id: bytes, *, now_ts_ns: int | None = None) -> int | None:
@@ -54,7 +54,7 @@ class Dedup:
             return
         assert not self._order or ts_ns >= self._order[-1][0]
         self._ids[msg_id] = (seq, ts_ns)
-        self._order.append((ts_ns, msg_id))
+        self._order.append((ts_ns, seq, msg_id))
 
     def expire(self, now_ts_ns: int) -> int:
         """Forget the ids stored before now minus the window; return how many."""
@@ -64,8 +64,9 @@ class Dedup:
         self._horizon_ts_ns = horizon
         forgotten = 0
         while self._order and self._order[0][0] < horizon:
-            ts_ns, msg_id = self._order.popleft()
-            if self._ids[msg_id][1] == ts_ns:
+            _, seq, msg_id = self._order.popleft()
+            known = self._ids.get(msg_id)
+            if known is not None and known[0] == seq:
                 del self._ids[msg_id]
                 forgotten += 1
         return forgotten
@@ -84,10 +85,8 @@ class Dedup:
 
     def snapshot(self) -> bytes:
         """Everything remembered, for `restore`."""
-        entries = [(ts_ns, msg_id) for ts_ns, msg_id in self._order if self._ids[msg_id][1] == ts_ns]
-        seqs = [self._ids[msg_id][0] for _, msg_id in entries]
-        stamps = [ts_ns for ts_ns, _ in entries]
-        ids = [msg_id for _, msg_id in entries]
+        entries = [entry for entry in self._order if self._ids.get(entry[2], (0, 0))[0] == entry[1]]
+        stamps, seqs, ids = zip(*entries, strict=True) if entries else ((), (), ())
         packed: bytes = msgpack.packb((_SNAPSHOT_VERSION, self._window_ns, self._horizon_ts_ns, ids, seqs, stamps))
         return packed
 
