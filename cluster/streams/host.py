@@ -1,0 +1,72 @@
+"""Where this node's replicas live: opens their logs, starts and stops their shells, throws deleted data away."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from jetraft.cluster.streams.shell import StreamShell
+from jetraft.store.format import Identity
+from jetraft.store.io import run_blocking
+from jetraft.store.log_open import open_log
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.config import StorageType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jetraft.cluster.meta.assignment import StreamAssignment
+    from jetraft.cluster.streams.site import Site
+    from jetraft.store.block_cache import BlockCache
+    from jetraft.store.io import Disk
+    from jetraft.store.model.ids import GroupId
+    from jetraft.store.node_dir import NodeDir
+    from jetraft.store.port import GroupLog
+
+
+@attrs.define(eq=False)
+class StreamHost:
+    """Implements ReplicaHost of cluster/meta/backend.py over a node directory."""
+
+    site: Site
+    node_dir: NodeDir
+    disk: Disk
+    cache: BlockCache
+
+    async def start(self, assignment: StreamAssignment) -> StreamShell:
+        """Open the log (in a thread: it may be long) and start the shell over it. Raises StoreError, OSError."""
+        log = await self._open(assignment)
+        try:
+            return StreamShell(assignment=assignment, log=log, site=self.site)
+        except BaseException:
+            log.close()
+            raise
+
+    async def _open(self, assignment: StreamAssignment) -> GroupLog:
+        if assignment.config.storage is StorageType.MEMORY:
+            return MemLog()
+        identity = Identity(
+            node_id=self.node_dir.node_id, group_id=assignment.group_id, incarnation=assignment.incarnation
+        )
+        path = self.node_dir.group(assignment.group_id, assignment.incarnation)
+        return await run_blocking(partial(open_log, self.disk, path, identity, self.cache))
+
+    async def stop(self, replica: StreamShell) -> None:
+        """End the shell and its group, close the log; the data stays."""
+        replica.stop()
+        replica.group.log.close()
+
+    async def discard(self, group_id: GroupId) -> None:
+        """Move the group's data to the trash, then remove it."""
+        for found, incarnation in list(self.node_dir.groups()):
+            if found == group_id:
+                trashed = self.node_dir.move_to_trash(group_id, incarnation)
+                if trashed is not None:
+                    await run_blocking(partial(shutil.rmtree, trashed, ignore_errors=True))
+
+    def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
+        """The stream groups on disk; the meta group is not one."""
+        return [(group_id, incarnation) for group_id, incarnation in self.node_dir.groups() if group_id != "meta"]
