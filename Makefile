@@ -25,10 +25,10 @@ $(STAMP): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "jetraft: Python 3.11 or later is needed"; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || { echo "jetraft: a C compiler is needed: install gcc (Debian: apt-get install gcc libc6-dev python3-dev)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "jetraft: $(PYTHON) cannot make virtual environments (Debian: apt-get install python3-venv)"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark,demo]'
-	@touch $@ $(BUILT)
+	JETRAFT_EXT=nothing-yet $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark,demo]'
+	@touch $@
 $(BUILT): $(STAMP) $(SOURCES)
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
 	@touch $@
 
 run: setup       ## start one server on 127.0.0.1:4222, store in .data/
@@ -51,7 +51,7 @@ types: setup     ## mypy --strict
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance
 
 build: setup     ## compile the extension modules in place
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
 
 build-debug: setup ## the same with bounds checks, asserts and line tracing; `make build` takes it back
 	JETRAFT_DEBUG=1 JETRAFT_BUILD=build/cython-debug $(BIN)/python setup.py --quiet build_ext --inplace --force
