@@ -35,6 +35,7 @@ class Reactor:
     on_closed: ClosedHandler
     send_route: Callable[[int, bytes], None]
     hooks: list[Callable[[], None]] = attrs.field(factory=list)
+    after_send: Callable[[], None] = lambda: None  # links send what the turn queued for peers
     turns: int = 0
     _inside: bool = False
     _kick: trio.Event = attrs.field(factory=trio.Event)
@@ -51,6 +52,7 @@ class Reactor:
             self.plane.run_sinks()
             self._send(self.plane.flush())
             self._forward()
+            self.after_send()
         finally:
             self._inside = False
             self.turns += 1

@@ -91,6 +91,7 @@ class Sessions:
     jetstream: bool = False
     by_cid: dict[int, Session] = attrs.field(factory=dict)
     connect_urls: tuple[str, ...] = ()
+    client_url: str = ""  # host:port of this server as peers tell it to clients
     lame_duck: bool = False
 
     @property

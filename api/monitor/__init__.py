@@ -1,1 +1,1 @@
-"""TODO."""
+"""HTTP monitoring: pages made from the same `statistics()` that tests read."""

@@ -1,0 +1,245 @@
+"""JetStream on one node: the writer, the groups, the cluster's part and the API, put together and run.
+
+Made by the composition root (api/server.py) where JetStream is enabled. In a cluster it waits for peers to found the
+meta group; clients are served core NATS meanwhile.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from jetraft.api.jetstream.gateway import JetStreamGateway
+from jetraft.api.monitor.pages import Health
+from jetraft.api.outbox import PlaneOutbox
+from jetraft.api.reactor import Reactor
+from jetraft.api.session import API_LEVEL
+from jetraft.api.timers import Timers
+from jetraft.cluster.node import ClusterNode, NodePorts, NodeSetting
+from jetraft.cluster.streams.shell import StreamShell
+from jetraft.raft.group import Group, GroupSetting
+from jetraft.raft.manager import Links, Manager
+from jetraft.raft.peers import Mesh
+from jetraft.store._frame import seal
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.model.clock import Clock
+from jetraft.store.model.ids import NodeId
+from jetraft.store.node_dir import NodeDir
+
+ACCOUNT = "$G"  # the one account that is served so far
+
+
+@attrs.define(eq=False)
+class NoLinks:
+    """The links of a server that stands alone: none. Implements raft.manager.Links."""
+
+    node_id: NodeId
+    on_peer_up: list[Callable[[NodeId], None]] = attrs.field(factory=list)
+    on_peer_down: list[Callable[[NodeId], None]] = attrs.field(factory=list)
+
+    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
+        """Nobody is there."""
+        del to, channel, payload
+        return False
+
+    def on_frame(self, channel: int, handler: Callable[[NodeId, memoryview], None]) -> None:
+        """Nothing ever comes."""
+
+    def is_up(self, node: NodeId) -> bool:
+        """Nobody is."""
+        del node
+        return False
+
+
+@attrs.frozen(kw_only=True)
+class JetStreamSetting:
+    """What a node's JetStream is made from. `expected_nodes` found the meta group together."""
+
+    store_dir: Path
+    server_name: str
+    named: bool
+    cluster_name: str | None
+    expected_nodes: int
+    cache_bytes_max: int
+
+
+class JetStreamNode:
+    """See the module. Implements monitor.pages.JetStreamStatus."""
+
+    def __init__(
+        self, setting: JetStreamSetting, *, mesh: Mesh | None, reactor: Reactor, timers: Timers, clock: Clock
+    ) -> None:
+        """Open the store directory. Raises StoreRefused, StoreCorrupt, OSError."""
+        self._setting = setting
+        self._mesh = mesh
+        self._reactor = reactor
+        self._timers = timers
+        self._clock = clock
+        self._node_dir = NodeDir.open(
+            setting.store_dir, server_name=setting.server_name, named=setting.named, cluster=setting.cluster_name or ""
+        )
+        self.node_id = self._node_dir.node_id
+        self.writer = Writer()
+        self.cache = BlockCache(setting.cache_bytes_max)
+        rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
+        links: Links = mesh if mesh is not None else NoLinks(self.node_id)
+        self.manager = Manager(GroupSetting(node_id=self.node_id, seal=seal, rng=rng), links=links, clock=clock)
+        self.manager.on_dirty = reactor.kick_outside
+        self._tick_at_ns: int | None = None
+        reactor.hooks.append(self._flush)
+        outbox = PlaneOutbox(reactor.plane, reactor)
+        self.node = ClusterNode(
+            NodeSetting(
+                node_id=self.node_id,
+                server_name=setting.server_name,
+                cluster_name=setting.cluster_name,
+                expected=setting.expected_nodes,
+            ),
+            NodePorts(
+                mesh=mesh,
+                manager=self.manager,
+                outbox=outbox,
+                timers=timers,
+                clock=clock,
+                rng=rng,
+                node_dir=self._node_dir,
+                disk=LocalDisk(self.writer),
+                cache=self.cache,
+            ),
+        )
+        self.gateway = JetStreamGateway(service=self.node.service, outbox=outbox, kick=reactor.kick_outside)
+
+    # Turns.
+
+    def _flush(self) -> None:
+        """The groups' part of a turn: advance, send, and be called back for the next deadline."""
+        self.manager.flush()
+        deadline_ns = self.manager.next_deadline_ns
+        if deadline_ns is not None and (self._tick_at_ns is None or deadline_ns < self._tick_at_ns):
+            self._tick_at_ns = deadline_ns
+            self._timers.call_at(deadline_ns, self._tick)
+
+    def _tick(self) -> None:
+        self._tick_at_ns = None
+        self.manager.tick(self._clock.mono_ns())
+
+    async def _run_writer(self) -> None:
+        """Turns for what the writer threads have finished."""
+        while True:
+            await trio.lowlevel.wait_readable(self.writer.fileno())
+            self.writer.drain()
+            self._reactor.end_turn()
+
+    # Life.
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled. Started when a server that stands alone has recovered its streams."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run_writer)
+            await nursery.start(self.gateway.run)
+            await nursery.start(self.node.run)
+            task_status.started()
+
+    def stop(self) -> None:
+        """After `run` has ended: finish writing and give the directory back."""
+        self.writer.stop()
+        self._node_dir.close()
+
+    def step_down(self) -> bool:
+        """Hand leadership of every group to another member, where there is one; True when any transfer began."""
+        begun = False
+        for group in self.manager.groups.values():
+            if self._leads_others(group):
+                begun |= group.transfer_leadership(None)
+        self._reactor.end_turn()
+        return begun
+
+    def leads_others(self) -> bool:
+        """True while this node leads a group that has other members."""
+        return any(self._leads_others(group) for group in self.manager.groups.values())
+
+    @staticmethod
+    def _leads_others(group: Group) -> bool:
+        return group.is_leader and len(group.members) > 1
+
+    # Monitoring.
+
+    def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
+        """Well when the meta group has a leader, every replica runs, and no store has failed."""
+        del js_server_only  # narrower checks than the whole are not served: the whole is the safe answer
+        if js_enabled_only:
+            return Health()
+        verdict = self.node.health()
+        return Health(status=verdict.http_status, error=verdict.reason)
+
+    def jsz(self, arguments: dict[str, str]) -> dict[str, Any]:
+        """What this node holds, and the meta group as it sees it."""
+        shells = [shell for _, shell in self.node.backend.replicas()]
+        states = [shell.info().state for shell in shells]
+        usage, api = self.node.service.usage(ACCOUNT), self.gateway.statistics()
+        document: dict[str, Any] = {
+            "memory": usage.memory,
+            "storage": usage.storage,
+            "api": {"level": API_LEVEL, "total": api.requests, "errors": api.errors},
+            "streams": len(states),
+            "consumers": sum(shell.consumer_count for shell in shells),
+            "messages": sum(state.messages for state in states),
+            "bytes": sum(state.bytes for state in states),
+            "config": {"store_dir": str(self._setting.store_dir)},
+        }
+        meta = self.node.meta_group
+        if self._mesh is not None and meta is not None:
+            document["meta_cluster"] = self._meta_cluster(meta)
+        if arguments.get("streams") in ("1", "true"):
+            details = [self._stream_detail(shell) for shell in shells]
+            document["account_details"] = [{"name": ACCOUNT, "id": ACCOUNT, "stream_detail": details}]
+        if arguments.get("raft") in ("1", "true"):
+            groups = self.manager.groups.items()
+            document["raft_groups"] = {group_id: plain(group.statistics()) for group_id, group in groups}
+        return document
+
+    def _meta_cluster(self, meta: Group) -> dict[str, Any]:
+        leader = self.node_id if meta.is_leader else meta.leader
+        name_of = self.node.view.name_of
+        return {
+            "name": self._setting.cluster_name,
+            "leader": "" if leader is None else name_of(leader),
+            "peer": leader or "",
+            "replicas": [
+                {
+                    "name": name_of(lag.node),
+                    "current": lag.current,
+                    "offline": lag.offline,
+                    "active": lag.active_ns,
+                    "lag": lag.lag_entries,
+                    "peer": lag.node,
+                }
+                for lag in meta.replica_lag()
+            ],
+            "cluster_size": len(meta.members),
+        }
+
+    @staticmethod
+    def _stream_detail(shell: StreamShell) -> dict[str, Any]:
+        return {"name": shell.config.name, "leads": shell.is_leader, **shell.info().to_json_dict()}
+
+    def statistics(self) -> dict[str, Any]:
+        """Figures of the parts, for /varz."""
+        return {
+            "writer": plain(self.writer.statistics()),
+            "cache": plain(self.cache.statistics()),
+            "raft": plain(self.manager.statistics()),
+        }
+
+
+def plain(figures: attrs.AttrsInstance) -> dict[str, Any]:
+    """A frozen statistics value as a dict that JSON can carry."""
+    return attrs.asdict(figures, value_serializer=lambda _instance, _field, value: _jsonable(value))
+
+
+def _jsonable(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str | list | tuple | dict) else str(value)

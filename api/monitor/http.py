@@ -1,0 +1,95 @@
+"""A small HTTP/1.1 server for monitoring pages: h11 speaks the protocol, trio carries the bytes.
+
+Only GET and HEAD, only answers that fit in memory; a connection is closed when it is idle or talks too long.
+"""
+
+import socket
+from collections.abc import Callable
+from urllib.parse import parse_qsl, urlsplit
+
+import attrs
+import h11
+import trio
+
+REQUEST_TIMEOUT_S = 10.0  # from connection to request, and between requests of one connection
+HEADER_BYTES_MAX = 16 * 1024  # h11's own default, said aloud
+CONNECTIONS_MAX = 256
+READ_BYTES = 16 * 1024
+JSON_TYPE = "application/json"
+
+
+@attrs.frozen(kw_only=True)
+class Page:
+    """One answer."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = JSON_TYPE
+
+
+Handler = Callable[[dict[str, str]], Page]
+NOT_FOUND = Page(body=b"404 page not found\n", status=404, content_type="text/plain; charset=utf-8")
+METHOD_NOT_ALLOWED = Page(body=b"405 method not allowed\n", status=405, content_type="text/plain; charset=utf-8")
+
+
+@attrs.define(eq=False)
+class MonitorServer:
+    """Serves the pages of a table path -> handler on one listening socket."""
+
+    sock: socket.socket
+    pages: dict[str, Handler]
+    base_path: str = ""
+    requests: int = 0
+    _connections: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(CONNECTIONS_MAX))
+
+    async def run(self) -> None:
+        """Accept and serve until cancelled."""
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self.sock))
+        await trio.serve_listeners(self._serve, [listener])
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
+        try:
+            async with self._connections, stream:
+                while True:
+                    with trio.fail_after(REQUEST_TIMEOUT_S):
+                        if not await self._answer_one(stream, connection):
+                            return
+                    connection.start_next_cycle()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, h11.ProtocolError):
+            return
+
+    async def _answer_one(self, stream: trio.SocketStream, connection: h11.Connection) -> bool:
+        """Read one request and answer it; False when the connection is to end."""
+        request: h11.Request | None = None
+        while True:
+            event = connection.next_event()
+            if event is h11.NEED_DATA:
+                connection.receive_data(await stream.receive_some(READ_BYTES))
+            elif isinstance(event, h11.Request):
+                request = event
+            elif isinstance(event, h11.EndOfMessage):
+                break
+            elif isinstance(event, h11.ConnectionClosed):
+                return False
+        assert request is not None
+        page = self._page(request)
+        headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body)))]
+        await stream.send_all(connection.send(h11.Response(status_code=page.status, headers=headers)) or b"")
+        if request.method != b"HEAD":
+            await stream.send_all(connection.send(h11.Data(data=page.body)) or b"")
+        await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
+        return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+
+    def _page(self, request: h11.Request) -> Page:
+        self.requests += 1
+        if request.method not in (b"GET", b"HEAD"):
+            return METHOD_NOT_ALLOWED
+        target = urlsplit(request.target.decode("latin-1"))
+        path = target.path.removeprefix(self.base_path.rstrip("/")) or "/"
+        handler = self.pages.get(path)
+        return NOT_FOUND if handler is None else handler(dict(parse_qsl(target.query)))
+
+    def statistics(self) -> dict[str, int]:
+        """Requests answered."""
+        return {"requests": self.requests}

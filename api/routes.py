@@ -1,0 +1,94 @@
+"""Core NATS between nodes: the plane's route records ride on the mesh, and clients learn where else they can connect."""
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from jetraft.api.routing._plane import Plane, RouteFormatError
+from jetraft.api.session import Sessions
+from jetraft.raft.framing import CHANNEL_ROUTE
+from jetraft.raft.peers import Mesh
+from jetraft.store.model.ids import NodeId
+
+FRAME_BYTES_TARGET = 16 * 1024 * 1024  # records of one turn are cut into frames of about this size
+
+
+def cut_records(records: bytes, target: int = FRAME_BYTES_TARGET) -> Iterator[bytes]:
+    """Cut back-to-back route records into pieces of about `target` bytes, never inside a record."""
+    if len(records) <= target:
+        yield records
+        return
+    start = at = 0
+    while at < len(records):
+        length = int.from_bytes(records[at : at + 4], "little")
+        if at > start and at + length - start > target:
+            yield records[start:at]
+            start = at
+        at += length
+    yield records[start:]
+
+
+@attrs.define(eq=False)
+class Routes:
+    """Joins the plane to the mesh: one route per peer whose link is up."""
+
+    mesh: Mesh
+    plane: Plane
+    sessions: Sessions
+    log_warn: Callable[[str], None]
+    advertise: bool = True
+    by_node: dict[NodeId, int] = attrs.field(factory=dict)
+    by_route: dict[int, NodeId] = attrs.field(factory=dict)
+
+    def start(self) -> None:
+        """Listen to the mesh; call before it runs."""
+        self.mesh.on_peer_up.append(self._up)
+        self.mesh.on_peer_down.append(self._down)
+        self.mesh.on_peer_changed.append(lambda _node: self.update_connect_urls())
+        self.mesh.on_frame(CHANNEL_ROUTE, self._on_frame)
+
+    def _up(self, node: NodeId) -> None:
+        route = self.plane.open_route()
+        self.by_node[node], self.by_route[route] = route, node
+        self.update_connect_urls()
+
+    def _down(self, node: NodeId) -> None:
+        route = self.by_node.pop(node, None)
+        if route is not None:
+            del self.by_route[route]
+            self.plane.close_route(route)
+        self.update_connect_urls()
+
+    def _on_frame(self, node: NodeId, payload: memoryview) -> None:
+        route = self.by_node.get(node)
+        if route is None:
+            return
+        try:
+            self.plane.on_route(route, payload)
+        except RouteFormatError as error:
+            self.log_warn(f"route to {node}: {error}; its interest is dropped until the link is made anew")
+            self._down(node)
+
+    def send(self, route: int, records: bytes) -> None:
+        """Hand one turn's records to the peer's link."""
+        node = self.by_route.get(route)
+        if node is not None:
+            for piece in cut_records(records):
+                self.mesh.send(node, CHANNEL_ROUTE, piece)
+
+    def update_connect_urls(self) -> None:
+        """Tell clients when the set of servers to connect to has changed."""
+        if not self.advertise:
+            return
+        own = self.sessions.client_url
+        peers = sorted(peer.client_url for peer in self.mesh.peers.values() if peer.up and peer.client_url)
+        urls = tuple([own, *peers]) if own else tuple(peers)
+        if urls != self.sessions.connect_urls:
+            self.sessions.connect_urls = urls
+            for cid, session in self.sessions.by_cid.items():
+                if session.options.protocol:
+                    self.plane.write(cid, self.sessions.info(session))
+
+    def statistics(self) -> dict[str, int]:
+        """Peers that messages are routed to."""
+        return {"routes": len(self.by_node)}
