@@ -1,12 +1,203 @@
-"""The consumers of a stream that this node leads (stub)."""
+"""The consumers of a stream that this node leads: routes pulls and acks to them, and their commands to the log.
+
+One desk per term of leadership. It captures three families of subjects, and steps a consumer when something happened
+to it: a pull, an ack, a timer, or new messages for one that waits for them. Commands of all consumers stepped in one
+call become one entry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetraft.cluster.consumers._acks import sort_acks
+from jetraft.cluster.consumers.acks import AckKind, parse_ack_body, parse_ack_subject
+from jetraft.cluster.consumers.core import Now
+from jetraft.cluster.consumers.pull import PullConsumer
+from jetraft.cluster.consumers.push import PushConsumer
+from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, ConsumerRunner
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams._admit import captured_at, captured_payload
+from jetraft.raft.engine import Proposal
+from jetraft.raft.group import Outcome
+from jetraft.store.format import Kind
+from jetraft.store.model import message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jetraft.cluster.ports import MessageSource
+    from jetraft.cluster.streams.machine import StreamMachine
+    from jetraft.cluster.streams.site import Site
+    from jetraft.raft.group import Group
+    from jetraft.store.consumer_state import ConsumerState
 
 
 class ConsumerDesk:
-    """Stub."""
+    """See the module."""
 
-    def __init__(self, site, group, machine): ...
-    def pump(self): ...
-    def end(self): ...
-    def created(self, s): ...
-    def updated(self, s): ...
-    def deleted(self, s): ...
+    def __init__(self, site: Site, group: Group, machine: StreamMachine) -> None:
+        assert machine.config is not None
+        self.site = site
+        self.stream = machine.config.name
+        self.messages = machine
+        self.source: MessageSource = machine.store
+        self._group = group
+        self._machine = machine
+        self._commands: list[commands.ConsumerCommand] = []
+        self._committed: list[Callable[[], None]] = []
+        self._depth = 0
+        self._runners = {name: ConsumerRunner(self, state) for name, state in machine.consumers.items()}
+        name = self.stream
+        self._sinks = [
+            site.outbox.add_sink(f"$JS.API.CONSUMER.MSG.NEXT.{name}.*".encode(), self.on_pulls),
+            site.outbox.add_sink(f"$JS.ACK.{name}.>".encode(), self.on_acks),
+            site.outbox.add_sink(f"$JS.FC.{name}.>".encode(), self.on_flow),
+        ]
+        self._step(list(self._runners.values()))
+
+    @property
+    def stream_replicas(self) -> int:
+        """The stream's number of replicas: what a consumer inherits."""
+        assert self._machine.config is not None
+        return self._machine.config.num_replicas
+
+    def now(self) -> Now:
+        """This moment."""
+        return Now(self.site.clock.mono_ns(), self.site.clock.unix_ns())
+
+    def runner(self, name: str) -> ConsumerRunner | None:
+        """The consumer of that name."""
+        return self._runners.get(name)
+
+    # --- what clients send
+
+    def on_pulls(self, batch: bytes) -> None:
+        """Pull requests of a turn."""
+        now, touched, position = self.now(), {}, 0
+        while position < len(batch):
+            start = position
+            position, subject, reply, _hdr, _size = captured_at(batch, start)
+            name = subject.rpartition(b".")[2].decode(errors="replace")
+            runner = self._runners.get(name)
+            if runner is None:
+                self._nobody(subject, reply)
+            elif isinstance(runner.core, PullConsumer):
+                runner.core.pull(captured_payload(batch, start), reply, now)
+                touched[name] = runner
+            elif reply:
+                self.site.outbox.send(reply, hdr=message.status(409, b"Consumer is push based"))
+        self._step(touched.values())
+
+    def on_acks(self, batch: bytes) -> None:
+        """Acks of a turn: plain ones in bulk, then the others one by one."""
+        now, touched = self.now(), {}
+        plain, others = sort_acks(batch)
+        for consumer, seqs in plain.items():
+            name = consumer.decode(errors="replace")
+            runner = self._runners.get(name)
+            if runner is not None:
+                runner.core.acknowledge(seqs, now)
+                touched[name] = runner
+        for start in others:
+            name = self._answer(batch, start, now)
+            if name:
+                touched[name] = self._runners[name]
+        self._step(touched.values())
+
+    def on_flow(self, batch: bytes) -> None:
+        """Answers to flow control requests: `$JS.FC.<stream>.<consumer>.<token>`."""
+        now, touched, position = self.now(), {}, 0
+        while position < len(batch):
+            position, subject, _reply, _hdr, _size = captured_at(batch, position)
+            name = subject.split(b".")[3].decode(errors="replace")
+            runner = self._runners.get(name)
+            if runner is not None and isinstance(runner.core, PushConsumer):
+                runner.core.flow_answered(subject, now)
+                touched[name] = runner
+        self._step(touched.values())
+
+    def _answer(self, batch: bytes, start: int, now: Now) -> str:
+        """One ack that is more than plain; returns its consumer, empty when there is none."""
+        _end, subject, reply, _hdr, _size = captured_at(batch, start)
+        parsed = parse_ack_subject(subject)
+        name = "" if parsed is None else parsed.consumer.decode(errors="replace")
+        runner = self._runners.get(name)
+        if parsed is None or runner is None:
+            self._nobody(subject, reply)
+            return ""
+        ack = parse_ack_body(captured_payload(batch, start))
+        runner.core.answer(parsed, ack, reply, now)
+        if ack.kind is AckKind.NEXT and isinstance(runner.core, PullConsumer):
+            runner.core.pull(ack.body, reply, now)
+        return name
+
+    def _nobody(self, subject: bytes, reply: bytes) -> None:
+        """There is no such consumer: what core NATS says when nobody listens."""
+        if reply:
+            self.site.outbox.send(reply, hdr=message.status(503, b"", {b"Nats-Subject": subject}))
+
+    # --- events from applying
+
+    def pump(self) -> None:
+        """The stream has changed: step the consumers that wait for messages."""
+        self._step([runner for runner in self._runners.values() if runner.core.is_hungry])
+
+    def created(self, state: ConsumerState) -> None:
+        """A consumer exists: it may have messages at once."""
+        self._runners[state.name] = runner = ConsumerRunner(self, state)
+        self._step([runner])
+
+    def updated(self, state: ConsumerState) -> None:
+        """A consumer has changed."""
+        self._runners[state.name].updated()
+
+    def deleted(self, state: ConsumerState) -> None:
+        """A consumer is gone: its requests end."""
+        self._runners.pop(state.name).end(STATUS_DELETED)
+
+    def purged(self, first_seq: int) -> None:
+        """Nothing is left below a sequence: consumers need not wait for acks there."""
+        for runner in self._runners.values():
+            runner.core.purged_below(first_seq)
+
+    def end(self, reason: bytes = STATUS_LEADER) -> None:
+        """Leadership is over."""
+        for handle in self._sinks:
+            self.site.outbox.remove_sink(handle)
+        self._sinks.clear()
+        for runner in self._runners.values():
+            runner.end(reason)
+        self._runners.clear()
+
+    # --- for runners
+
+    def propose(self, batch: Sequence[commands.ConsumerCommand], committed: Callable[[], None]) -> None:
+        """Add commands to this call's entry; `committed` is called when they are applied."""
+        self._commands += batch
+        self._committed.append(committed)
+        if not self._depth:
+            self._flush()
+
+    def abandon(self, name: str) -> None:
+        """Nobody used the consumer for its inactive_threshold: delete it."""
+        self.propose([commands.DeleteConsumer(name)], lambda: None)
+
+    def _step(self, runners: Iterable[ConsumerRunner]) -> None:
+        self._depth += 1
+        for runner in runners:
+            runner.step()
+        self._depth -= 1
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._depth or not self._commands:
+            return
+        body = commands.encode_consumer_commands(self._commands)
+        committed, self._committed, self._commands = self._committed, [], []
+
+        def done(outcome: Outcome, _result: object) -> None:
+            if outcome is Outcome.OK:
+                for callback in committed:
+                    callback()
+
+        self._group.propose(Proposal(kind=Kind.CONSUMER_OP, body=body), done)

@@ -39,3 +39,6 @@ cdef class RecordBatch:
     cdef int64_t _stored_size(self, Captured *message) noexcept
     cdef int _append(self, Captured *message, uint16_t flags, int64_t size) except -1
     cdef uint32_t _count_of(self, bytes subject, uint32_t *last) noexcept
+
+# Read one capture record of at most `room` bytes; raises AssertionError when it does not add up.
+cdef int take_apart(const uint8_t *data, size_t room, Captured *message) except -1

@@ -82,9 +82,10 @@ class Leadership:
 
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied: consumers may have something to deliver."""
-        if messages_added and self._age_timer is None:
-            self._arm_age_timer()
-        self.desk.pump()
+        if messages_added:
+            self.desk.pump()
+            if self._age_timer is None:
+                self._arm_age_timer()
 
     def end(self) -> None:
         """Leadership is over: stop listening, drop everything that was in flight."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from jetraft.store.model.ids import NodeId
     from jetraft.store.port import Entry
-    from jetraft.store.stream_store import StreamStore
+    from jetraft.store.stream_store import StoredMessage, StreamStore
 
 SNAPSHOT_VERSION: Final = 1
 
@@ -51,6 +51,9 @@ class StreamEvents(Protocol):
 
     def consumer_deleted(self, state: ConsumerState) -> None:
         """A consumer is gone."""
+
+    def purged(self, first_seq: int) -> None:
+        """Messages were purged or expired; nothing is left below `first_seq`."""
 
     def applied(self, *, messages_added: bool) -> None:
         """A batch of entries has been applied."""
@@ -202,6 +205,7 @@ class StreamMachine:
         first_seq = self.store.first_seq
         for consumer in self.consumers.values():
             consumer.purged_below(first_seq)
+        self._events.purged(first_seq)
 
     # --- consumers
 
@@ -271,6 +275,20 @@ class StreamMachine:
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""
         return self.store.count_for(subject)
+
+    # --- what selection reads (consumers/selector.Messages)
+
+    def next_matches(self, filters: Sequence[bytes], from_seq: int, count: int) -> list[int]:
+        """The first live messages at or above a sequence that match."""
+        return self.store.next_matches(filters, from_seq, count)
+
+    def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
+        """How many live messages at or above a sequence match."""
+        return self.store.num_pending(filters, from_seq)
+
+    def load(self, seq: int) -> StoredMessage | None:
+        """A live message."""
+        return self.store.load(seq)
 
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""

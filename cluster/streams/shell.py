@@ -256,6 +256,11 @@ class StreamShell:
         if self._leadership is not None:
             self._leadership.desk.deleted(state)
 
+    def purged(self, first_seq: int) -> None:
+        """Messages were purged or expired."""
+        if self._leadership is not None:
+            self._leadership.desk.purged(first_seq)
+
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied."""
         if self._leadership is not None:

@@ -1,0 +1,96 @@
+"""Acknowledgements as clients send them: what their subject names, and what their body says.
+
+    $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ts>.<pending>
+    $JS.ACK.<domain>.<account hash>. and the same from <stream> on, with an optional token at the end
+
+Bodies: empty, `+ACK`, `+OK`; `-NAK` with an optional delay; `+WPI`; `+NXT` with an optional pull request; `+TERM` with
+an optional reason. Anything else acknowledges nothing, as in nats-server. Source: consumer.go (processAck), ADR-15.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import attrs
+import orjson
+
+from jetraft.store.model.gotime import parse_duration
+
+SHORT_TOKENS: Final = 9
+LONG_TOKENS_MIN: Final = 11
+NUMBER_DIGITS_MAX: Final = 19
+
+
+class AckKind(Enum):
+    """What an ack asks for."""
+
+    ACK = "+ACK"
+    NAK = "-NAK"
+    PROGRESS = "+WPI"
+    NEXT = "+NXT"
+    TERM = "+TERM"
+    NOTHING = ""
+
+
+@attrs.frozen(slots=True)
+class AckSubject:
+    """The delivery that an ack is about."""
+
+    consumer: bytes
+    stream_seq: int
+    consumer_seq: int
+    count: int
+
+
+@attrs.frozen(slots=True)
+class Ack:
+    """One ack, read."""
+
+    kind: AckKind
+    delay_ns: int = 0  # of a NAK
+    body: bytes = b""  # of NEXT: the pull request
+
+
+PLAIN: Final = Ack(AckKind.ACK)
+NOTHING: Final = Ack(AckKind.NOTHING)
+
+
+def parse_ack_subject(subject: bytes) -> AckSubject | None:
+    """What an ack subject names; None when it is not one."""
+    tokens = subject.split(b".")
+    if len(tokens) == SHORT_TOKENS:
+        consumer, count, stream_seq, consumer_seq = tokens[3:7]
+    elif len(tokens) >= LONG_TOKENS_MIN:
+        consumer, count, stream_seq, consumer_seq = tokens[5:9]
+    else:
+        return None
+    if not all(number.isdigit() and len(number) <= NUMBER_DIGITS_MAX for number in (count, stream_seq, consumer_seq)):
+        return None
+    return AckSubject(consumer, int(stream_seq), int(consumer_seq), int(count))
+
+
+def parse_ack_body(body: bytes) -> Ack:
+    """What an ack's body says."""
+    if body in {b"", b"+ACK", b"+OK"}:
+        return PLAIN
+    if body == b"+WPI":
+        return Ack(AckKind.PROGRESS)
+    if body.startswith(b"-NAK"):
+        return Ack(AckKind.NAK, delay_ns=_delay_ns(body.removeprefix(b"-NAK").strip()))
+    if body.startswith(b"+NXT"):
+        return Ack(AckKind.NEXT, body=body.removeprefix(b"+NXT").strip())
+    if body.startswith(b"+TERM"):
+        return Ack(AckKind.TERM)
+    return NOTHING
+
+
+def _delay_ns(text: bytes) -> int:
+    """The delay of a NAK: JSON or a Go duration; anything else is none."""
+    if text.startswith(b"{"):
+        try:
+            delay = orjson.loads(text).get("delay", 0)
+        except orjson.JSONDecodeError:
+            return 0
+        return max(0, delay) if type(delay) is int else 0
+    return max(0, parse_duration(text.decode(errors="replace")) or 0)

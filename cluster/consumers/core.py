@@ -1,0 +1,298 @@
+"""The part of a consumer that pull and push share: acks, redelivery, and the choice of the next message. Pure.
+
+A core is the leader's working copy of one consumer, made from the replicated state (store/consumer_state.py) when
+leadership begins. It runs ahead of that state: a delivery or ack changes the core at once, and comes back as a
+committed command later. Events are methods (`acknowledge`, `answer`, ...); they collect effects, and `step` adds what
+can be delivered now and hands them over. Nothing here reads a clock or sends a byte.
+
+Choice: what waits for redelivery goes first, then new messages in stream order, up to `max_ack_pending` unacked.
+Source: consumer.go (getNextMsg, processAckMsg, checkPending), ADR-13, ADR-15.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.cluster.consumers.acks import AckKind
+from jetraft.cluster.consumers.effects import Effects
+from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
+from jetraft.cluster.ports import Delivery
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams.commands import to_runs
+from jetraft.store.model.config import AckPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jetraft.cluster.consumers.acks import Ack, AckSubject
+    from jetraft.cluster.consumers.selector import Selector
+    from jetraft.store.consumer_state import ConsumerState
+    from jetraft.store.model.config import ConsumerConfig
+
+DELIVERIES_PER_STEP_MAX: Final = 1000  # the bound on one consumer's work in one turn
+
+
+@attrs.frozen(slots=True)
+class Now:
+    """One moment on both clocks, nanoseconds."""
+
+    mono_ns: int
+    unix_ns: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CoreStatistics:
+    """A frozen look at a core."""
+
+    delivered_consumer: int
+    delivered_stream: int
+    ack_floor: tuple[int, int]
+    num_ack_pending: int
+    num_redelivered: int
+    num_waiting: int
+    num_pending: int
+
+
+class ConsumerCore:
+    """See the module. Subclasses decide where messages go: `_deliver`, `_sweep` and `_is_idle`."""
+
+    def __init__(
+        self,
+        state: ConsumerState,
+        selector: Selector,
+        *,
+        stream: str,
+        has_interest: Callable[[bytes], bool],
+        now: Now,
+    ) -> None:
+        self.name = state.name
+        self.config = state.config
+        self.delivered_consumer = state.delivered_consumer
+        self.delivered_stream = state.delivered_stream
+        self.pending = PendingTable.of_state(
+            state, wait_policy(state.config), now_ns=now.mono_ns, now_unix_ns=now.unix_ns
+        )
+        self._acked_ahead = set(state.acked_ahead)
+        self._selector = selector
+        self._has_interest = has_interest
+        self._ack_prefix = f"$JS.ACK.{stream}.{state.name}.".encode()
+        self._out = Effects()
+        self._fresh: deque[int] = deque()  # chosen, not yet delivered; valid within a step
+        self._redelivered: list[tuple[int, int]] = []  # (stream sequence, count) of this step
+        self._delivered: list[int] = []  # new stream sequences of this step
+        self._left = 0  # messages after the last delivery; valid within a step
+        self._last_active_ns = now.mono_ns
+
+    # --- events
+
+    def acknowledge(self, seqs: Sequence[int], now: Now) -> None:
+        """Plain acks of these stream sequences."""
+        self._last_active_ns = now.mono_ns
+        if self.config.ack_policy is AckPolicy.ALL:
+            top = max(seqs)
+            self.pending.remove(self.pending.up_to(top))
+            self._out.commands.append(commands.AckedUpTo(self.name, top))
+            return
+        done = self.pending.remove(seqs)
+        ahead = [seq for seq in seqs if seq > self.delivered_stream and self._selector.exists(seq)]
+        self._acked_ahead.update(ahead)
+        done += ahead
+        if done:
+            self._out.commands.append(commands.Acked(self.name, to_runs(sorted(set(done)))))
+
+    def answer(self, subject: AckSubject, ack: Ack, reply: bytes, now: Now) -> None:
+        """An ack that asks for more than to be noted; `reply` hears when it is committed, empty for nobody."""
+        seq = subject.stream_seq
+        if seq > self.delivered_stream and not self._selector.exists(seq):
+            return  # it names a message that the stream does not have yet
+        self._last_active_ns = now.mono_ns
+        if ack.kind is AckKind.NAK:
+            self.pending.redeliver_at(seq, now.mono_ns + ack.delay_ns)
+        elif ack.kind is AckKind.PROGRESS and self.pending.restart_wait(seq, now.mono_ns):
+            self._out.commands.append(commands.Progress(self.name, now.unix_ns, ((seq, 1),)))
+        elif ack.kind in ACKNOWLEDGING:
+            self.acknowledge((seq,), now)
+            if not self._out.commands and self.config.ack_policy is not AckPolicy.NONE:
+                self._out.commands.append(commands.Acked(self.name, ((seq, 1),)))  # may be in flight: wait behind it
+        if reply and ack.kind is not AckKind.NEXT:
+            self._out.confirmations.append(reply)
+
+    def purged_below(self, first_seq: int) -> None:
+        """The stream has nothing below `first_seq` any more: nothing there waits for an ack."""
+        self.pending.remove(self.pending.up_to(first_seq - 1))
+        self.delivered_stream = max(self.delivered_stream, first_seq - 1)
+
+    def close(self, _reason: bytes) -> Effects:
+        """The consumer ends here; subclasses tell who waits."""
+        return Effects()
+
+    def configure(self, config: ConsumerConfig, selector: Selector) -> None:
+        """A new configuration took effect."""
+        self.config = config
+        self._selector = selector
+        self.pending.policy = wait_policy(config)
+
+    def step(self, now: Now) -> Effects:
+        """Deliver what can be delivered, and hand over everything that has collected."""
+        self._give_up(self.pending.expire(now.mono_ns))
+        self._sweep(now)
+        self._left = self._selector.num_pending(self.delivered_stream) if self._wants_messages() else 0
+        has_more = self._deliver(now)
+        self._record(now)
+        out, self._out = self._out, Effects()
+        out.wake_ns = now.mono_ns + 1 if has_more else self._wake_ns(now)
+        out.is_abandoned = self._is_abandoned(now)
+        return out
+
+    def statistics(self) -> CoreStatistics:
+        """A frozen look."""
+        first = self.pending.first()
+        floor = (self.delivered_consumer, self.delivered_stream) if first is None else (first[0] - 1, first[1] - 1)
+        return CoreStatistics(
+            delivered_consumer=self.delivered_consumer,
+            delivered_stream=self.delivered_stream,
+            ack_floor=floor,
+            num_ack_pending=len(self.pending),
+            num_redelivered=self.pending.num_redelivered,
+            num_waiting=self.num_waiting,
+            num_pending=self._selector.num_pending(self.delivered_stream),
+        )
+
+    @property
+    def num_waiting(self) -> int:
+        """Pull requests in the queue."""
+        return 0
+
+    @property
+    def is_hungry(self) -> bool:
+        """True when a new message in the stream would be delivered at once."""
+        return self._wants_messages()
+
+    # --- for subclasses
+
+    def _wants_messages(self) -> bool:
+        raise NotImplementedError
+
+    def _sweep(self, now: Now) -> None:
+        """Do what time asks for: end requests, send signs of life."""
+        raise NotImplementedError
+
+    def _deliver(self, now: Now) -> bool:
+        """Deliver; True when there is more to do at once."""
+        raise NotImplementedError
+
+    def _is_idle(self) -> bool:
+        """True when no client is there to use the consumer."""
+        raise NotImplementedError
+
+    def _next_seq(self, wanted: int) -> tuple[int, bool] | None:
+        """The next message and whether it is a redelivery; None when there is none that may be delivered now."""
+        while (seq := self.pending.next_redelivery()) is not None:
+            if self._selector.exists(seq):
+                return seq, True
+            self.pending.remove((seq,))  # removed from the stream: nobody needs to acknowledge it
+            self._out.commands.append(commands.Acked(self.name, ((seq, 1),)))
+        if self._is_at_ack_limit():
+            return None
+        if not self._fresh:
+            self._fresh.extend(self._choose(wanted))
+        return (self._fresh[0], False) if self._fresh else None
+
+    def _take(self, seq: int, now: Now, *, redelivery: bool) -> Delivery:
+        """Count the delivery of what `_next_seq` has found."""
+        self.delivered_consumer += 1
+        count = 1
+        if redelivery:
+            count, _first = self.pending.redelivered(seq, now.mono_ns)
+            self._redelivered.append((seq, count))
+        else:
+            self._fresh.popleft()
+            self._left -= 1
+            self.delivered_stream = seq
+            self._delivered.append(seq)
+            if self.config.ack_policy is not AckPolicy.NONE:
+                self.pending.add(seq, self.delivered_consumer, now.mono_ns)
+        return Delivery(
+            stream_seq=seq,
+            consumer_seq=self.delivered_consumer,
+            delivery_count=count,
+            num_pending=max(self._left, 0),
+        )
+
+    def _is_at_ack_limit(self) -> bool:
+        return 0 < self.config.max_ack_pending <= len(self.pending)
+
+    def _ack_subject_size(self, seq: int, *, redelivery: bool) -> int:
+        """Bytes of the ack subject of a delivery: part of what a request's max_bytes counts."""
+        count = self.pending.counts((seq,))[0] + 1 if redelivery else 1
+        left = self._left if redelivery else self._left - 1
+        numbers = (count, seq, self.delivered_consumer + 1, self._selector.ts_ns(seq), max(left, 0))
+        return len(self._ack_prefix) + len(b"%d.%d.%d.%d.%d" % numbers)
+
+    # --- inside
+
+    def _choose(self, wanted: int) -> list[int]:
+        if self._acked_ahead:
+            return self._choose_unacked(wanted)
+        return self._selector.next_after(self.delivered_stream, max(1, wanted))
+
+    def _choose_unacked(self, wanted: int) -> list[int]:
+        """New messages, without those that were acknowledged before this leader knew of their delivery."""
+        chosen: list[int] = []
+        after = self.delivered_stream
+        while len(chosen) < wanted:
+            found = self._selector.next_after(after, wanted)
+            if not found:
+                break
+            after = found[-1]
+            chosen += [seq for seq in found if seq not in self._acked_ahead]
+        return chosen[:wanted]
+
+    def _give_up(self, seqs: Sequence[int]) -> None:
+        """These were delivered as often as allowed: wait for them no longer."""
+        if seqs:
+            self._out.commands.append(commands.Dropped(self.name, to_runs(sorted(seqs))))
+
+    def _record(self, now: Now) -> None:
+        """Turn this step's deliveries into commands; redeliveries have the lower consumer sequences."""
+        self._fresh.clear()
+        first = self.delivered_consumer - len(self._delivered) + 1
+        if self._redelivered:
+            start = first - len(self._redelivered)
+            again = commands.Redelivered(self.name, now.unix_ns, start, tuple(self._redelivered))
+            self._out.commands.append(again)
+            self._redelivered = []
+        if self._delivered:
+            new = commands.Delivered(self.name, now.unix_ns, first, to_runs(self._delivered))
+            self._out.commands.append(new)
+            self._delivered = []
+            self._selector.delivered(self.delivered_stream, self._left)
+            self._last_active_ns = now.mono_ns
+
+    def _wake_ns(self, now: Now) -> int | None:
+        wake_ns = self.pending.wake_ns
+        if self.config.inactive_threshold:
+            wake_ns = min(wake_ns, max(self._last_active_ns + self.config.inactive_threshold, now.mono_ns + 1))
+        return None if wake_ns == NEVER_NS else wake_ns
+
+    def _is_abandoned(self, now: Now) -> bool:
+        threshold_ns = self.config.inactive_threshold
+        if not threshold_ns or now.mono_ns - self._last_active_ns < threshold_ns:
+            return False
+        if self._is_idle():
+            return True
+        self._last_active_ns = now.mono_ns
+        return False
+
+
+ACKNOWLEDGING: Final = frozenset({AckKind.ACK, AckKind.TERM, AckKind.NEXT})
+
+
+def wait_policy(config: ConsumerConfig) -> WaitPolicy:
+    """The part of a configuration that decides about redelivery."""
+    return WaitPolicy(
+        ack_wait_ns=config.ack_wait or NEVER_NS // 2, backoff_ns=config.backoff, max_deliver=config.max_deliver
+    )

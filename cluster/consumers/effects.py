@@ -1,0 +1,40 @@
+"""What a consumer core wants done: commands for the log, and what leaves the node, in order.
+
+A replicated consumer's sends wait until the commands of the same step are committed, so that a message that a client
+has seen is never unknown to the next leader. Confirmations (the answers to double acks) always wait for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from jetraft.cluster.ports import DeliveryRun
+    from jetraft.cluster.streams.commands import ConsumerCommand
+
+
+@attrs.frozen(slots=True)
+class Status:
+    """A message of headers only: the end of a request, or a sign of life."""
+
+    to: bytes
+    hdr: bytes
+    reply: bytes = b""
+
+
+@attrs.define(eq=False)
+class Effects:
+    """The outcome of one step of a core."""
+
+    commands: list[ConsumerCommand] = attrs.Factory(list)
+    sends: list[DeliveryRun | Status] = attrs.Factory(list)
+    confirmations: list[bytes] = attrs.Factory(list)
+    wake_ns: int | None = None  # when to step again, monotonic
+    is_abandoned: bool = False  # nobody used it for its inactive_threshold: it is to be deleted
+
+    @property
+    def is_empty(self) -> bool:
+        """True when there is nothing to do but wait."""
+        return not (self.commands or self.sends or self.confirmations or self.is_abandoned)

@@ -1,0 +1,197 @@
+"""A pull consumer: clients ask for messages, and each request has its own terms. Pure; see core.py.
+
+    waiting --all delivered--> done                      waiting --expires--> 408 Request Timeout
+    waiting --nothing left, no_wait--> 404 No Messages   waiting --next one too large--> 409 Message Size ...
+    waiting --nobody listens--> dropped without a word   arriving --queue full--> 409 Exceeded MaxWaiting
+
+Source: consumer.go (processNextMsgRequest, processWaiting, nextWaiting); the texts are compared by clients.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore, Now
+from jetraft.cluster.consumers.effects import Status
+from jetraft.cluster.consumers.pending import NEVER_NS
+from jetraft.cluster.consumers.requests import (
+    BadRequestError,
+    PullRequest,
+    Waiting,
+    WaitingQueue,
+    heartbeat_status,
+    parse_pull_request,
+    pending_status,
+)
+from jetraft.cluster.ports import Delivery, DeliveryRun
+from jetraft.store.model import message
+from jetraft.store.model.gotime import format_duration
+
+if TYPE_CHECKING:
+    from jetraft.cluster.consumers.effects import Effects
+
+TIMEOUT: Final = b"Request Timeout"
+TOO_LARGE: Final = b"Message Size Exceeds MaxBytes"
+
+
+class PullConsumer(ConsumerCore):
+    """The leader's working copy of a pull consumer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting = WaitingQueue()
+
+    # --- events
+
+    def pull(self, payload: bytes, reply: bytes, now: Now) -> None:
+        """A request for messages: queued, or refused with a status."""
+        if not reply:
+            return
+        self._last_active_ns = now.mono_ns
+        try:
+            request = parse_pull_request(payload)
+        except BadRequestError as error:
+            self._refuse(reply, 400, f"Bad Request - {error}")
+            return
+        refusal = self._limit_broken(request)
+        if refusal:
+            self._refuse(reply, 409, refusal)
+        elif len(self._waiting) >= self.config.max_waiting > 0 and not self._make_room(now):
+            if not request.heartbeat_ns:  # a client with heartbeats notices by itself, and would only ask again
+                self._refuse(reply, 409, "Exceeded MaxWaiting")
+        elif request.no_wait and self._is_spoken_for():
+            self._refuse(reply, 408, "Requests Pending")
+        else:
+            self._waiting.add(Waiting.begin(reply, request, now.mono_ns))
+
+    def close(self, reason: bytes) -> Effects:
+        """End every request with a 409: the consumer is deleted here, or led elsewhere."""
+        while self._waiting:
+            waiting = self._waiting.drop_head()
+            self._out.sends.append(Status(waiting.reply, message.status(409, reason)))
+        out, self._out = self._out, type(self._out)()
+        return out
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    # --- what the base class asks
+
+    def _wants_messages(self) -> bool:
+        return bool(self._waiting)
+
+    def _sweep(self, now: Now) -> None:
+        if self._waiting.wake_ns > now.mono_ns:
+            return
+        for waiting in self._waiting.remove_if(lambda waiting: waiting.expires_at_ns <= now.mono_ns):
+            self._out.sends.append(Status(waiting.reply, pending_status(408, TIMEOUT, waiting)))
+        for waiting in self._waiting:
+            if waiting.heartbeat_at_ns <= now.mono_ns:
+                waiting.heartbeat_at_ns = now.mono_ns + waiting.request.heartbeat_ns
+                alive = heartbeat_status(self.delivered_consumer, self.delivered_stream)
+                self._out.sends.append(Status(waiting.reply, alive))
+        self._waiting.rest()
+
+    def _deliver(self, now: Now) -> bool:
+        runs: dict[bytes, list[Delivery]] = {}
+        listening: set[bytes] = set()
+        budget, exhausted = DELIVERIES_PER_STEP_MAX, False
+        while budget and (waiting := self._next_waiting(listening)) is not None:
+            found = self._next_seq(min(budget, self._waiting.requested))
+            if found is None:
+                exhausted = not self._is_at_ack_limit()
+                break
+            seq, redelivery = found
+            size = self._size_for(waiting, seq, redelivery=redelivery)
+            if not waiting.admits(size):
+                self._end_too_large(runs, waiting)
+                continue
+            delivery = self._take(seq, now, redelivery=redelivery)
+            runs.setdefault(waiting.reply, []).append(delivery)
+            waiting.take(size, now.mono_ns)
+            self._waiting.advance()
+            budget -= 1
+        for reply, deliveries in runs.items():
+            self._send_run(reply, deliveries)
+        if exhausted:
+            self._end_no_wait()
+        return not budget and bool(self._waiting)
+
+    def _is_idle(self) -> bool:
+        self._waiting.remove_if(lambda waiting: not self._has_interest(waiting.reply))
+        return not self._waiting
+
+    def _wake_ns(self, now: Now) -> int | None:
+        wake_ns = super()._wake_ns(now)
+        wake_ns = min(NEVER_NS if wake_ns is None else wake_ns, self._waiting.wake_ns)
+        return None if wake_ns == NEVER_NS else wake_ns
+
+    # --- inside
+
+    def _limit_broken(self, request: PullRequest) -> str:
+        """What a request asks too much of, as the text of its refusal; empty when it is within the limits."""
+        config = self.config
+        if 0 < config.max_batch < request.batch:
+            return f"Exceeded MaxRequestBatch of {config.max_batch}"
+        if 0 < config.max_expires < request.expires_ns:
+            return f"Exceeded MaxRequestExpires of {format_duration(config.max_expires)}"
+        if 0 < config.max_bytes < request.max_bytes:
+            return f"Exceeded MaxRequestMaxBytes of {config.max_bytes}"
+        return ""
+
+    def _make_room(self, now: Now) -> bool:
+        """Drop requests that are over or that nobody waits for; True when that made room."""
+        self._waiting.remove_if(
+            lambda waiting: waiting.expires_at_ns <= now.mono_ns or not self._has_interest(waiting.reply)
+        )
+        return len(self._waiting) < self.config.max_waiting
+
+    def _is_spoken_for(self) -> bool:
+        """True when the queue already wants more than there is."""
+        if not self._waiting:
+            return False
+        available = self._selector.num_pending(self.delivered_stream) + self.pending.queued
+        return 0 < available < self._waiting.requested
+
+    def _next_waiting(self, listening: set[bytes]) -> Waiting | None:
+        """The request to serve, with somebody listening; asked once per request and step."""
+        while (waiting := self._waiting.head()) is not None:
+            if waiting.reply in listening or self._has_interest(waiting.reply):
+                listening.add(waiting.reply)
+                return waiting
+            self._waiting.drop_head()
+        return None
+
+    def _size_for(self, waiting: Waiting, seq: int, *, redelivery: bool) -> int:
+        """What a message counts against the request's max_bytes; not worked out when there is no such limit."""
+        if not waiting.request.max_bytes:
+            return 0
+        return self._selector.size(seq) + self._ack_subject_size(seq, redelivery=redelivery)
+
+    def _end_too_large(self, runs: dict[bytes, list[Delivery]], waiting: Waiting) -> None:
+        self._waiting.drop_head()
+        if waiting.reply in runs:
+            self._send_run(waiting.reply, runs.pop(waiting.reply))
+        self._out.sends.append(Status(waiting.reply, pending_status(409, TOO_LARGE, waiting)))
+
+    def _end_no_wait(self) -> None:
+        """There is nothing left: requests that do not wait are over."""
+        over = self._waiting.remove_if(
+            lambda waiting: waiting.request.no_wait and (waiting.delivered > 0 or not waiting.request.expires_ns)
+        )
+        for waiting in over:
+            self._out.sends.append(Status(waiting.reply, message.status(404, b"No Messages")))
+
+    def _send_run(self, reply: bytes, deliveries: list[Delivery]) -> None:
+        run = DeliveryRun(
+            to=reply,
+            ack_prefix=self._ack_prefix,
+            deliveries=deliveries,
+            headers_only=self.config.headers_only,
+        )
+        self._out.sends.append(run)
+
+    def _refuse(self, reply: bytes, code: int, text: str) -> None:
+        self._out.sends.append(Status(reply, message.status(code, text.replace("\n", " ").encode())))

@@ -1,0 +1,7 @@
+"""stub."""
+
+from jetraft.cluster.consumers.core import ConsumerCore
+
+
+class PushConsumer(ConsumerCore):
+    """stub"""

@@ -1,0 +1,213 @@
+"""Pull requests: what a client asks for, and the queue of those that wait for messages.
+
+The queue serves its requests in turn, one message each, so that many clients share a consumer fairly. Status texts are
+nats-server's to the byte: clients compare them. Source: consumer.go (nextReqFromMsg, waitQueue), ADR-13.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import orjson
+
+from jetraft.store.model import message
+from jetraft.store.model.gojson import JsonSyntaxError, parse_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+REQUESTS_CACHED: Final = 1024  # clients send the same few request bodies again and again
+NEVER_NS: Final = 2**63 - 1
+FIELDS: Final[dict[str, type]] = {
+    "batch": int,
+    "expires": int,
+    "no_wait": bool,
+    "max_bytes": int,
+    "idle_heartbeat": int,
+}
+
+
+class BadRequestError(ValueError):
+    """A body that is not a pull request, in nats-server's words."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PullRequest:
+    """What a client asks for. Durations in nanoseconds; 0 is none; `max_bytes` 0 is no limit."""
+
+    batch: int = 1
+    expires_ns: int = 0
+    no_wait: bool = False
+    max_bytes: int = 0
+    heartbeat_ns: int = 0
+
+
+@lru_cache(maxsize=REQUESTS_CACHED)
+def parse_pull_request(payload: bytes) -> PullRequest:
+    """The request of a MSG.NEXT body: nothing, a number or a JSON object. Raises BadRequestError."""
+    text = payload.strip()
+    if not text.startswith(b"{"):
+        digits = text.removeprefix(b"+")
+        return PullRequest(batch=max(1, int(digits)) if digits.isdigit() and len(digits) < len("9" * 10) else 1)
+    fields = _load(text)
+    heartbeat_ns, expires_ns = fields.get("idle_heartbeat", 0), fields.get("expires", 0)
+    if heartbeat_ns > 0 and heartbeat_ns * 2 > expires_ns:
+        raise BadRequestError("heartbeat value too large")
+    return PullRequest(
+        batch=max(1, fields.get("batch", 0)),
+        expires_ns=expires_ns,
+        no_wait=fields.get("no_wait", False),
+        max_bytes=max(0, fields.get("max_bytes", 0)),
+        heartbeat_ns=max(0, heartbeat_ns),
+    )
+
+
+def _load(text: bytes) -> dict[str, Any]:
+    try:
+        fields: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        try:
+            parse_values(text)
+        except JsonSyntaxError as go_error:
+            raise BadRequestError(str(go_error)) from error
+        raise BadRequestError("invalid request") from error
+    for name, kind in FIELDS.items():
+        value = fields.get(name)
+        if value is None:
+            fields.pop(name, None)
+        elif type(value) is not kind:
+            raise BadRequestError(
+                f"json: cannot unmarshal {GO_KINDS.get(type(value), 'object')} into Go struct field "
+                f".{name} of type {GO_TYPES[name]}"
+            )
+    return fields
+
+
+GO_KINDS: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+GO_TYPES: Final = {
+    "batch": "int",
+    "expires": "time.Duration",
+    "no_wait": "bool",
+    "max_bytes": "int",
+    "idle_heartbeat": "time.Duration",
+}
+
+
+@attrs.define(eq=False)
+class Waiting:
+    """A request in the queue: what is left of it."""
+
+    reply: bytes
+    request: PullRequest
+    remaining: int
+    bytes_left: int  # 0 when the request has no limit
+    expires_at_ns: int  # NEVER_NS for none
+    heartbeat_at_ns: int  # NEVER_NS for none
+    delivered: int = 0
+
+    @classmethod
+    def begin(cls, reply: bytes, request: PullRequest, now_ns: int) -> Waiting:
+        """A request that arrives now."""
+        return cls(
+            reply=reply,
+            request=request,
+            remaining=request.batch,
+            bytes_left=request.max_bytes,
+            expires_at_ns=now_ns + request.expires_ns if request.expires_ns else NEVER_NS,
+            heartbeat_at_ns=now_ns + request.heartbeat_ns if request.heartbeat_ns else NEVER_NS,
+        )
+
+    @property
+    def deadline_ns(self) -> int:
+        """When something is due for it."""
+        return min(self.expires_at_ns, self.heartbeat_at_ns)
+
+    def admits(self, size: int) -> bool:
+        """True when a message of this size may still be sent to it."""
+        return not self.request.max_bytes or size <= self.bytes_left
+
+    def take(self, size: int, now_ns: int) -> None:
+        """Count a message that goes to this request."""
+        assert self.remaining > 0
+        self.remaining -= 1
+        self.delivered += 1
+        if self.request.max_bytes:
+            self.bytes_left -= size
+            if self.bytes_left == 0:
+                self.remaining = 0
+        if self.request.heartbeat_ns:
+            self.heartbeat_at_ns = now_ns + self.request.heartbeat_ns
+
+
+class WaitingQueue:
+    """Requests in the order in which they are served next."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Waiting] = deque()
+        self._wake_ns = NEVER_NS  # not later than the earliest deadline
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._queue)
+
+    @property
+    def requested(self) -> int:
+        """Messages that all requests together still want."""
+        return sum(waiting.remaining for waiting in self._queue)
+
+    @property
+    def wake_ns(self) -> int:
+        """When to look at the deadlines again."""
+        return self._wake_ns if self._queue else NEVER_NS
+
+    def add(self, waiting: Waiting) -> None:
+        """Queue a request behind the others."""
+        self._queue.append(waiting)
+        self._wake_ns = min(self._wake_ns, waiting.deadline_ns)
+
+    def head(self) -> Waiting | None:
+        """The request that is served next."""
+        return self._queue[0] if self._queue else None
+
+    def advance(self) -> None:
+        """The head was served: it leaves when it has all it wanted, else it queues up again."""
+        waiting = self._queue.popleft()
+        if waiting.remaining:
+            self._queue.append(waiting)
+
+    def drop_head(self) -> Waiting:
+        """Take the head out."""
+        return self._queue.popleft()
+
+    def remove_if(self, condition: Callable[[Waiting], bool]) -> list[Waiting]:
+        """Take out every request for which the condition holds; return them in order."""
+        kept: deque[Waiting] = deque()
+        removed: list[Waiting] = []
+        for waiting in self._queue:
+            (removed if condition(waiting) else kept).append(waiting)
+        self._queue = kept
+        return removed
+
+    def rest(self) -> None:
+        """Work out again when the next deadline is."""
+        self._wake_ns = min((waiting.deadline_ns for waiting in self._queue), default=NEVER_NS)
+
+
+def pending_status(code: int, text: bytes, waiting: Waiting) -> bytes:
+    """A status that ends a request and says what it did not get."""
+    fields = {
+        message.PENDING_MESSAGES: b"%d" % waiting.remaining,
+        message.PENDING_BYTES: b"%d" % waiting.bytes_left,
+    }
+    return message.status(code, text, fields)
+
+
+def heartbeat_status(consumer_seq: int, stream_seq: int) -> bytes:
+    """The sign of life that a request with a heartbeat gets when there is nothing else to send."""
+    fields = {message.LAST_CONSUMER: b"%d" % consumer_seq, message.LAST_STREAM: b"%d" % stream_seq}
+    return message.status(100, b"Idle Heartbeat", fields)

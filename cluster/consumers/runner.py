@@ -1,0 +1,139 @@
+"""The shell of one consumer on the leader: performs what its core wants, in order, when it may.
+
+A replicated consumer's sends wait in a queue for the commit of their step's commands; a step without commands waits
+behind the steps before it, so a status never overtakes a message. A consumer with one replica sends at once: losing
+the record of a delivery can only lead to another delivery.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import attrs
+
+from jetraft.cluster.consumers.core import Now
+from jetraft.cluster.consumers.effects import Status
+from jetraft.cluster.consumers.pull import PullConsumer
+from jetraft.cluster.consumers.push import PushConsumer
+from jetraft.cluster.consumers.selector import Selector
+from jetraft.store.model.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from jetraft.cluster.consumers.desk import ConsumerDesk
+    from jetraft.cluster.consumers.effects import Effects
+    from jetraft.cluster.ports import DeliveryRun, TimerHandle
+    from jetraft.store.consumer_state import ConsumerState
+
+STATUS_DELETED = b"Consumer Deleted"
+STATUS_LEADER = b"Leadership Change"
+STATUS_SHUTDOWN = b"Server Shutdown"
+
+
+@attrs.define(eq=False)
+class _Outgoing:
+    """The sends of one step, and whether they may leave."""
+
+    sends: list[DeliveryRun | Status]
+    is_committed: bool
+
+
+class ConsumerRunner:
+    """See the module."""
+
+    def __init__(self, desk: ConsumerDesk, state: ConsumerState) -> None:
+        self._desk = desk
+        self.state = state
+        self._outgoing: deque[_Outgoing] = deque()
+        self._timer: TimerHandle | None = None
+        self._timer_ns = 0
+        self._ended = False
+        kind = PushConsumer if state.config.deliver_subject else PullConsumer
+        self.core = kind(
+            state,
+            Selector(state, desk.messages),
+            stream=desk.stream,
+            has_interest=desk.site.outbox.has_interest,
+            now=desk.now(),
+        )
+
+    @property
+    def sends_at_once(self) -> bool:
+        """True when a send need not wait for the commit of its delivery."""
+        config = self.state.config
+        return config.mem_storage or (config.num_replicas or self._desk.stream_replicas) == 1
+
+    def step(self) -> None:
+        """Let the core deliver what it can, and perform what it wants."""
+        if not self._ended:
+            self.perform(self.core.step(self._desk.now()))
+
+    def perform(self, effects: Effects) -> None:
+        """Hand commands to the log and sends to the outbox."""
+        must_wait = bool(effects.commands) and not self.sends_at_once
+        outgoing = _Outgoing(effects.sends, is_committed=not must_wait)
+        if must_wait or self._outgoing:
+            self._outgoing.append(outgoing)
+        else:
+            self._send(outgoing.sends)
+        if effects.commands:
+            confirmations = effects.confirmations
+            self._desk.propose(effects.commands, lambda: self._committed(outgoing, confirmations))
+        else:
+            self._confirm(effects.confirmations)
+        if effects.is_abandoned:
+            self._desk.abandon(self.state.name)
+        self._set_timer(effects.wake_ns)
+
+    def updated(self) -> None:
+        """The configuration has changed, or the consumer was reset."""
+        self.core.configure(self.state.config, Selector(self.state, self._desk.messages))
+        self.step()
+
+    def end(self, reason: bytes) -> None:
+        """Leadership is over or the consumer is gone: tell who waits, drop the rest."""
+        if self._ended:
+            return
+        self._ended = True
+        self._set_timer(None)
+        self._outgoing.clear()
+        self._send(self.core.close(reason).sends)
+
+    def _committed(self, outgoing: _Outgoing, confirmations: list[bytes]) -> None:
+        """A step's commands are applied: its sends may leave, behind those of the steps before it."""
+        if self._ended:
+            return
+        outgoing.is_committed = True
+        while self._outgoing and self._outgoing[0].is_committed:
+            self._send(self._outgoing.popleft().sends)
+        self._confirm(confirmations)
+
+    def _send(self, sends: list[DeliveryRun | Status]) -> None:
+        outbox = self._desk.site.outbox
+        for send in sends:
+            if isinstance(send, Status):
+                outbox.send(send.to, reply=send.reply, hdr=send.hdr)
+            else:
+                outbox.deliver(send, self._desk.source)
+
+    def _confirm(self, replies: list[bytes]) -> None:
+        for reply in replies:
+            self._desk.site.outbox.send(reply)
+
+    def _set_timer(self, wake_ns: int | None) -> None:
+        """Keep one timer, not later than the core asks; an earlier one only leads to a step for nothing."""
+        if self._timer is not None:
+            if wake_ns is not None and self._timer_ns <= wake_ns and wake_ns - self._timer_ns < NS_PER_S:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if wake_ns is not None:
+            self._timer_ns = wake_ns
+            self._timer = self._desk.site.timers.call_at(wake_ns, self._woken)
+
+    def _woken(self) -> None:
+        self._timer = None
+        self.step()
+
+
+__all__ = ["STATUS_DELETED", "STATUS_LEADER", "STATUS_SHUTDOWN", "ConsumerRunner", "Now"]

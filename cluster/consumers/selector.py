@@ -1,0 +1,94 @@
+"""Which messages a consumer gets next, and how many are left. One place counts: nothing else keeps a running total.
+
+(store-rules, row 12: redundant counters of pending messages were wrong again and again.) A count is remembered together
+with the number of the stream's last change, and trusted only while the stream has not changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jetraft.cluster.ports import StoredLike
+    from jetraft.store.consumer_state import ConsumerState
+
+
+class Messages(Protocol):
+    """The part of a stream that selection needs."""
+
+    @property
+    def mutations(self) -> int:
+        """Grows with every change of the set of messages."""
+
+    def next_matches(self, filters: Sequence[bytes], from_seq: int, count: int) -> list[int]:
+        """The first live messages at or above a sequence that match."""
+
+    def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
+        """How many live messages at or above a sequence match."""
+
+    def load(self, seq: int) -> StoredLike | None:
+        """A live message."""
+
+
+class Selector:
+    """Selection for one consumer."""
+
+    def __init__(self, state: ConsumerState, messages: Messages) -> None:
+        self._filters = state.config.filters
+        self._initial = state.initial  # deliver policy `last_per_subject`
+        self._resume_seq = state.resume_seq
+        self._messages = messages
+        self._counted = (-1, 0)  # (mutation number, from_seq) of the count
+        self._count = 0
+
+    def next_after(self, seq: int, count: int) -> list[int]:
+        """The next messages above a sequence, ascending, at most `count`."""
+        if seq + 1 >= self._resume_seq:
+            return self._messages.next_matches(self._filters, seq + 1, count)
+        found = self._live_initial(seq, count)
+        if len(found) < count:
+            found += self._messages.next_matches(self._filters, self._resume_seq, count - len(found))
+        return found
+
+    def num_pending(self, seq: int) -> int:
+        """How many messages above a sequence are still to come."""
+        key = (self._messages.mutations, seq)
+        if self._counted != key:
+            self._counted, self._count = key, self._count_after(seq)
+        return self._count
+
+    def delivered(self, seq: int, left: int) -> None:
+        """Deliveries up to `seq` leave so many: spares a count while the stream stands still."""
+        self._counted, self._count = (self._messages.mutations, seq), left
+
+    def exists(self, seq: int) -> bool:
+        """True while the stream has the message."""
+        return self._messages.load(seq) is not None
+
+    def size(self, seq: int) -> int:
+        """Bytes of subject, headers and payload; 0 when the message is gone."""
+        message = self._messages.load(seq)
+        return 0 if message is None else len(message.subject) + len(message.hdr) + len(message.payload)
+
+    def ts_ns(self, seq: int) -> int:
+        """The time of a message; 0 when it is gone."""
+        message = self._messages.load(seq)
+        return 0 if message is None else message.ts_ns
+
+    def _count_after(self, seq: int) -> int:
+        if seq + 1 >= self._resume_seq:
+            return self._messages.num_pending(self._filters, seq + 1)
+        initial = len(self._live_initial(seq, len(self._initial)))
+        return initial + self._messages.num_pending(self._filters, self._resume_seq)
+
+    def _live_initial(self, seq: int, count: int) -> list[int]:
+        place = bisect_left(self._initial, seq + 1)
+        found: list[int] = []
+        while place < len(self._initial) and len(found) < count:
+            if self.exists(self._initial[place]):
+                found.append(self._initial[place])
+            place += 1
+        return found
