@@ -28,7 +28,7 @@ from jetraft.store.model.fields import (
     Time,
     wire,
 )
-from jetraft.store.model.gojson import quote
+from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.jsoncodec import WireObject
 
 
@@ -113,7 +113,7 @@ class ConsumerAction(StrEnum):
 
 
 def _cannot_unmarshal(json_text: str) -> str:
-    return f"can not unmarshal {quote(json_text)}"
+    return f"can not unmarshal {go_quote(json_text)}"
 
 
 def _unknown_compression(_json_text: str) -> str:
@@ -129,7 +129,7 @@ def _unknown_action(json_text: str) -> str:
 
 
 _RETENTION = Choice(RetentionPolicy, _cannot_unmarshal)
-_DISCARD = Choice(DiscardPolicy, _cannot_unmarshal)
+_DISCARD = Choice(DiscardPolicy, _cannot_unmarshal, ignores_case=True)
 _STORAGE = Choice(StorageType, _cannot_unmarshal)
 _COMPRESSION = Choice(StoreCompression, _unknown_compression)
 _PERSIST_MODE = Choice(PersistMode, _cannot_unmarshal, aliases=("",))

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import attrs
 
 from jetraft.store.model.gojson import Number, Object, kind_name, quote
+from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import ZERO_TIME_NS, explain_time, format_time, parse_time
 
 WIRE: Final = "wire"
@@ -147,13 +148,14 @@ class Choice:
     enum: type[Enum]
     complaint: Callable[[str], str]
     aliases: tuple[str, ...] = ()
+    ignores_case: bool = False
     go_type: str = "string"
 
     def decode(self, value: object, _old: Any, _path: tuple[str, ...]) -> Enum:
         """The member; the complaint is given the JSON text of the value."""
         if isinstance(value, str) and not isinstance(value, Number):
             for member in self.enum:
-                if member.value == value:
+                if member.value == (value.lower() if self.ignores_case else value):
                     return member
             if value in self.aliases:
                 return next(iter(self.enum))
@@ -308,7 +310,7 @@ def decode_object(cls: type[T], pairs: Object, *, old: T | None = None, path: tu
     for key, value in pairs:
         name = key if key in layout.by_name else layout.by_folded.get(_fold(key))
         if name is None:
-            raise DecodeError(f"json: unknown field {quote(key)}")
+            raise DecodeError(f"json: unknown field {go_quote(key)}")
         slot = layout.by_name[name]
         target = changes if slot.outer is None else inner.setdefault(slot.outer, {})
         if value is not None or isinstance(slot.kind, Choice):

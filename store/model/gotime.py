@@ -6,7 +6,7 @@ first. Source: Go, package time (Time.MarshalJSON, Duration.String, ParseDuratio
 """
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 NS_PER_US: Final = 1_000
@@ -23,8 +23,8 @@ _TIME_NS_MAX: Final = 253_402_300_800 * NS_PER_S  # the year 10000, which RFC 33
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
-_MINUTES: Final = 60
-_ZONE_HOURS_MAX: Final = 24
+_ZONE_HOURS_MAX: Final = 24  # Go takes one more than there are, of both
+_ZONE_MINUTES_MAX: Final = 60
 _ZONE: Final = re.compile(r"(?:[.,]\d+)?(?:Z|[+-](\d\d):(\d\d))", re.ASCII)
 # Go's layout element, digits, range, and its name in error texts; the separators between them have no digits.
 _TIME_ELEMENTS: Final = (
@@ -72,17 +72,16 @@ def parse_time(text: str) -> int | None:
         return None
     year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
     fraction, sign, zone_hour, zone_minute = match.group(7, 8, 9, 10)
-    zone = UTC
+    offset = timedelta()
+    if sign is not None:
+        if int(zone_hour) > _ZONE_HOURS_MAX or int(zone_minute) > _ZONE_MINUTES_MAX:
+            return None
+        offset = timedelta(hours=int(zone_hour), minutes=int(zone_minute)) * (-1 if sign == "-" else 1)
     try:
-        if sign is not None:
-            if int(zone_minute) >= _MINUTES:
-                return None
-            offset = timedelta(hours=int(zone_hour), minutes=int(zone_minute))
-            zone = timezone(-offset if sign == "-" else offset)
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
-    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    seconds = (moment - _EPOCH - offset) // timedelta(seconds=1)
     return seconds * NS_PER_S + int((fraction or "0")[:_FRACTION_DIGITS].ljust(_FRACTION_DIGITS, "0"))
 
 
@@ -117,7 +116,7 @@ def _explain_zone(text: str, rest: str) -> str:
         fault = f"extra text: {_quote(rest[zone.end() :])}"
     elif zone.group(1) is not None and int(zone.group(1)) > _ZONE_HOURS_MAX:
         fault = "time zone offset hour out of range"
-    elif zone.group(2) is not None and int(zone.group(2)) >= _MINUTES:
+    elif zone.group(2) is not None and int(zone.group(2)) > _ZONE_MINUTES_MAX:
         fault = "time zone offset minute out of range"
     return f"parsing time {_quote(text)}: {fault}"
 

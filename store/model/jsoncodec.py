@@ -36,6 +36,20 @@ def decode_request(cls: type[T], body: bytes) -> T:
     return result
 
 
+def is_empty_request(body: bytes) -> bool:
+    """True for a body that says nothing: none at all, or an object without fields. Others are error 10038."""
+    try:
+        values = parse_values(body)
+    except JsonSyntaxError:
+        return False
+    return not body or values == [Object()]
+
+
+def is_object_or_array(body: bytes) -> bool:
+    """True when the body begins like one; list requests ignore any other body instead of refusing it."""
+    return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
+
+
 class WireObject:
     """What every object of the wire can do."""
 

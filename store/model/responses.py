@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from jetraft.store.model.api_error import ApiError
+from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
 from jetraft.store.model.jsoncodec import WireObject, encode
 
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
@@ -53,15 +54,17 @@ class ResponseType(StrEnum):
         return TYPE_PREFIX + self.value
 
 
-# What nats-server writes after `type` and `error` although the request failed. Lists are null in Go, hence in JSON.
+# What nats-server writes after `type` and `error` although the request failed: fields without omitempty.
 _PAGE: Final[Mapping[str, object]] = {"total": 0, "offset": 0, "limit": 0}
 _ERROR_TAIL: Final[Mapping[ResponseType, Mapping[str, object]]] = {
     ResponseType.STREAM_INFO: _PAGE,
     ResponseType.STREAM_NAMES: {**_PAGE, "streams": None},
-    ResponseType.STREAM_LIST: {**_PAGE, "streams": None},
-    ResponseType.CONSUMER_NAMES: {**_PAGE, "consumers": None},
-    ResponseType.CONSUMER_LIST: {**_PAGE, "consumers": None},
+    ResponseType.STREAM_LIST: {**_PAGE, "streams": []},
+    ResponseType.CONSUMER_NAMES: {**_PAGE, "consumers": []},
+    ResponseType.CONSUMER_LIST: {**_PAGE, "consumers": []},
+    ResponseType.CONSUMER_PAUSE: {"paused": False, "pause_until": format_time(ZERO_TIME_NS)},
     ResponseType.STREAM_PURGE: {"purged": 0},
+    ResponseType.STREAM_RESTORE: {"deliver_subject": ""},
 }
 
 

@@ -94,6 +94,11 @@ def is_subset(inner: bytes, outer: bytes) -> bool:
     return len(narrow) == len(wide)
 
 
+def one_covers_other(one: bytes, other: bytes) -> bool:
+    """True when either is a subset of the other; patterns that merely overlap do not count."""
+    return is_subset(one, other) or is_subset(other, one)
+
+
 def valid_asset_name(name: bytes) -> bool:
     """True when a stream, consumer or durable may have this name.
 

@@ -4,6 +4,7 @@ What needs to look at the origin itself (its message size, cycles through other 
 Source: stream.go, checkStreamCfg.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import attrs
@@ -11,14 +12,15 @@ import attrs
 from jetraft.store.model import errors
 from jetraft.store.model.api_error import ApiErrorSpec
 from jetraft.store.model.config import Republish, StreamConfig, StreamConsumerSource, StreamSource, SubjectTransform
-from jetraft.store.model.gojson import quote
+from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.subject import (
-    is_subset,
+    one_covers_other,
     overlaps,
     valid_asset_name,
     valid_publish_subject,
     valid_subject,
 )
+from jetraft.store.model.subject_pairs import TooManyComparisonsError, find_pair
 
 _API_PREFIX = b"$JS.API"
 _BAD_SUBJECT = "invalid subject"
@@ -39,7 +41,7 @@ def check_origins(config: StreamConfig) -> StreamConfig:
         if external is None or not external.api:
             continue
         if not valid_publish_subject(external.api.encode()):
-            _refuse(f"stream external api prefix {quote(external.api)} must be a valid subject without wildcards")
+            _refuse(f"stream external api prefix {go_quote(external.api)} must be a valid subject without wildcards")
         if overlaps(external.api.encode(), _API_PREFIX):
             raise errors.STREAM_EXTERNAL_API_OVERLAP.with_values(prefix=external.api, subject=_API_PREFIX.decode())
     return config
@@ -101,11 +103,10 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         raise errors.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED.with_values()
     if config.subject_delete_marker_ttl > 0:
         _refuse("subject delete markers forbidden on mirrors")
-    for index, transform in enumerate(mirror.subject_transforms):
+    for transform in mirror.subject_transforms:
         _check_transform_source(transform, errors.MIRROR_INVALID_SUBJECT_FILTER)
-        for other_index, other in enumerate(mirror.subject_transforms):
-            if other_index != index and overlaps(transform.src.encode(), other.src.encode()):
-                raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS.with_values()
+    if _touch(mirror.subject_transforms, overlaps):
+        raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS.with_values()
     if mirror.external is None and not valid_asset_name(mirror.name.encode()):
         raise errors.MIRROR_INVALID_STREAM_NAME.with_values()
 
@@ -135,10 +136,15 @@ def _check_source_filters(source: StreamSource) -> None:
         raise errors.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED.with_values()
     for transform in source.subject_transforms:
         _check_transform_source(transform, errors.SOURCE_INVALID_SUBJECT_FILTER)
-    for index, transform in enumerate(source.subject_transforms):
-        for other_index, other in enumerate(source.subject_transforms):
-            if other_index != index and is_subset(transform.src.encode(), other.src.encode()):
-                raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS.with_values()
+    if _touch(source.subject_transforms, one_covers_other):
+        raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS.with_values()
+
+
+def _touch(transforms: Sequence[SubjectTransform], touch: Callable[[bytes, bytes], bool]) -> bool:
+    try:
+        return find_pair([transform.src.encode() for transform in transforms], touch) is not None
+    except TooManyComparisonsError:
+        _refuse("too many wildcard subject transforms to compare with each other")
 
 
 def _check_durable(origin: StreamSource, consumer: StreamConsumerSource, spec: ApiErrorSpec) -> None:

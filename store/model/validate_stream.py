@@ -19,7 +19,7 @@ from jetraft.store.model.config import (
     StorageType,
     StreamConfig,
 )
-from jetraft.store.model.gojson import quote
+from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_duration
 from jetraft.store.model.limits import (
     AGE_MIN_NS,
@@ -41,6 +41,7 @@ from jetraft.store.model.subject import (
     valid_asset_name,
     valid_subject,
 )
+from jetraft.store.model.subject_pairs import TooManyComparisonsError, find_pair
 from jetraft.store.model.validate_origins import check_origins, check_republish, check_subject_transform
 from jetraft.store.model.versioning import stored_stream
 
@@ -261,17 +262,18 @@ def _with_subjects(config: StreamConfig) -> StreamConfig:
         if config.mirror is None and not config.sources:
             return attrs.evolve(config, subjects=(config.name,))
         return config
-    seen: set[str] = set()
-    for index, subject in enumerate(config.subjects):
-        if not valid_subject(subject.encode()):
+    encoded = config.subject_filters
+    try:
+        pair = find_pair(encoded, overlaps)
+    except TooManyComparisonsError:
+        _refuse("too many wildcard subjects to compare with each other")
+    for index, subject in enumerate(encoded):
+        if not valid_subject(subject):
             _refuse("invalid subject")
-        if subject in seen:
-            _refuse("duplicate subjects detected")
-        _check_reserved(config, subject.encode())
-        for later in config.subjects[index + 1 :]:
-            if overlaps(later.encode(), subject.encode()):
-                _refuse(f"subject {quote(subject)} overlaps with {quote(later)}")
-        seen.add(subject)
+        _check_reserved(config, subject)
+        if pair is not None and index == pair[0]:
+            one, other = (go_quote(config.subjects[place]) for place in pair)
+            _refuse(f"subject {one} overlaps with {other}")
     return config
 
 
