@@ -19,7 +19,10 @@ class LogDivergedError(Exception):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Verified:
-    """The own log equals the leader's up to `index`; `cut_index` is where the tail was cut, `appended_from` what is new."""
+    """The own log equals the leader's up to `index`.
+
+    `cut_index` is where the tail was cut, `appended_from` the position of the first new entry in the append.
+    """
 
     index: int
     cut_index: int | None

@@ -39,7 +39,7 @@ class Checkpointer:
         "_trim_token",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what a group is made of)
         self,
         policy: CheckpointPolicy,
         *,

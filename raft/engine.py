@@ -5,10 +5,10 @@ that came up or went down) together with `now_ns`, writes to the group's log thr
 never blocks, and leaves messages in `sends`. A message appears there only when everything that it promises is durable
 (rules 2 and 3), so the shell may send whatever it finds.
 
-Liveness rests on the links. A follower that heard from a leader in the current link session keeps no election timer: the
-leader *claimed* the group on this link, and a claim ends with the link, with a `Resigned`, or with a higher term. So an
-idle group costs nothing on any node, and a dead node's groups elect as soon as the link layer reports the silence.
-Safety never depends on that: it stays in terms and votes.
+Liveness rests on the links. A follower that heard from a leader in the current link session keeps no election timer:
+the leader *claimed* the group on this link, and a claim ends with the link, with a `Resigned`, or with a higher term.
+So an idle group costs nothing on any node, and a dead node's groups elect as soon as the link layer reports the
+silence. Safety never depends on that: it stays in terms and votes.
 """
 
 import enum
@@ -210,7 +210,7 @@ class Rng(Protocol):
 class Sealer(Protocol):
     """Encodes one entry as a frame: jetraft.store._frame.seal."""
 
-    def __call__(
+    def __call__(  # noqa: PLR0913  (a frame has that many fields)
         self,
         kind: int,
         *,
@@ -233,8 +233,8 @@ class CoreSetup:
     incarnation: int
     seal: Sealer
     rng: Rng
-    timing: Timing = Timing()
-    limits: Limits = Limits()
+    timing: Timing = attrs.Factory(Timing)
+    limits: Limits = attrs.Factory(Limits)
     eager: bool = False
 
 

@@ -88,7 +88,7 @@ async def accept_handshake(stream: trio.SocketStream, identity: Identity, sessio
 async def _verdict(stream: trio.SocketStream, own: Hello, other: Hello, judge: Judge) -> Established:
     if own.node_id < other.node_id:
         verdict = judge(other)
-        await stream.send_all(bytes([verdict]))
+        await stream.send_all(verdict.to_bytes(VERDICT_BYTES, "little"))
     else:
         try:
             verdict = Verdict((await receive_exactly(stream, VERDICT_BYTES))[0])
@@ -117,6 +117,6 @@ async def receive_exactly(stream: trio.SocketStream, count: int) -> bytes:
 def plain_socket(stream: trio.SocketStream) -> socket.socket:
     """Take the socket out of a trio stream: non-blocking, and without delay for small frames."""
     sock = socket.socket(fileno=stream.socket.detach())
-    sock.setblocking(False)
+    sock.setblocking(False)  # noqa: FBT003  (the socket API)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock

@@ -29,7 +29,7 @@ def frame_head(channel: int, payload_bytes: int) -> bytes:
 
 
 class FrameReader:
-    """Finds frames in what a socket delivers. `space` is where to receive into, `received` hands complete frames out."""
+    """Finds frames in what a socket delivers: receive into `space`, then `received` hands complete frames out."""
 
     __slots__ = ("_buffer", "_end", "_start")
 

@@ -71,9 +71,9 @@ class GroupSetting:
     node_id: NodeId
     seal: Sealer
     rng: Rng
-    timing: Timing = Timing()
-    limits: Limits = Limits()
-    checkpoints: CheckpointPolicy = CheckpointPolicy()
+    timing: Timing = attrs.Factory(Timing)
+    limits: Limits = attrs.Factory(Limits)
+    checkpoints: CheckpointPolicy = attrs.Factory(CheckpointPolicy)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -109,7 +109,7 @@ class GroupStatistics:
 class Group:
     """See the module. Created by `Manager.create`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what a group is made of)
         self,
         spec: GroupSpec,
         setting: GroupSetting,
@@ -450,12 +450,13 @@ class Group:
             return None
         return SnapshotOffer(term=term, index=checkpoint.index, index_term=checkpoint.term, members=checkpoint.members)
 
-    def snapshot_installed(self, sender: NodeId, offer: SnapshotOffer, state: bytes, now_ns: int) -> None:
+    def snapshot_installed(self, sender: NodeId, offer: SnapshotOffer, state: bytes) -> None:
         """The log was replaced by the fetched one: restore the state and go on from its index."""
+        now_ns = self._clock.mono_ns()
         self.machine.restore(state)
         self.applied_index = offer.index
         self._checkpointer.restored(offer.index, len(state))
-        self.core.installed(sender, offer, now_ns)
+        self.core.installed(sender, offer, self.log.last_index, now_ns)
         self._mark_dirty(self)
 
 

@@ -5,6 +5,7 @@ the core drops it: a higher term, or no majority in contact for a second (rule 1
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -12,6 +13,7 @@ from jetraft.raft.engine import (
     AppendAccepted,
     AppendRejected,
     CoreSetup,
+    LeaderSeen,
     Message,
     Proposal,
     ReadProbe,
@@ -24,6 +26,9 @@ from jetraft.raft.replication import PeerState, Replication
 from jetraft.store.format import Kind
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
+
+if TYPE_CHECKING:
+    from jetraft.raft.core import Core
 
 NEARLY_CAUGHT_UP_ENTRIES = 64  # a learner this close to the end may vote: the quorum will not wait long for it
 
@@ -44,7 +49,7 @@ class Transfer:
 class Leadership:
     """What a leader has and others have not."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what the core lends it)
         self,
         setup: CoreSetup,
         *,
@@ -203,7 +208,7 @@ class Leadership:
     # Linearizable reads.
 
     def begin_read(self) -> int:
-        """Start a round of contact; when `confirmed_read_round` reaches it, reads at the commit index of now are safe."""
+        """Start a round of contact; when it is confirmed, reads at the commit index of now are linearizable."""
         self._read_round += 1
         for node in self._configurations.current.others(self._setup.node_id):
             self._send(node, ReadProbe(term=self.term, round=self._read_round))
@@ -250,3 +255,39 @@ class Leadership:
     def _follow_members(self) -> None:
         others = self._configurations.current.others(self._setup.node_id)
         self.replication.set_members(others, up=self._up, next_index=self._log.last_index + 1)
+
+
+# Handlers of the core's table. Answers of other terms are dropped (rule 12).
+
+
+def _leads(core: "Core", term: int) -> Leadership | None:
+    return core.leadership if term == core.term else None
+
+
+def on_append_accepted(core: "Core", sender: NodeId, message: AppendAccepted, now_ns: int) -> None:
+    """A member holds more of the log."""
+    leading = _leads(core, message.term)
+    if leading is not None:
+        leading.on_accepted(sender, message, now_ns)
+        core.advance_commit()
+
+
+def on_append_rejected(core: "Core", sender: NodeId, message: AppendRejected, now_ns: int) -> None:
+    """A member's log differs."""
+    leading = _leads(core, message.term)
+    if leading is not None:
+        leading.on_rejected(sender, message, now_ns)
+
+
+def on_leader_seen(core: "Core", sender: NodeId, message: LeaderSeen, now_ns: int) -> None:
+    """A member follows us in this link session."""
+    leading = _leads(core, message.term)
+    if leading is not None:
+        leading.on_seen(sender, now_ns)
+
+
+def on_read_probe_seen(core: "Core", sender: NodeId, message: ReadProbeSeen, now_ns: int) -> None:
+    """A member still followed us when the probe came."""
+    leading = _leads(core, message.term)
+    if leading is not None:
+        leading.on_read_seen(sender, message, now_ns)

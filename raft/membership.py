@@ -20,12 +20,16 @@ class BadConfigurationError(ValueError):
     """Bytes that are no configuration: a peer's mistake, or a damaged log."""
 
 
+def _in_order(nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(sorted(nodes))
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Configuration:
     """The members of a group: voters count in quorums, learners only receive."""
 
-    voters: tuple[NodeId, ...] = attrs.field(converter=lambda nodes: tuple(sorted(nodes)))
-    learners: tuple[NodeId, ...] = attrs.field(default=(), converter=lambda nodes: tuple(sorted(nodes)))
+    voters: tuple[NodeId, ...] = attrs.field(converter=_in_order)
+    learners: tuple[NodeId, ...] = attrs.field(default=(), converter=_in_order)
 
     @property
     def members(self) -> tuple[NodeId, ...]:

@@ -71,7 +71,7 @@ class Progress:
 class Replication:
     """The members of a group as its leader sees them in one term."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what the core lends it)
         self,
         *,
         log: GroupLog,

@@ -10,7 +10,7 @@ message is stepped, so a damaged one changes nothing. All integers are little en
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -36,6 +36,9 @@ from jetraft.store._frame import parse_header, verify
 from jetraft.store.format import FRAME_HEADER_BYTES
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _FIXED = struct.Struct("<IBBHQQ")
 _NUMBERS = tuple(struct.Struct(f"<{count}Q") for count in range(4))
