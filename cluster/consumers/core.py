@@ -54,6 +54,8 @@ class CoreStatistics:
     num_redelivered: int
     num_waiting: int
     num_pending: int
+    last_delivered_ns: int | None  # Unix time
+    last_ack_ns: int | None  # Unix time, in this term of leadership
 
 
 class ConsumerCore:
@@ -85,12 +87,14 @@ class ConsumerCore:
         self._delivered: list[int] = []  # new stream sequences of this step
         self._left = 0  # messages after the last delivery; valid within a step
         self._last_active_ns = now.mono_ns
+        self._last_delivered_unix_ns = state.delivered_ns
+        self._last_ack_unix_ns = 0
 
     # --- events
 
     def acknowledge(self, seqs: Sequence[int], now: Now) -> None:
         """Plain acks of these stream sequences."""
-        self._last_active_ns = now.mono_ns
+        self._last_active_ns, self._last_ack_unix_ns = now.mono_ns, now.unix_ns
         if self.config.ack_policy is AckPolicy.ALL:
             top = max(seqs)
             self.pending.remove(self.pending.up_to(top))
@@ -159,6 +163,8 @@ class ConsumerCore:
             num_redelivered=self.pending.num_redelivered,
             num_waiting=self.num_waiting,
             num_pending=self._selector.num_pending(self.delivered_stream),
+            last_delivered_ns=self._last_delivered_unix_ns or None,
+            last_ack_ns=self._last_ack_unix_ns or None,
         )
 
     @property
@@ -259,6 +265,8 @@ class ConsumerCore:
     def _record(self, now: Now) -> None:
         """Turn this step's deliveries into commands; redeliveries have the lower consumer sequences."""
         self._fresh.clear()
+        if self._delivered or self._redelivered:
+            self._last_active_ns, self._last_delivered_unix_ns = now.mono_ns, now.unix_ns
         first = self.delivered_consumer - len(self._delivered) + 1
         if self._redelivered:
             start = first - len(self._redelivered)
@@ -270,7 +278,6 @@ class ConsumerCore:
             self._out.commands.append(new)
             self._delivered = []
             self._selector.delivered(self.delivered_stream, self._left)
-            self._last_active_ns = now.mono_ns
 
     def _wake_ns(self, now: Now) -> int | None:
         wake_ns = self.pending.wake_ns

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.consumers.desk import ConsumerDesk
+from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.admit import Admission, Publish
 from jetraft.raft.engine import Proposal
@@ -45,6 +46,7 @@ class Leadership:
         self.refuse_with: ApiError | None = None  # set while the node cannot store (disk full, say)
         self.admission = Admission(machine.config, machine)
         self.desk = ConsumerDesk(site, group, machine)
+        self.consumers = ConsumerFrontend(site, group, machine, self.desk)
         self._listen()
         self._arm_age_timer()
 

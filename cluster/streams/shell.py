@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.group import GroupStatistics
     from jetraft.store.consumer_state import ConsumerState
-    from jetraft.store.model.config import StreamConfig
+    from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
     from jetraft.store.model.ids import NodeId
     from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
+    from jetraft.store.model.state import ConsumerInfo
     from jetraft.store.port import GroupLog
     from jetraft.store.stream_store import StoredMessage, StoreStatistics
 
@@ -169,7 +170,7 @@ class StreamShell:
 
     async def purge(self, request: JSApiStreamPurgeRequest) -> int:
         """Remove messages by subject, sequence or count; returns how many. Committed when this returns."""
-        self._check_leads()
+        self._leading()
         if self.config.sealed:
             raise errors.STREAM_SEALED.with_values()
         if self.config.deny_purge:
@@ -188,12 +189,34 @@ class StreamShell:
 
     async def delete_message(self, seq: int, *, erase: bool) -> bool:
         """Remove one message, overwriting its bytes with `erase`; False when it was not there."""
-        self._check_leads()
+        self._leading()
         if self.config.sealed:
             raise errors.STREAM_SEALED.with_values()
         if self.config.deny_delete:
             raise errors.STREAM_MSG_DELETE_FAILED.with_values(err="message delete not permitted")
         return bool(await self._change(commands.Remove(seqs=((seq, 1),), erase=erase)))
+
+    # --- consumers
+
+    async def create_consumer(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerInfo:
+        """Create or update a consumer, as its action allows; committed when this returns. Raises ApiError."""
+        name = await self._leading().consumers.create(config, action=action, pedantic=pedantic)
+        info = self.consumer_info(name)
+        if info is None:
+            raise errors.CONSUMER_NOT_FOUND.with_values()  # deleted meanwhile
+        return info
+
+    async def delete_consumer(self, name: str) -> bool:
+        """Delete a consumer; False when there is none. Committed when this returns."""
+        return await self._leading().consumers.delete(name)
+
+    def consumer_info(self, name: str) -> ConsumerInfo | None:
+        """The consumer as its leader sees it; None when there is none."""
+        return self._leading().consumers.info(name, self.cluster())
+
+    def consumer_names(self) -> list[str]:
+        """The consumers of the stream."""
+        return list(self.machine.consumers)
 
     def transfer_leadership(self, to: NodeId | None) -> bool:
         """Hand leadership over; True when that has begun."""
@@ -279,9 +302,10 @@ class StreamShell:
             command = commands.UpdateConfig(encode_config(self.assignment.config))
             self.group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command)))
 
-    def _check_leads(self) -> None:
+    def _leading(self) -> Leadership:
         if self._leadership is None:
             raise NotLeaderError(f"this node does not lead {self.config.name}")
+        return self._leadership
 
     async def _change(self, command: commands.StreamCommand) -> object:
         proposal = Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command))
@@ -289,10 +313,11 @@ class StreamShell:
 
 
 def seq_asked_for(store: StreamStore, request: JSApiMsgGetRequest) -> int | None:
-    """The sequence that a get means: by number, the last of a subject, or the next of a subject from a number on."""
+    """The sequence that a get means: by number, by time, the last of a subject, or the next of a subject from there."""
+    first = request.seq if request.start_time is None else store.seq_at_time(request.start_time)
     if request.last_by_subj:
         pattern = request.last_by_subj.encode()
         return store.last_for(pattern) if is_literal(pattern) else store.last_match((pattern,))
     if request.next_by_subj:
-        return store.next_match((request.next_by_subj.encode(),), max(request.seq, 1))
-    return request.seq
+        return store.next_match((request.next_by_subj.encode(),), max(first, 1))
+    return first or None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.raft.manager import Manager
@@ -25,3 +27,4 @@ class Site:
     clock: Clock
     cluster_name: str = ""
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
+    rng: Random = attrs.Factory(SystemRandom)  # draws the names of unnamed consumers

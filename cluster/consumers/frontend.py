@@ -1,0 +1,119 @@
+"""Creating, changing, deleting and showing the consumers of a stream: validates on the leader, proposes, waits.
+
+What applying decides stays decided: two creations of one name that cross each other both find the consumer that the
+first entry made, and the second is answered from that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams.machine import encode_config
+from jetraft.raft.engine import Proposal
+from jetraft.store.format import Kind
+from jetraft.store.model import errors
+from jetraft.store.model.config import AckPolicy
+from jetraft.store.model.ids import ALPHABET
+from jetraft.store.model.state import ConsumerInfo, SequencePair
+from jetraft.store.model.unsupported import check_consumer_is_served
+from jetraft.store.model.validate_consumer import check_consumer_action, check_consumer_fits, normalise_consumer
+
+if TYPE_CHECKING:
+    from jetraft.cluster.consumers.desk import ConsumerDesk
+    from jetraft.cluster.streams.machine import StreamMachine
+    from jetraft.cluster.streams.site import Site
+    from jetraft.raft.group import Group
+    from jetraft.store.model.config import ConsumerAction, ConsumerConfig
+    from jetraft.store.model.state import ClusterInfo
+
+NAME_CHARS: Final = 8  # of the name that an unnamed consumer gets, as in nats-server
+
+
+class ConsumerFrontend:
+    """What the API asks about consumers, on the stream's leader."""
+
+    def __init__(self, site: Site, group: Group, machine: StreamMachine, desk: ConsumerDesk) -> None:
+        self._site = site
+        self._group = group
+        self._machine = machine
+        self._desk = desk
+
+    async def create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> str:
+        """Create or update a consumer, return its name; committed when this returns. Raises ApiError."""
+        stream = self._machine.config
+        assert stream is not None
+        config = normalise_consumer(config, stream, pedantic=pedantic)
+        check_consumer_is_served(config)
+        name = config.durable_name or config.name or self._new_name()
+        existing = self._machine.consumers.get(name)
+        check_consumer_action(existing.config if existing else None, config, action)
+        others = {other: state.config for other, state in self._machine.consumers.items()}
+        check_consumer_fits(name, config, stream, others)
+        if existing is None:
+            command: commands.ConsumerCommand = commands.CreateConsumer(
+                name, encode_config(config), self._site.clock.unix_ns()
+            )
+        elif existing.config == config:
+            return name
+        else:
+            self._check_not_in_use(existing.config, config)
+            command = commands.UpdateConsumer(name, encode_config(config))
+        await self._propose(command)
+        return name
+
+    async def delete(self, name: str) -> bool:
+        """Delete a consumer; False when there is none. Committed when this returns."""
+        if name not in self._machine.consumers:
+            return False
+        return await self._propose(commands.DeleteConsumer(name))
+
+    def info(self, name: str, cluster: ClusterInfo) -> ConsumerInfo | None:
+        """The consumer as its leader sees it, None when there is none."""
+        runner = self._desk.runner(name)
+        if runner is None:
+            return None
+        state, figures = runner.state, runner.core.statistics()
+        config = state.config
+        last_ack_ns = None if config.ack_policy is AckPolicy.NONE else figures.last_ack_ns
+        return ConsumerInfo(
+            stream_name=self._desk.stream,
+            name=name,
+            created_ns=state.created_ns,
+            config=config,
+            delivered=SequencePair(
+                consumer_seq=figures.delivered_consumer,
+                stream_seq=figures.delivered_stream,
+                last_active_ns=figures.last_delivered_ns,
+            ),
+            ack_floor=SequencePair(
+                consumer_seq=figures.ack_floor[0], stream_seq=figures.ack_floor[1], last_active_ns=last_ack_ns
+            ),
+            num_ack_pending=figures.num_ack_pending,
+            num_redelivered=figures.num_redelivered,
+            num_waiting=figures.num_waiting,
+            num_pending=figures.num_pending,
+            cluster=cluster,
+            push_bound=bool(config.deliver_subject) and self._is_bound(config),
+            ts_ns=self._site.clock.unix_ns(),
+        )
+
+    def _check_not_in_use(self, old: ConsumerConfig, new: ConsumerConfig) -> None:
+        """A push consumer with a listener keeps its deliver subject."""
+        if old.deliver_subject != new.deliver_subject and self._is_bound(old):
+            raise errors.CONSUMER_NAME_EXISTS.with_values()
+
+    def _is_bound(self, config: ConsumerConfig) -> bool:
+        return self._site.outbox.has_interest(config.deliver_subject.encode())
+
+    async def _propose(self, command: commands.ConsumerCommand) -> bool:
+        proposal = Proposal(kind=Kind.CONSUMER_OP, body=commands.encode_consumer_commands([command]))
+        results = await self._group.propose_and_wait(proposal)
+        assert isinstance(results, list)
+        return bool(results[0])
+
+    def _new_name(self) -> str:
+        while True:
+            name = "".join(self._site.rng.choice(ALPHABET) for _ in range(NAME_CHARS))
+            if name not in self._machine.consumers:
+                return name
