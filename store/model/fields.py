@@ -294,7 +294,7 @@ class _Layout:
 
     by_name: dict[str, _Slot]
     by_folded: dict[str, str]
-    encoders: tuple[tuple[str, Wire], ...]
+    encoders: tuple[tuple[str, Wire, Any], ...]  # attribute, how, Go's zero value
 
 
 _LAYOUTS: Final[dict[type, _Layout]] = {}
@@ -328,11 +328,11 @@ def decode_object(cls: type[T], pairs: Object, *, old: T | None = None, path: tu
 def encode_object(value: object) -> dict[str, object]:
     """The JSON object of an instance: Go's order, empty fields with `omitempty` left out."""
     answer: dict[str, object] = {}
-    for attribute, how in _layout(type(value)).encoders:
+    for attribute, how, zero in _layout(type(value)).encoders:
         item = getattr(value, attribute)
         if how.embedded:
             answer.update(encode_object(item))
-        elif not (how.omitempty and _is_empty(item)):
+        elif not (how.omitempty and item == zero):
             answer[how.name or attribute] = how.kind.encode(item)
     return answer
 
@@ -361,9 +361,10 @@ def _make_layout(cls: type) -> _Layout:
         how: Wire | None = attribute.metadata.get(WIRE)
         if how is None:
             continue
-        encoders.append((attribute.name, how))
+        zero = getattr(cls(), attribute.name)
+        encoders.append((attribute.name, how, zero))
         if not how.embedded:
-            by_name[how.name or attribute.name] = _Slot(None, attribute.name, how.kind, getattr(cls(), attribute.name))
+            by_name[how.name or attribute.name] = _Slot(None, attribute.name, how.kind, zero)
             continue
         assert isinstance(how.kind, Struct)
         for name, slot in _layout(how.kind.cls).by_name.items():
@@ -371,13 +372,6 @@ def _make_layout(cls: type) -> _Layout:
             by_name[name] = attrs.evolve(slot, outer=attribute.name)
     by_folded = {_fold(name): name for name in reversed(by_name)}
     return _Layout(by_name, by_folded, tuple(encoders))
-
-
-def _is_empty(value: object) -> bool:
-    """Go's `omitempty`: false, 0, empty text, nil pointer, empty slice or map; enums by their zero member."""
-    if isinstance(value, Enum):
-        return value is next(iter(type(value)))
-    return value is None or value is False or value in (0, "", (), {})
 
 
 def _fold(key: str) -> str:

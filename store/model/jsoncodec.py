@@ -42,7 +42,7 @@ def is_empty_request(body: bytes) -> bool:
         values = parse_values(body)
     except JsonSyntaxError:
         return False
-    return not body or values == [Object()]
+    return not body or (len(values) == 1 and isinstance(values[0], Object) and not values[0])
 
 
 def is_object_or_array(body: bytes) -> bool:
