@@ -31,11 +31,12 @@ class Behaviour:
     """What is wrong with the replica."""
 
     applied_seq: int = 1 << 62  # rows above it are not there yet
-    honest: bool = False  # refuses and reports as jetraft does: Jetraft-Min-Last-Seq, Jetraft-Last-Seq
+    refuses: bool = False  # answers 503 when Jetraft-Min-Last-Seq asks for more than it has, as jetraft does
+    reports: bool = False  # says in Jetraft-Last-Seq how far it is, as jetraft does
     break_after: int | None = None  # closes the connection after this many rows of an answer
     silent: bool = False  # takes direct gets and never answers
     reverse: bool = False  # sends rows in the wrong order
-    before_answer: Any = None  # called once, before the first answer
+    caught_up_after: int | None = None  # has everything after this many answers
 
 
 class FakeReplica:
@@ -44,6 +45,7 @@ class FakeReplica:
     def __init__(self, behind: str, **behaviour: Any) -> None:
         self.behaviour = Behaviour(**behaviour)
         self.questions: list[dict[str, Any]] = []
+        self.demanded: list[int] = []  # the Jetraft-Min-Last-Seq of each direct get
         self._access = Access(servers=(behind,))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
@@ -104,6 +106,8 @@ class FakeReplica:
                 question = json.loads(body[header_bytes:])
                 self.questions.append(question)
                 self._answer(stream, question, body[:header_bytes], reply, connected, real)
+                if len(self.questions) == self.behaviour.caught_up_after:
+                    self.behaviour.applied_seq = 1 << 62
             else:
                 answer = real.request(subject, body[header_bytes:], timeout_s=5)
                 size = len(answer.header)
@@ -124,13 +128,11 @@ class FakeReplica:
         real: Connection,
     ) -> None:
         behaviour = self.behaviour
-        hook, behaviour.before_answer = behaviour.before_answer, None
-        if hook is not None:
-            hook()
         if behaviour.silent:
             return
-        demanded = [line for line in header.split(b"\r\n") if line.startswith(b"Jetraft-Min-Last-Seq:")]
-        if behaviour.honest and demanded and int(demanded[0].split(b":")[1]) > behaviour.applied_seq:
+        lines = [line for line in header.split(b"\r\n") if line.startswith(b"Jetraft-Min-Last-Seq:")]
+        self.demanded += [int(line.split(b":")[1]) for line in lines]
+        if behaviour.refuses and lines and self.demanded[-1] > behaviour.applied_seq:
             connected.sendall(status(reply, b"503 Replica Behind", b"Jetraft-Last-Seq: %d\r\n" % behaviour.applied_seq))
             return
         rows = Rows()
@@ -149,7 +151,7 @@ class FakeReplica:
             connected.sendall(b"".join(frames[: behaviour.break_after]) + frames[behaviour.break_after][:30])
             connected.shutdown(socket.SHUT_RDWR)
             return
-        extra = b"Jetraft-Last-Seq: %d\r\n" % min(behaviour.applied_seq, 1 << 53) if behaviour.honest else b""
+        extra = b"Jetraft-Last-Seq: %d\r\n" % min(behaviour.applied_seq, 1 << 53) if behaviour.reports else b""
         end = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, visible[-1][0])
         connected.sendall(b"".join(frames) + status(reply, b"204 EOB", end + extra))
 

@@ -116,30 +116,38 @@ def test_a_stream_without_direct_get_is_read_through_its_leader(
     assert rows.headers == [b"N: %d\r\n" % number for number in range(200)]
 
 
-@pytest.mark.parametrize("honest", [True, False], ids=["says so", "says nothing"])
+LAGGING = pytest.mark.parametrize("manner", ["refuses", "reports", "silently"])
+
+
+def behaviour(manner: str) -> dict[str, bool]:
+    """How a replica that lags goes about it; a stock server says nothing."""
+    return {manner: True} if manner != "silently" else {}
+
+
+@LAGGING
 def test_a_replica_that_lags_is_not_accepted(
-    server: Server, client: RawClient, connections: ConnectionCache, *, honest: bool
+    server: Server, client: RawClient, connections: ConnectionCache, manner: str
 ) -> None:
-    name = f"LAG_{honest}"
+    name = f"LAG_{manner}"
     create(client, name)
     publish(client, name, 100)
     wanted = planned(server, name, connections)
-    with FakeReplica(server.url, applied_seq=60, honest=honest) as fake:
+    with FakeReplica(server.url, applied_seq=60, **behaviour(manner)) as fake:
         rows = read(through(wanted, fake.url, server.url), connections)
-        assert fake.questions
+        assert fake.demanded == [100]
     assert rows.stream_seqs == list(range(1, 101))
 
 
-@pytest.mark.parametrize("honest", [True, False], ids=["says so", "says nothing"])
+@LAGGING
 def test_when_every_replica_lags_the_task_fails_rather_than_skip_rows(
-    server: Server, client: RawClient, connections: ConnectionCache, *, honest: bool
+    server: Server, client: RawClient, connections: ConnectionCache, manner: str
 ) -> None:
-    name = f"ALL_LAG_{honest}"
+    name = f"ALL_LAG_{manner}"
     create(client, name)
     publish(client, name, 100)
     wanted = planned(server, name, connections, retryTimeout="300ms")
     with (
-        FakeReplica(server.url, applied_seq=60, honest=honest) as fake,
+        FakeReplica(server.url, applied_seq=60, **behaviour(manner)) as fake,
         pytest.raises(ServersUnavailableError, match=r"60|61"),
     ):
         read(through(wanted, fake.url), connections)
@@ -151,9 +159,9 @@ def test_a_lagging_replica_is_accepted_once_it_has_caught_up(
     create(client, "CAUGHT")
     publish(client, "CAUGHT", 100)
     wanted = planned(server, "CAUGHT", connections)
-    with FakeReplica(server.url, applied_seq=60, honest=True) as fake:
-        fake.behaviour.before_answer = lambda: setattr(fake.behaviour, "applied_seq", 100)
+    with FakeReplica(server.url, applied_seq=60, refuses=True, caught_up_after=2) as fake:
         assert read(through(wanted, fake.url), connections).stream_seqs == list(range(1, 101))
+        assert len(fake.questions) == 3
 
 
 def test_a_deleted_tail_is_believed_when_the_replica_states_how_far_it_is(
@@ -163,7 +171,7 @@ def test_a_deleted_tail_is_believed_when_the_replica_states_how_far_it_is(
     publish(client, "TAIL", 50)
     wanted = planned(server, "TAIL", connections)
     delete_messages(client, "TAIL", 48, 49, 50)
-    with FakeReplica(server.url, applied_seq=50, honest=True) as fake:
+    with FakeReplica(server.url, applied_seq=50, refuses=True, reports=True) as fake:
         assert read(through(wanted, fake.url), connections).stream_seqs == list(range(1, 48))
 
 

@@ -67,6 +67,13 @@ def test_the_quick_way_takes_all_plain_messages() -> None:
     assert rows.num_pending == 4
 
 
+def test_the_quick_way_leaves_a_frame_whose_sizes_it_does_not_understand() -> None:
+    data = message(b"r", "T", (7, b"2026-11-20T20:25:47Z", b"s", b"", b"12345678"), 0)
+    sizes = data.split(b"\r\n")[0].split()[-2]
+    other = data.replace(b" " + sizes + b" ", b" %d " % (int(sizes) + 4), 1)
+    assert wire.scan_messages(other, 0, Rows()) == 0
+
+
 def test_messages_with_headers_in_another_order_are_understood() -> None:
     block = (
         b"NATS/1.0\r\nNats-Sequence: 1\r\nown: x\r\nNats-Time-Stamp: t\r\nJetraft-Last-Seq: 9\r\n"
