@@ -1,0 +1,175 @@
+"""What the comparison with the reference cannot show: server limits, clusters, features that are not served yet."""
+
+import itertools
+
+import attrs
+import pytest
+
+from jetraft.store.model import errors
+from jetraft.store.model.config import (
+    AckPolicy,
+    ConsumerConfig,
+    ConsumerLimits,
+    PersistMode,
+    PriorityPolicy,
+    Republish,
+    StoreCompression,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+)
+from jetraft.store.model.errors import ApiError
+from jetraft.store.model.unsupported import CONSUMER_FEATURES, STREAM_FEATURES
+from jetraft.store.model.validate import (
+    ServerLimits,
+    check_consumer_fits,
+    check_consumer_is_served,
+    check_stream_is_served,
+    normalise_consumer,
+    normalise_stream,
+    same_stream,
+)
+from jetraft.store.model.versioning import (
+    API_LEVEL,
+    LEVEL_KEY,
+    REQUIRED_LEVEL_KEY,
+    SERVER_VERSION,
+    VERSION_KEY,
+    shown_stream,
+)
+
+S = 1_000_000_000
+STREAM = normalise_stream(StreamConfig(name="S"))
+PULL = ConsumerConfig(name="c", ack_policy=AckPolicy.EXPLICIT)
+
+
+def refused(error: ApiError) -> pytest.RaisesExc[ApiError]:
+    return pytest.RaisesExc(ApiError, check=lambda raised: raised == error)
+
+
+def test_replicas_need_a_cluster() -> None:
+    config = StreamConfig(name="S", num_replicas=3)
+
+    assert normalise_stream(config, clustered=True).num_replicas == 3
+    with refused(errors.STREAM_REPLICAS_NOT_SUPPORTED.with_values()):
+        normalise_stream(config, clustered=False)
+
+
+def test_the_servers_duplicate_window_is_a_ceiling() -> None:
+    limits = ServerLimits(duplicate_window_ns=30 * S)
+
+    assert normalise_stream(StreamConfig(name="S"), limits=limits).duplicate_window == 30 * S
+    text = "duplicates window can not be larger then server limit of 30s"
+    with refused(errors.STREAM_INVALID_CONFIG.with_values(err=text)):
+        normalise_stream(StreamConfig(name="S", duplicate_window=31 * S), limits=limits)
+    with refused(errors.PEDANTIC.with_values(err="duplicate window limits are higher than current limits")):
+        normalise_stream(StreamConfig(name="S"), limits=limits, pedantic=True)
+
+
+def test_the_servers_consumer_limits_are_defaults_and_ceilings() -> None:
+    limits = ServerLimits(max_ack_pending=10, max_request_batch=5)
+
+    config = normalise_consumer(PULL, STREAM, limits=limits)
+
+    assert (config.max_ack_pending, config.max_batch) == (10, 5)
+    with refused(errors.CONSUMER_MAX_ACK_PENDING_EXCESS.with_values(limit=10)):
+        normalise_consumer(attrs.evolve(PULL, max_ack_pending=11), STREAM, limits=limits)
+    with refused(errors.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED.with_values(limit=5)):
+        normalise_consumer(attrs.evolve(PULL, max_batch=6), STREAM, limits=limits)
+
+
+def test_consumer_replicas_follow_the_stream() -> None:
+    replicated = normalise_stream(StreamConfig(name="S", num_replicas=3))
+
+    assert normalise_consumer(attrs.evolve(PULL, num_replicas=3), replicated).num_replicas == 3
+    with refused(errors.CONSUMER_REPLICAS_EXCEEDS_STREAM.with_values()):
+        normalise_consumer(attrs.evolve(PULL, num_replicas=5), replicated)
+
+
+def test_normalising_twice_changes_nothing() -> None:
+    stream = normalise_stream(StreamConfig(name="S", max_age=60 * S, metadata={VERSION_KEY: "x"}))
+    consumer = normalise_consumer(PULL, stream)
+
+    assert normalise_stream(stream) == stream
+    assert normalise_consumer(consumer, stream) == consumer
+
+
+def test_a_repeated_create_is_recognised_by_what_a_client_sees() -> None:
+    assert same_stream(STREAM, shown_stream(STREAM))
+    assert not same_stream(STREAM, attrs.evolve(STREAM, max_msgs=5))
+
+
+def test_shown_metadata_tells_the_level_that_is_served() -> None:
+    assert shown_stream(STREAM).metadata == {
+        REQUIRED_LEVEL_KEY: "0",
+        VERSION_KEY: SERVER_VERSION,
+        LEVEL_KEY: str(API_LEVEL),
+    }
+
+
+def test_too_many_wildcards_are_refused_and_many_literals_are_not() -> None:
+    literals = tuple(f"s.{number}" for number in range(10_000))
+    assert normalise_stream(StreamConfig(name="S", subjects=literals)).subjects == literals
+
+    wildcards = tuple(f"*.{number}" for number in range(1_000))
+    with pytest.raises(ApiError, match="too many wildcard subjects"):
+        normalise_stream(StreamConfig(name="S", subjects=wildcards))
+    with pytest.raises(ApiError, match="too many wildcard filter subjects"):
+        normalise_consumer(attrs.evolve(PULL, filter_subjects=wildcards), STREAM)
+
+
+def test_a_consumer_may_be_replaced_where_no_further_one_fits() -> None:
+    full = attrs.evolve(STREAM, max_consumers=1)
+
+    check_consumer_fits("c", PULL, full, {"c": PULL})
+    with refused(errors.MAXIMUM_CONSUMERS_LIMIT.with_values()):
+        check_consumer_fits("d", PULL, full, {"c": PULL})
+
+
+STREAM_USES = {
+    "mirror": StreamConfig(mirror=StreamSource(name="O")),
+    "sources": StreamConfig(sources=(StreamSource(name="O"),)),
+    "subject_transform": StreamConfig(subject_transform=SubjectTransform()),
+    "republish": StreamConfig(republish=Republish()),
+    "compression": StreamConfig(compression=StoreCompression.S2),
+    "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
+    "subject_delete_marker_ttl": StreamConfig(subject_delete_marker_ttl=S),
+    "allow_msg_counter": StreamConfig(allow_msg_counter=True),
+    "allow_atomic": StreamConfig(allow_atomic=True),
+    "allow_batched": StreamConfig(allow_batched=True),
+    "allow_msg_schedules": StreamConfig(allow_msg_schedules=True),
+    "persist_mode": StreamConfig(persist_mode=PersistMode.ASYNC),
+}
+CONSUMER_USES = {
+    "ack_policy flow_control": ConsumerConfig(ack_policy=AckPolicy.FLOW_CONTROL),
+    "sourcing": ConsumerConfig(sourcing=True),
+    "pause_until": ConsumerConfig(pause_until=0),
+    "priority_policy": ConsumerConfig(priority_policy=PriorityPolicy.OVERFLOW),
+}
+
+
+@pytest.mark.parametrize("name", [feature.name for feature in STREAM_FEATURES])
+def test_an_unserved_stream_feature_is_refused_by_name(name: str) -> None:
+    reason = f"{name} is not supported by this server yet"
+    with refused(errors.STREAM_INVALID_CONFIG.with_values(err=reason)):
+        check_stream_is_served(STREAM_USES[name])
+
+
+@pytest.mark.parametrize("name", [feature.name for feature in CONSUMER_FEATURES])
+def test_an_unserved_consumer_feature_is_refused_by_name(name: str) -> None:
+    reason = f"{name} is not supported by this server yet"
+    with refused(errors.CONSUMER_CREATE_FAILED.with_values(err=reason)):
+        check_consumer_is_served(CONSUMER_USES[name])
+
+
+def test_everything_else_is_served() -> None:
+    check_stream_is_served(attrs.evolve(STREAM, consumer_limits=ConsumerLimits(max_ack_pending=1), sealed=True))
+    check_consumer_is_served(PULL)
+
+
+def test_corrections_do_not_depend_on_each_other() -> None:
+    """Every combination of unset and out-of-range counts ends at "no limit"."""
+    for values in itertools.product((0, -1, -9), repeat=3):
+        max_msgs, max_bytes, max_consumers = values
+        config = StreamConfig(name="S", max_msgs=max_msgs, max_bytes=max_bytes, max_consumers=max_consumers)
+        assert normalise_stream(config) == STREAM
