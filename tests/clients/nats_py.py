@@ -1,0 +1,31 @@
+"""nats-py runs on asyncio, the test suite on trio: every test runs its own loop around one or more connections."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+
+TIMEOUT_S = 30
+
+
+@asynccontextmanager
+async def connection(*urls: str, **options: Any) -> AsyncIterator[Client]:
+    """A connection that is closed, not drained, at the end."""
+    client = await nats.connect(list(urls), **{"connect_timeout": 5, "max_reconnect_attempts": 20, **options})
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def run(test: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    """Run an asyncio test to its end, at most TIMEOUT_S long."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            await test(*arguments)
+
+    asyncio.run(bounded())
