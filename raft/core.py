@@ -279,8 +279,7 @@ class Core:
             configurations=self.configurations,
             up=self.up,
             now_ns=now_ns,
-            send=self.send,
-            send_append=self._send_append,
+            send=self._send_in_term,
             snapshot_offer=self._snapshot_offer,
         )
 
@@ -314,8 +313,8 @@ class Core:
         else:
             self._held.append((token, to, message))
 
-    def _send_append(self, to: NodeId, message: Message) -> None:
-        """Send when term and vote are durable: the entries themselves may still be on their way to the disk."""
+    def _send_in_term(self, to: NodeId, message: Message) -> None:
+        """Send as leader, when term and vote are durable: entries may still be on their way to the disk."""
         if self.log.hard_state_token <= self.log.durable_token:
             self.sends.append((to, message))
         else:

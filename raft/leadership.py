@@ -59,7 +59,6 @@ class Leadership:
         up: set[NodeId],
         now_ns: int,
         send: Callable[[NodeId, Message], None],
-        send_append: Callable[[NodeId, Message], None],
         snapshot_offer: Callable[[int], SnapshotOffer | None],
     ) -> None:
         self._setup = setup
@@ -76,7 +75,7 @@ class Leadership:
             term=term,
             timing=setup.timing,
             limits=setup.limits,
-            send=send_append,
+            send=send,
             snapshot_offer=snapshot_offer,
         )
         self._follow_members()

@@ -1,0 +1,112 @@
+"""One core under test, with its peers played by the test: messages in, messages out, fsyncs when told."""
+
+import random
+from typing import Any
+
+from jetraft.raft.core import Core
+from jetraft.raft.engine import CoreSetup, Limits, Message, Role, SnapshotOffer, VoteGrant
+from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.store._frame import seal
+from jetraft.store.format import Kind
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.ids import NodeId
+from jetraft.store.port import Entry, HardState
+
+INCARNATION = 7
+A, B, C, D, E = (NodeId(name) for name in "ABCDE")
+
+
+def entry(index: int, term: int, body: bytes = b"x", kind: int = Kind.META) -> Entry:
+    frame = seal(kind, index=index, term=term, incarnation=INCARNATION, body=body)
+    return Entry(index=index, term=term, kind=kind, frame=frame)
+
+
+def entries(*terms: int, first: int = 1) -> list[Entry]:
+    """Entries of these terms from index `first` on."""
+    return [entry(index, term) for index, term in enumerate(terms, first)]
+
+
+class Rig:
+    """Node A of a group; time stands still unless the test moves `now_ns`."""
+
+    def __init__(
+        self,
+        *,
+        voters: tuple[NodeId, ...] = (A, B, C),
+        learners: tuple[NodeId, ...] = (),
+        log: list[Entry] | None = None,
+        term: int = 0,
+        vote: NodeId | None = None,
+        commit_index: int = 0,
+        limits: Limits | None = None,
+        eager: bool = False,
+    ) -> None:
+        self.now_ns = 1_000_000_000
+        self.log = MemLog(durable_on_submit=False)
+        if log:
+            self.log.append(log)
+        if term:
+            self.log.set_hard_state(HardState(term=term, vote=vote))
+        self.sync_log()
+        self.offer: SnapshotOffer | None = None
+        setup = CoreSetup(
+            node_id=A,
+            incarnation=INCARNATION,
+            seal=seal,
+            rng=random.Random(1),
+            limits=limits or Limits(),
+            eager=eager,
+        )
+        self.core = Core(
+            setup,
+            log=self.log,
+            configurations=ConfigurationHistory(Configuration(voters=voters, learners=learners)),
+            commit_index=commit_index,
+            snapshot_offer=lambda _term: self.offer,
+        )
+        for node in (*voters, *learners):
+            if node != A:
+                self.core.peer_up(node, self.now_ns)
+
+    def sync_log(self) -> None:
+        self.log.submit()
+        self.log.complete()
+
+    def sync(self) -> None:
+        """The fsync of everything written so far is done."""
+        self.sync_log()
+        self.core.persisted(self.now_ns)
+
+    def step(self, sender: NodeId, message: Message) -> None:
+        self.core.step(sender, message, self.now_ns)
+
+    def flush(self) -> None:
+        self.core.flush(self.now_ns)
+
+    def sent(self, kind: type[Any] | None = None) -> list[tuple[NodeId, Any]]:
+        """What has left since the last look, of one type or of all."""
+        taken, self.core.sends = self.core.sends, []
+        return [(to, message) for to, message in taken if kind is None or isinstance(message, kind)]
+
+    def tick_at_deadline(self) -> None:
+        deadline_ns = self.core.deadline_ns
+        assert deadline_ns is not None
+        self.now_ns = max(self.now_ns, deadline_ns)
+        self.core.tick(self.now_ns)
+
+    def make_leader(self) -> "Rig":
+        """Win an election the long way: pre-votes, durable own vote, votes."""
+        self.core.start(self.now_ns)
+        if self.core.ballot is None and self.core.role is Role.FOLLOWER:
+            self.tick_at_deadline()
+        others = [voter for voter in self.core.configuration.voters if voter != A]
+        if others:
+            from jetraft.raft.engine import PreVoteGrant  # noqa: PLC0415  (only here)
+
+            for voter in others:
+                self.step(voter, PreVoteGrant(term=self.core.term + 1))
+        self.sync()
+        for voter in others:
+            self.step(voter, VoteGrant(term=self.core.term))
+        assert self.core.role is Role.LEADER
+        return self
