@@ -1,6 +1,7 @@
 """The bodies of API requests, beside the two that carry a configuration (config.py). An empty body is the zero object.
 
 `WireObject.from_json` reads each with Go's rules; the class names are nats-server's, because error texts show them.
+Pull requests are not here: they are not API requests, and unknown fields in them are ignored.
 Source: server/jetstream_api.go.
 """
 
@@ -9,7 +10,7 @@ Source: server/jetstream_api.go.
 import attrs
 
 from jetraft.store.model.config import Placement
-from jetraft.store.model.fields import DURATION, FLAG, INT, TEXT, UINT64, ListOf, Struct, Time, wire
+from jetraft.store.model.fields import FLAG, INT, TEXT, UINT64, ListOf, Struct, Time, wire
 from jetraft.store.model.jsoncodec import WireObject
 
 NAMES_PAGE: int = 1024  # JSApiNamesLimit
@@ -108,19 +109,3 @@ class JSApiConsumerResetRequest(WireObject):
     """CONSUMER.RESET: the next sequence to deliver; 0 is the one after the ack floor."""
 
     seq: int = wire(UINT64, 0, omitempty=True)
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class JSApiConsumerGetNextRequest(WireObject):
-    """CONSUMER.MSG.NEXT and `+NXT`: a pull request; durations in nanoseconds."""
-
-    expires: int = wire(DURATION, 0, omitempty=True)
-    batch: int = wire(INT, 0, omitempty=True)
-    max_bytes: int = wire(INT, 0, omitempty=True)
-    no_wait: bool = wire(FLAG, default=False, omitempty=True)
-    idle_heartbeat: int = wire(DURATION, 0, omitempty=True)
-    group: str = wire(TEXT, "", omitempty=True)
-    min_pending: int = wire(INT, 0, omitempty=True)
-    min_ack_pending: int = wire(INT, 0, omitempty=True)
-    id: str = wire(TEXT, "", omitempty=True)
-    priority: int = wire(INT, 0, omitempty=True)

@@ -6,6 +6,7 @@ Everything here is linear in the length of its arguments and never fails: malfor
 does not match. Source: nats-server server/sublist.go.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,13 +15,14 @@ ANY_TOKEN: Final = b"*"
 ANY_TAIL: Final = b">"
 EVERYTHING: Final = b">"
 
-_SUBJECT_FORBIDDEN: Final = b" \t\r\n\f"
+_VALID: Final = re.compile(rb"(?:(?!>\.)[^ \t\r\n\f.]++)(?:\.(?!>\.)[^ \t\r\n\f.]++)*+")
 _NAME_FORBIDDEN: Final = frozenset(b" \t\r\n\f.*>\\/\x7f") | frozenset(range(0x20))
 
 # A stream that acknowledges publishes may not capture the servers' own subjects: its acks would feed back. The
 # right-hand side lists what may be captured all the same (advisories). Source: stream.go, checkStreamCfg.
 _JETSTREAM_SPACES: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 _JETSTREAM_EXCEPTION: Final = b"$JS.EVENT.>"
+_MAY_BE_RESERVED: Final = (b"$", b"*", b">")  # how a subject begins that could reach one of these spaces
 _SYSTEM_SPACE: Final = b"$SYS.>"
 _SYSTEM_EXCEPTION: Final = b"$SYS.ACCOUNT.>"
 
@@ -39,10 +41,7 @@ def is_literal(subject: bytes) -> bool:
 
 def valid_subject(subject: bytes) -> bool:
     """True when one may subscribe to it: tokens without white space, none empty, `>` only at the end."""
-    if not subject or any(byte in subject for byte in _SUBJECT_FORBIDDEN):
-        return False
-    parts = tokens(subject)
-    return b"" not in parts and ANY_TAIL not in parts[:-1]
+    return _VALID.fullmatch(subject) is not None
 
 
 def valid_publish_subject(subject: bytes) -> bool:
@@ -115,10 +114,14 @@ def has_path_separator(name: bytes) -> bool:
 
 def captures_jetstream_space(subject: bytes) -> bool:
     """True when a stream on `subject` needs `no_ack`: it would capture requests to JetStream itself."""
+    if subject[:1] not in _MAY_BE_RESERVED:
+        return False
     collides = any(overlaps(subject, space) for space in _JETSTREAM_SPACES)
     return collides and not is_subset(subject, _JETSTREAM_EXCEPTION)
 
 
 def captures_system_space(subject: bytes) -> bool:
     """True when a stream on `subject` needs `no_ack`: it would capture requests to the system account."""
+    if subject[:1] not in _MAY_BE_RESERVED:
+        return False
     return overlaps(subject, _SYSTEM_SPACE) and not is_subset(subject, _SYSTEM_EXCEPTION)

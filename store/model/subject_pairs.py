@@ -65,6 +65,8 @@ class _Rivals:
         first = subject.partition(b".")[0]
         if first in (ANY_TOKEN, ANY_TAIL):
             return range(index + 1, len(self._subjects))
-        lists = [self._open, self._patterns.get(first, [])]
-        lists.append(self._equal[subject] if self._literal[index] else self._literals.get(first, []))
-        return sorted(other for found in lists for other in found[bisect_right(found, index) :])
+        touching = self._equal[subject] if self._literal[index] else self._literals.get(first, [])
+        lists = [touching, self._open, self._patterns.get(first, [])]
+        return sorted(
+            other for found in lists if found and found[-1] > index for other in found[bisect_right(found, index) :]
+        )
