@@ -1,7 +1,291 @@
-"""stub"""
+"""Direct gets: every replica answers from its own store, without asking the leader.
+
+    one message         by sequence, by time, the last of a subject, the next of a subject
+    a batch             from a sequence or time on, of one subject or all, ends with 204 EOB
+    many last messages  the last of every subject that matches, as of a sequence or time; ends with 204 EOB
+
+A batch is served in slices, one per turn, so that a large one does not keep others waiting; a replica that stops while
+it serves one just ends. Clients that must not read stale data say how far the replica has to be
+(`Jetraft-Min-Last-Seq`); every EOB says how far it is. Source: stream.go (getDirectRequest, getDirectMulti), ADR-31.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
+from jetraft.cluster.streams.direct_request import (
+    LAST_SEQ,
+    MALFORMED,
+    MIN_LAST_SEQ,
+    NO_RESULTS,
+    NOT_FOUND,
+    TOO_MANY,
+    DirectRequest,
+    RefusedError,
+    check_level,
+    check_position,
+    parse_direct_request,
+)
+from jetraft.store.model import message
+from jetraft.store.model.gotime import format_time
+from jetraft.store.model.subject import is_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jetraft.cluster.ports import TimerHandle
+    from jetraft.cluster.streams.machine import StreamMachine
+    from jetraft.cluster.streams.site import Site
+    from jetraft.store.model.config import StreamConfig
+    from jetraft.store.stream_store import StoredMessage, StreamStore
+
+QUEUE: Final = b"_sys_"  # as nats-server: one replica answers each request
+MULTI_LAST_MAX: Final = 1024  # as nats-server: more subjects are refused with 413
+SLICE_MESSAGES: Final = 512  # of one request in one turn
+SLICE_BYTES: Final = 1 << 20
+BATCHES_MAX: Final = 1024  # requests being served on this replica; more are refused
+BUSY: Final = message.status(429, b"Too Many Requests")
+
+
+@attrs.define(eq=False)
+class Batch:
+    """A batch that is being served."""
+
+    reply: bytes
+    filters: tuple[bytes, ...]
+    next_seq: int
+    left: int  # messages that may still be sent
+    bytes_left: int  # NO_LIMIT_BYTES for no limit
+    num_pending: int  # after the last message sent
+    last_seq: int = 0  # the last message sent
+    seqs: Sequence[int] | None = None  # for many last messages: which
+    up_to_seq: int = 0  # for many last messages: as of
+
+
+NO_LIMIT_BYTES: Final = 2**62
 
 
 class DirectGets:
-    def __init__(self, site, machine, name): ...
-    def follow(self, config): ...
-    def end(self): ...
+    """The direct gets of one replica."""
+
+    def __init__(self, site: Site, machine: StreamMachine, stream: str) -> None:
+        self._site = site
+        self._machine = machine
+        self._prefix = f"$JS.API.DIRECT.GET.{stream}".encode()
+        self._head = b"Nats-Stream: %s\r\n" % stream.encode()
+        self._sinks: list[int] = []
+        self._batches: deque[Batch] = deque()
+        self._timer: TimerHandle | None = None
+
+    def follow(self, config: StreamConfig) -> None:
+        """Listen while the stream allows direct gets."""
+        if config.allow_direct and not self._sinks:
+            outbox = self._site.outbox
+            self._sinks = [
+                outbox.add_sink(self._prefix, self.on_requests, queue=QUEUE),
+                outbox.add_sink(self._prefix + b".>", self.on_requests, queue=QUEUE),
+            ]
+        elif not config.allow_direct:
+            self.end()
+
+    def end(self) -> None:
+        """Stop listening, drop what is being served."""
+        for handle in self._sinks:
+            self._site.outbox.remove_sink(handle)
+        self._sinks = []
+        self._batches.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def on_requests(self, batch: bytes) -> None:
+        """The requests of a turn."""
+        answers: list[bytes] = []
+        position = 0
+        while position < len(batch):
+            start = position
+            position, subject, reply, hdr, _size = captured_at(batch, start)
+            if not reply:
+                continue
+            try:
+                self._answer(answers, subject, reply, hdr, captured_payload(batch, start))
+            except RefusedError as refused:
+                answers.append(encode_capture(reply, hdr=self._refusal(refused, hdr)))
+        if answers:
+            self._site.outbox.send_batch(b"".join(answers))
+        self._serve()
+
+    # --- requests
+
+    def _answer(self, answers: list[bytes], subject: bytes, reply: bytes, hdr: bytes, payload: bytes) -> None:
+        check_position(hdr, self._store.last_seq)
+        if subject != self._prefix:
+            check_level(hdr)
+            if payload:
+                raise RefusedError(MALFORMED)
+            last = DirectRequest(last_by_subj=subject[len(self._prefix) + 1 :])
+            answers.append(self._one(reply, last))
+            return
+        request = parse_direct_request(payload, hdr)
+        if request.multi_last:
+            self._begin(self._many_last(reply, request))
+        elif request.batch:
+            self._begin(self._batch(reply, request))
+        else:
+            answers.append(self._one(reply, request))
+
+    def _refusal(self, refused: RefusedError, hdr: bytes) -> bytes:
+        """The status; a client that minds the replica's position also learns it when there is nothing to read."""
+        if refused.hdr == NOT_FOUND and MIN_LAST_SEQ in hdr:
+            return message.append(NOT_FOUND, LAST_SEQ, b"%d" % self._store.last_seq)
+        return refused.hdr
+
+    def _one(self, reply: bytes, request: DirectRequest) -> bytes:
+        store = self._store
+        seq: int | None = request.seq
+        if request.last_by_subj:
+            pattern = request.last_by_subj
+            seq = store.last_for(pattern) if is_literal(pattern) else store.last_match((pattern,))
+        elif request.next_by_subj or request.start_time_ns is not None:
+            seq = store.next_match(_filters(request), self._first_seq(request))
+        found = store.load(seq) if seq else None
+        if found is None:
+            raise RefusedError(NOT_FOUND)
+        if request.no_hdr:
+            return encode_capture(reply, payload=found.payload)
+        return encode_capture(reply, hdr=self._headers(found, b""), payload=found.payload)
+
+    def _batch(self, reply: bytes, request: DirectRequest) -> Batch:
+        filters, first_seq = _filters(request), self._first_seq(request)
+        pending = self._store.num_pending(filters, first_seq)
+        if not pending:
+            raise RefusedError(NOT_FOUND)
+        return Batch(
+            reply=reply,
+            filters=filters,
+            next_seq=first_seq,
+            left=max(0, request.batch),
+            bytes_left=request.max_bytes or NO_LIMIT_BYTES,
+            num_pending=pending,
+        )
+
+    def _many_last(self, reply: bytes, request: DirectRequest) -> Batch:
+        store = self._store
+        up_to_seq = request.up_to_seq or store.last_seq
+        if request.up_to_time_ns is not None:
+            up_to_seq = store.seq_at_time(request.up_to_time_ns) - 1
+        seqs = store.last_per_subject(request.multi_last, up_to_seq) if up_to_seq > 0 else []
+        if len(seqs) > MULTI_LAST_MAX:
+            raise RefusedError(TOO_MANY)
+        if not seqs:
+            raise RefusedError(NO_RESULTS)
+        return Batch(
+            reply=reply,
+            filters=(),
+            next_seq=0,
+            left=request.batch or len(seqs),
+            bytes_left=request.max_bytes or NO_LIMIT_BYTES,
+            num_pending=len(seqs),
+            seqs=seqs,
+            up_to_seq=up_to_seq,
+        )
+
+    def _first_seq(self, request: DirectRequest) -> int:
+        if request.start_time_ns is not None:
+            return self._store.seq_at_time(request.start_time_ns)
+        return max(request.seq, 1)
+
+    def _begin(self, batch: Batch) -> None:
+        if len(self._batches) >= BATCHES_MAX:
+            raise RefusedError(BUSY)
+        self._batches.append(batch)
+
+    # --- serving
+
+    def _serve(self) -> None:
+        """Serve one slice of every batch; come back for the rest in the next turn."""
+        for _ in range(len(self._batches)):
+            batch = self._batches.popleft()
+            if self._serve_slice(batch):
+                self._batches.append(batch)
+        if self._batches and self._timer is None:
+            self._timer = self._site.timers.call_at(self._site.clock.mono_ns() + 1, self._woken)
+
+    def _woken(self) -> None:
+        self._timer = None
+        self._serve()
+
+    def _serve_slice(self, batch: Batch) -> bool:
+        """Send the next messages of a batch; True when there are more to come."""
+        if not self._site.outbox.has_interest(batch.reply):
+            return False
+        records: list[bytes] = []
+        slice_bytes, asked, is_over = SLICE_BYTES, min(batch.left, SLICE_MESSAGES), False
+        seqs = self._next_seqs(batch, asked)
+        for seq in seqs:
+            batch.next_seq = seq + 1
+            found = self._store.load(seq)
+            if found is None:
+                continue
+            records.append(self._record(batch, found))
+            cost = len(found.subject) + len(found.hdr) + len(found.payload)
+            slice_bytes -= cost
+            batch.bytes_left -= cost
+            batch.left -= 1
+            is_over = not batch.left or batch.bytes_left <= 0
+            if is_over or slice_bytes <= 0:
+                break
+        else:
+            is_over = is_over or len(seqs) < asked or not asked
+        if is_over:
+            records.append(encode_capture(batch.reply, hdr=self._end_of(batch)))
+        self._site.outbox.send_batch(b"".join(records))
+        return not is_over
+
+    def _next_seqs(self, batch: Batch, count: int) -> Sequence[int]:
+        if batch.seqs is None:
+            return self._store.next_matches(batch.filters, batch.next_seq, count)
+        start = bisect_left(batch.seqs, batch.next_seq)
+        return batch.seqs[start : start + count]
+
+    def _record(self, batch: Batch, found: StoredMessage) -> bytes:
+        """One message of a batch, on its way."""
+        batch.num_pending = max(0, batch.num_pending - 1)
+        place = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (batch.num_pending, batch.last_seq)
+        batch.last_seq = found.seq
+        return encode_capture(batch.reply, hdr=self._headers(found, place), payload=found.payload)
+
+    def _end_of(self, batch: Batch) -> bytes:
+        fields = {
+            message.NUM_PENDING: b"%d" % batch.num_pending,
+            message.LAST_SEQUENCE: b"%d" % batch.last_seq,
+        }
+        if batch.up_to_seq:
+            fields[message.UP_TO_SEQUENCE] = b"%d" % batch.up_to_seq
+        fields[LAST_SEQ] = b"%d" % self._store.last_seq
+        return message.status(204, b"EOB", fields)
+
+    def _headers(self, found: StoredMessage, place: bytes) -> bytes:
+        """The message's own headers, where it is from, and its place in a batch."""
+        own = found.hdr[:-2] if found.hdr else b"NATS/1.0\r\n"
+        return b"%s%sNats-Subject: %s\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %s\r\n%s\r\n" % (
+            own,
+            self._head,
+            found.subject,
+            found.seq,
+            format_time(found.ts_ns).encode(),
+            place,
+        )
+
+    @property
+    def _store(self) -> StreamStore:
+        return self._machine.store
+
+
+def _filters(request: DirectRequest) -> tuple[bytes, ...]:
+    return (request.next_by_subj,) if request.next_by_subj else ()
