@@ -2,22 +2,13 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from jetraft.store._chunks cimport ChunkTable
 from jetraft.store._seqset cimport PackedRanges
 from jetraft.store._spans cimport Place, SpanTable
 from jetraft.store._subjtree cimport SubjectTree
 
 cdef enum:
-    CHUNK_BITS = 12                # 4096 messages, 64 KiB: small beside a block, large beside its own header
-    CHUNK_MESSAGES = 4096
-    CHUNK_MASK = 4095
     REMOVED_LOG_MESSAGES = 1024    # as many as an id rests: see SubjectTree.release
-
-cdef struct Chunk:                 # of 4096 consecutive sequences; a chunk without live messages is not kept
-    uint32_t live
-    uint32_t subject[4096]         # id of the subject, 0 = not live
-    uint32_t offset[4096]          # of the record in its block, bytes
-    uint32_t next[4096]            # distance to the next message of the subject; 0 = none or not known
-    uint32_t size[4096]            # what the message counts for max_bytes
 
 cdef struct Removed:
     uint64_t seq
@@ -31,11 +22,7 @@ cdef class Verdicts:
 
 cdef class Index:
     cdef readonly SubjectTree tree
-    cdef Chunk **chunks
-    cdef uint64_t chunk_base       # number (seq >> CHUNK_BITS) of chunks[0]
-    cdef size_t chunk_count
-    cdef size_t chunk_capacity
-    cdef size_t chunks_held
+    cdef readonly ChunkTable chunks
     cdef readonly SpanTable spans
     cdef Removed *removed          # ring of the last removals, NULL until a filter set counts
     cdef list watchers             # of Verdicts
@@ -50,21 +37,8 @@ cdef class Index:
     cdef uint32_t overhead_bytes
     cdef uint32_t hdr_overhead_bytes
 
-    cdef inline Chunk *chunk_of(self, uint64_t seq) noexcept:
-        cdef uint64_t number = seq >> CHUNK_BITS
-        if number < self.chunk_base or number - self.chunk_base >= self.chunk_count:
-            return NULL
-        return self.chunks[number - self.chunk_base]
-
-    cdef inline uint32_t subject_of(self, uint64_t seq) noexcept:
-        cdef Chunk *chunk = self.chunk_of(seq)
-        return 0 if chunk == NULL else chunk.subject[seq & CHUNK_MASK]
-
     cdef bint place_of(self, uint64_t seq, Place *out) noexcept
-    cdef uint64_t next_live(self, uint64_t low, uint64_t high) noexcept
-    cdef uint64_t scan_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept
-    cdef uint64_t count_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept
-    cdef uint64_t count_all(self, uint64_t low, uint64_t high) noexcept
+    cdef uint64_t count_all(self, uint64_t low) noexcept
     cdef uint64_t follow(self, uint64_t seq, uint32_t subject_id) noexcept
     cdef uint64_t first_from(self, uint32_t subject_id, uint64_t low) noexcept
     cdef uint64_t last_upto(self, uint32_t subject_id, uint64_t high) noexcept
@@ -76,7 +50,5 @@ cdef class Index:
     cdef int drop_first(self) except -1
     cdef int enforce_subject(self, uint32_t subject_id) except -1
     cdef int enforce_totals(self) except -1
-    cdef Chunk *_chunk_for(self, uint64_t seq) except NULL
-    cdef void _let_go(self, uint64_t number) noexcept
     cdef void _forget_before(self, uint64_t seq) noexcept
     cdef void _skip_to(self, uint64_t seq) noexcept

@@ -16,21 +16,16 @@ finds the way again and repairs it.
 
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memmove, memset
+from libc.string cimport memset
 
+from jetraft.store._chunks cimport CHUNK_MASK, Chunk, ChunkTable
 from jetraft.store._frame cimport FRAME_HEADER_BYTES, FrameHeader, Record, read_header, read_record
 from jetraft.store._seqset cimport PackedRanges, RangePacker
 from jetraft.store._spans cimport Place, SpanTable
 from jetraft.store._subjtree cimport SubjectTree
 
-cdef extern from "_scan.h" nogil:
-    size_t jetraft_find_equal(const uint32_t *values, size_t count, uint32_t wanted)
-    size_t jetraft_find_live(const uint32_t *values, size_t count)
-    size_t jetraft_count_equal(const uint32_t *values, size_t count, uint32_t wanted)
-
 cdef enum:
     SCAN_STEP = 64          # messages looked at for each link of a chain followed, where both ways lead to the answer
-    CAPACITY_MIN = 8
     FAR = 0xFFFFFFFF        # a distance that does not fit: not known
 
 cdef uint64_t SEQ_MAX = 1 << 62  # where a purge may send a stream at most: what follows can never overflow 64 bits
@@ -74,20 +69,16 @@ cdef class Index:
     def __cinit__(self, *, uint32_t overhead_bytes, uint32_t hdr_overhead_bytes, uint64_t first_seq=1):
         assert first_seq >= 1
         self.tree = SubjectTree()
+        self.chunks = ChunkTable()
         self.spans = SpanTable()
         self.watchers = []
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
-        self.chunk_base = first_seq >> CHUNK_BITS
         self.overhead_bytes = overhead_bytes
         self.hdr_overhead_bytes = hdr_overhead_bytes
         self.max_msgs = self.max_bytes = self.max_msgs_per_subject = UINT64_MAX
 
     def __dealloc__(self):
-        cdef size_t i
-        for i in range(self.chunk_count):
-            free(self.chunks[i])
-        free(self.chunks)
         free(self.removed)
 
     # -- changes ---------------------------------------------------------------------------------------------------
@@ -119,10 +110,20 @@ cdef class Index:
 
     def remove(self, uint64_t seq):
         """Remove one message; False when it is not live."""
-        if self.subject_of(seq) == 0:
+        if self.chunks.subject_of(seq) == 0:
             return False
         self.drop(seq)
         return True
+
+    def remove_many(self, seqs):
+        """Remove messages; return those that were live, in the order given."""
+        cdef list out = []
+        cdef uint64_t seq
+        for seq in seqs:
+            if self.chunks.subject_of(seq):
+                self.drop(seq)
+                out.append(seq)
+        return out
 
     def remove_below(self, uint64_t seq):
         """Remove every message below `seq`; return how many. last_seq stays."""
@@ -153,7 +154,7 @@ cdef class Index:
 
     def is_live(self, uint64_t seq):
         """Tell whether a sequence holds a message."""
-        return self.subject_of(seq) != 0
+        return self.chunks.subject_of(seq) != 0
 
     def place(self, uint64_t seq):
         """(block, offset of the frame in the block, offset of the record in the frame), None when it is not live."""
@@ -164,12 +165,12 @@ cdef class Index:
 
     def size_of(self, uint64_t seq):
         """What a live message counts for max_bytes."""
-        assert self.subject_of(seq)
-        return self.chunk_of(seq).size[seq & CHUNK_MASK]
+        assert self.chunks.subject_of(seq)
+        return self.chunks.at(seq).size[seq & CHUNK_MASK]
 
     def subject_at(self, uint64_t seq):
         """The subject of a live message, None when it is not live."""
-        cdef uint32_t subject_id = self.subject_of(seq)
+        cdef uint32_t subject_id = self.chunks.subject_of(seq)
         return self.tree.name_of(subject_id) if subject_id else None
 
     def subject_state(self, bytes subject):
@@ -185,12 +186,12 @@ cdef class Index:
 
     def next_from(self, uint64_t seq):
         """The lowest live sequence at or above `seq`, None when there is none."""
-        cdef uint64_t found = self.next_live(seq, self.last_seq)
+        cdef uint64_t found = self.chunks.find_live(seq, self.last_seq)
         return found if found else None
 
     def count_from(self, uint64_t seq):
         """Live messages at or above `seq`."""
-        return self.count_all(seq, self.last_seq)
+        return self.count_all(seq)
 
     def pack_deleted(self):
         """The sequences between first_seq and last_seq that are not live: pairs of varints (gap, run), from first_seq on."""
@@ -198,13 +199,13 @@ cdef class Index:
         cdef uint64_t low, high
         low = self.first_seq
         while low <= self.last_seq:
-            high = self.next_live(low, self.last_seq)
+            high = self.chunks.find_live(low, self.last_seq)
             if high == 0:
                 high = self.last_seq + 1
             if high > low:
                 out.add(low, high)
             # Now `high` is live, or past the end: pass the run of live ones.
-            low = self.scan_subject(high, self.last_seq, 0)
+            low = self.chunks.find_dead(high, self.last_seq)
             if low == 0:
                 break
         return out.packed()
@@ -212,7 +213,7 @@ cdef class Index:
     @property
     def memory_bytes(self):
         """Bytes allocated, the subjects included."""
-        cdef size_t total = self.chunks_held * sizeof(Chunk) + self.chunk_capacity * sizeof(Chunk *)
+        cdef size_t total = self.chunks.memory_bytes
         if self.removed != NULL:
             total += REMOVED_LOG_MESSAGES * sizeof(Removed)
         return total + self.spans.memory_bytes + self.tree.memory_bytes
@@ -229,97 +230,21 @@ cdef class Index:
 
     cdef bint place_of(self, uint64_t seq, Place *out) noexcept:
         """Find the record of a message; False when it is not live."""
-        cdef Chunk *chunk = self.chunk_of(seq)
+        cdef Chunk *chunk = self.chunks.at(seq)
         if chunk == NULL or chunk.subject[seq & CHUNK_MASK] == 0:
             return False
         return self.spans.find(seq, chunk.offset[seq & CHUNK_MASK], out)
 
-    cdef uint64_t next_live(self, uint64_t low, uint64_t high) noexcept:
-        """The lowest live sequence in low..high, 0 when there is none."""
-        cdef Chunk *chunk
-        cdef uint64_t end
-        cdef size_t at, width
-        if low < self.first_seq:
-            low = self.first_seq
-        if high > self.last_seq:
-            high = self.last_seq
-        while low <= high:
-            end = low | CHUNK_MASK
-            chunk = self.chunk_of(low)
-            if chunk != NULL:
-                width = <size_t>((end if end < high else high) - low + 1)
-                at = jetraft_find_live(&chunk.subject[low & CHUNK_MASK], width)
-                if at < width:
-                    return low + at
-            low = end + 1
-        return 0
-
-    cdef uint64_t scan_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept:
-        """The lowest sequence in low..high with this subject id, 0 when there is none; id 0 finds what is not live."""
-        cdef Chunk *chunk
-        cdef uint64_t end
-        cdef size_t at, width
-        if low < self.first_seq:
-            low = self.first_seq
-        if high > self.last_seq:
-            high = self.last_seq
-        while low <= high:
-            end = low | CHUNK_MASK
-            chunk = self.chunk_of(low)
-            if chunk != NULL:
-                width = <size_t>((end if end < high else high) - low + 1)
-                at = jetraft_find_equal(&chunk.subject[low & CHUNK_MASK], width, subject_id)
-                if at < width:
-                    return low + at
-            elif subject_id == 0:
-                return low
-            low = end + 1
-        return 0
-
-    cdef uint64_t count_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept:
-        """Live messages of one subject in low..high."""
-        cdef Chunk *chunk
-        cdef uint64_t end, total = 0
-        if low < self.first_seq:
-            low = self.first_seq
-        if high > self.last_seq:
-            high = self.last_seq
-        while low <= high:
-            end = low | CHUNK_MASK
-            chunk = self.chunk_of(low)
-            if chunk != NULL:
-                total += jetraft_count_equal(
-                    &chunk.subject[low & CHUNK_MASK], <size_t>((end if end < high else high) - low + 1), subject_id
-                )
-            low = end + 1
-        return total
-
-    cdef uint64_t count_all(self, uint64_t low, uint64_t high) noexcept:
-        """Live messages in low..high: at once when nothing between is missing, else a sum over chunks."""
-        cdef Chunk *chunk
-        cdef uint64_t end, total = 0
-        cdef size_t width
-        if low < self.first_seq:
-            low = self.first_seq
-        if high > self.last_seq:
-            high = self.last_seq
-        if low > high or self.messages == 0:
+    cdef uint64_t count_all(self, uint64_t low) noexcept:
+        """Live messages at or above `low`: at once when nothing between is missing, else by the shorter side."""
+        low = max(low, self.first_seq)
+        if low > self.last_seq:
             return 0
-        if low == self.first_seq and high == self.last_seq:
-            return self.messages
         if self.messages == self.last_seq - self.first_seq + 1:
-            return high - low + 1
-        while low <= high:
-            end = low | CHUNK_MASK
-            chunk = self.chunk_of(low)
-            if chunk != NULL:
-                if low & CHUNK_MASK == 0 and end <= high:
-                    total += chunk.live
-                else:
-                    width = <size_t>((end if end < high else high) - low + 1)
-                    total += width - jetraft_count_equal(&chunk.subject[low & CHUNK_MASK], width, 0)
-            low = end + 1
-        return total
+            return self.last_seq - low + 1
+        if low - self.first_seq < self.last_seq - low:
+            return self.messages - self.chunks.count_live(self.first_seq, low - 1)
+        return self.chunks.count_live(low, self.last_seq)
 
     cdef uint64_t follow(self, uint64_t seq, uint32_t subject_id) noexcept:
         """The subject's next live message after `seq`, which was its message (live or not); 0 when there is none.
@@ -333,17 +258,17 @@ cdef class Index:
         if seq >= last:
             return 0
         while True:
-            chunk = self.chunk_of(at)
+            chunk = self.chunks.at(at)
             distance = 0 if chunk == NULL else chunk.next[at & CHUNK_MASK]
             if distance == 0 or distance == FAR:
-                found = self.scan_subject(at + 1, last, subject_id)
+                found = self.chunks.find_subject(at + 1, last, subject_id)
                 break
             at += distance
-            chunk = self.chunk_of(at)
+            chunk = self.chunks.at(at)
             if chunk != NULL and chunk.subject[at & CHUNK_MASK] == subject_id:
                 found = at
                 break
-        chunk = self.chunk_of(seq)
+        chunk = self.chunks.at(seq)
         if chunk != NULL and found:
             chunk.next[seq & CHUNK_MASK] = <uint32_t>(found - seq) if found - seq < FAR else FAR
         return found
@@ -359,11 +284,11 @@ cdef class Index:
         last = self.tree.subjects[subject_id].last_seq
         if low > last:
             return 0
-        if low > self.first_seq and self.subject_of(low - 1) == subject_id:
+        if low > self.first_seq and self.chunks.subject_of(low - 1) == subject_id:
             return self.follow(low - 1, subject_id)
         while chain < low:
             end = scan + SCAN_STEP - 1
-            scan = self.scan_subject(scan, end, subject_id)
+            scan = self.chunks.find_subject(scan, end, subject_id)
             if scan:
                 return scan
             scan = end + 1
@@ -377,7 +302,7 @@ cdef class Index:
         chain = self.tree.subjects[subject_id].first_seq
         if high >= self.tree.subjects[subject_id].last_seq:
             # Also asked while the last message itself is being removed: then `chain` is live and below it.
-            if self.subject_of(self.tree.subjects[subject_id].last_seq) == subject_id:
+            if self.chunks.subject_of(self.tree.subjects[subject_id].last_seq) == subject_id:
                 return self.tree.subjects[subject_id].last_seq
             high = self.tree.subjects[subject_id].last_seq
         if chain > high:
@@ -385,7 +310,7 @@ cdef class Index:
         scan = high
         while True:
             for step in range(SCAN_STEP):
-                if self.subject_of(scan) == subject_id:
+                if self.chunks.subject_of(scan) == subject_id:
                     return scan
                 scan -= 1
                 if scan < chain:
@@ -450,10 +375,9 @@ cdef class Index:
         """Add the message `seq`, above all others, and enforce the limits."""
         cdef uint32_t subject_id = self.tree.intern(name, length)
         cdef uint64_t distance
-        cdef Chunk *chunk
         cdef Chunk *before
         cdef Verdicts watcher
-        chunk = self._chunk_for(seq)
+        self.chunks.put(seq, subject_id, offset, size)
         if self.tree.subjects[subject_id].count == 0:
             for watcher in self.watchers:
                 if subject_id < watcher.verdict_end:
@@ -461,16 +385,12 @@ cdef class Index:
             self.tree.subjects[subject_id].first_seq = seq
         else:
             distance = seq - self.tree.subjects[subject_id].last_seq
-            before = self.chunk_of(self.tree.subjects[subject_id].last_seq)
+            before = self.chunks.at(self.tree.subjects[subject_id].last_seq)
             before.next[self.tree.subjects[subject_id].last_seq & CHUNK_MASK] = (
                 <uint32_t>distance if distance < FAR else FAR
             )
         self.tree.subjects[subject_id].last_seq = seq
         self.tree.subjects[subject_id].count += 1
-        chunk.subject[seq & CHUNK_MASK] = subject_id
-        chunk.offset[seq & CHUNK_MASK] = offset
-        chunk.size[seq & CHUNK_MASK] = size
-        chunk.live += 1
         if self.messages == 0:
             self.first_seq = seq
         self.last_seq = seq
@@ -484,14 +404,12 @@ cdef class Index:
 
     cdef int drop(self, uint64_t seq) except -1:
         """Remove a live message."""
-        cdef Chunk *chunk = self.chunk_of(seq)
-        cdef uint32_t subject_id = chunk.subject[seq & CHUNK_MASK]
+        cdef uint32_t subject_id = self.chunks.subject_of(seq)
         cdef Removed *entry
         assert subject_id
-        chunk.subject[seq & CHUNK_MASK] = 0
-        chunk.live -= 1
+        self.chunks.drop(seq)
         self.messages -= 1
-        self.message_bytes -= chunk.size[seq & CHUNK_MASK]
+        self.message_bytes -= self.chunks.at(seq).size[seq & CHUNK_MASK]
         if self.removed != NULL:
             entry = &self.removed[self.tree.removals % REMOVED_LOG_MESSAGES]
             entry.seq = seq
@@ -507,9 +425,9 @@ cdef class Index:
         if self.messages == 0:
             self._forget_before(self.last_seq + 1)
         elif seq == self.first_seq:
-            self._forget_before(self.next_live(seq + 1, self.last_seq))
-        elif chunk.live == 0 and (seq >> CHUNK_BITS) != (self.last_seq >> CHUNK_BITS):
-            self._let_go(seq >> CHUNK_BITS)
+            self._forget_before(self.chunks.find_live(seq + 1, self.last_seq))
+        else:
+            self.chunks.give_back(seq)
         return 0
 
     cdef int drop_first(self) except -1:
@@ -528,66 +446,11 @@ cdef class Index:
             self.drop_first()
         return 0
 
-    cdef Chunk *_chunk_for(self, uint64_t seq) except NULL:
-        """The chunk of a sequence above all others, a new one when it is the first in it."""
-        cdef uint64_t number = seq >> CHUNK_BITS
-        cdef size_t position
-        cdef uint64_t capacity
-        cdef Chunk **grown
-        cdef Chunk *chunk = self.chunk_of(seq)
-        if chunk != NULL:
-            return chunk
-        if self.chunk_count == 0:
-            self.chunk_base = number
-        assert number >= self.chunk_base
-        position = <size_t>(number - self.chunk_base)
-        if position >= self.chunk_capacity:
-            capacity = max(<uint64_t>position + 1, <uint64_t>self.chunk_capacity * 2, <uint64_t>CAPACITY_MIN)
-            grown = <Chunk **>realloc(self.chunks, capacity * sizeof(Chunk *))
-            if grown == NULL:
-                raise MemoryError
-            self.chunks = grown
-            self.chunk_capacity = <size_t>capacity
-        if position >= self.chunk_count:
-            memset(&self.chunks[self.chunk_count], 0, (position + 1 - self.chunk_count) * sizeof(Chunk *))
-            if self.chunk_count:
-                # The former last chunk was kept for what might still come; now nothing can.
-                chunk = self.chunks[self.chunk_count - 1]
-                if chunk != NULL and chunk.live == 0:
-                    self._let_go(self.chunk_base + self.chunk_count - 1)
-            self.chunk_count = position + 1
-        chunk = <Chunk *>calloc(1, sizeof(Chunk))
-        if chunk == NULL:
-            raise MemoryError
-        self.chunks[position] = chunk
-        self.chunks_held += 1
-        return chunk
-
-    cdef void _let_go(self, uint64_t number) noexcept:
-        """Free a chunk without live messages."""
-        cdef size_t position = <size_t>(number - self.chunk_base)
-        if self.chunks[position] != NULL:
-            free(self.chunks[position])
-            self.chunks[position] = NULL
-            self.chunks_held -= 1
-
     cdef void _forget_before(self, uint64_t seq) noexcept:
-        """Move first_seq up to `seq` and free the chunks and spans that lie wholly below."""
-        cdef uint64_t number = self.first_seq >> CHUNK_BITS
-        cdef uint64_t end = min(seq >> CHUNK_BITS, self.last_seq >> CHUNK_BITS)
-        cdef size_t gone
-        self.first_seq = seq
-        while number < end and number - self.chunk_base < self.chunk_count:
-            self._let_go(number)
-            number += 1
-        # The directory moves down when half of it is empty, so each pointer moves at most once on average.
-        if self.chunk_count and end > self.chunk_base:
-            gone = <size_t>min(end - self.chunk_base, <uint64_t>self.chunk_count)
-            if gone * 2 >= self.chunk_count:
-                memmove(self.chunks, self.chunks + gone, (self.chunk_count - gone) * sizeof(Chunk *))
-                self.chunk_count -= gone
-                self.chunk_base += gone
+        """Move first_seq up to `seq` and free what lies wholly below."""
+        self.chunks.forget(self.first_seq, seq)
         self.spans.forget_before(seq)
+        self.first_seq = seq
 
     cdef void _skip_to(self, uint64_t seq) noexcept:
         """Use up the sequences below `seq` without messages."""

@@ -14,14 +14,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from jetraft.store._index cimport (
-    CHUNK_MASK,
-    REMOVED_LOG_MESSAGES,
-    Chunk,
-    Index,
-    Removed,
-    Verdicts,
-)
+from jetraft.store._chunks cimport CHUNK_MASK, Chunk
+from jetraft.store._index cimport REMOVED_LOG_MESSAGES, Index, Removed, Verdicts
 from jetraft.store._subjtree cimport IdList, Subject, has_wildcard, subject_matches
 
 cdef enum:
@@ -80,7 +74,7 @@ cdef class FilterSet(Verdicts):
             if count == 0:
                 break
             if self.mode == Mode.EVERYTHING:
-                seq = seq + 1 if index.subject_of(seq + 1) and seq < index.last_seq else index.next_live(seq + 1, index.last_seq)
+                seq = seq + 1 if index.chunks.subject_of(seq + 1) else index.chunks.find_live(seq + 1, index.last_seq)
             else:
                 seq = self._scan(seq + 1, index.last_seq)
         return out
@@ -89,7 +83,7 @@ cdef class FilterSet(Verdicts):
         """How many messages at or above `from_seq` are admitted: exact."""
         cdef uint64_t low = max(from_seq, self.index.first_seq)
         if self.mode == Mode.EVERYTHING:
-            return self.index.count_all(low, self.index.last_seq)
+            return self.index.count_all(low)
         if low > self.index.last_seq:
             return 0
         self.count = self._count_continued(low)
@@ -153,7 +147,7 @@ cdef class FilterSet(Verdicts):
         """The lowest admitted sequence at or above `low`, 0 when there is none."""
         cdef uint32_t subject_id
         if self.mode == Mode.EVERYTHING:
-            return self.index.next_live(low, self.index.last_seq)
+            return self.index.chunks.find_live(low, self.index.last_seq)
         if self.mode == Mode.SEVERAL:
             return self._scan(low, self.index.last_seq)
         subject_id = self._subject_id()
@@ -176,7 +170,7 @@ cdef class FilterSet(Verdicts):
         verdicts = self.verdicts
         while low <= high:
             end = min(low | CHUNK_MASK, high)
-            chunk = index.chunk_of(low)
+            chunk = index.chunks.at(low)
             if chunk != NULL:
                 while low <= end:
                     subject_id = chunk.subject[low & CHUNK_MASK]
@@ -199,14 +193,14 @@ cdef class FilterSet(Verdicts):
             if subject_id == 0:
                 return 0
             self.admits(subject_id)
-            return index.count_subject(low, high, subject_id)
+            return index.chunks.count_subject(low, high, subject_id)
         low = max(low, index.first_seq)
         high = min(high, index.last_seq)
         self.cover(index.tree.id_end)
         verdicts = self.verdicts
         while low <= high:
             end = min(low | CHUNK_MASK, high)
-            chunk = index.chunk_of(low)
+            chunk = index.chunks.at(low)
             if chunk != NULL:
                 while low <= end:
                     subject_id = chunk.subject[low & CHUNK_MASK]
@@ -241,8 +235,8 @@ cdef class FilterSet(Verdicts):
                     seq = index.follow(seq, subject_id)
                 return total
             if above <= low - subject.first_seq:
-                return index.count_subject(low, subject.last_seq, subject_id)
-            return subject.count - index.count_subject(subject.first_seq, low - 1, subject_id)
+                return index.chunks.count_subject(low, subject.last_seq, subject_id)
+            return subject.count - index.chunks.count_subject(subject.first_seq, low - 1, subject_id)
         if index.last_seq - low < low - index.first_seq + <uint64_t>index.tree.id_end * COST_SUBJECT:
             return self._count_range(low, index.last_seq)
         for subject_id in range(1, index.tree.id_end):

@@ -99,16 +99,16 @@ class StreamStore:
         With `erase` their bytes are overwritten too, where the log can do that; otherwise they stay in the block
         until it is dropped.
         """
+        if not (erase and isinstance(self._log, RecordEraser)):
+            return self._index.remove_many(seqs)
         removed = []
         for seq in seqs:
             place = self._index.place(seq)
-            if place is None:
-                continue
-            if erase and isinstance(self._log, RecordEraser):
-                self.records.forget()
+            if place is not None:
                 self._log.erase_record(*place)
-            self._index.remove(seq)
-            removed.append(seq)
+                self._index.remove(seq)
+                removed.append(seq)
+        self.records.forget()
         return removed
 
     def remove_below(self, seq: int) -> int:

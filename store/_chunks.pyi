@@ -1,0 +1,3 @@
+class ChunkTable:
+    @property
+    def memory_bytes(self) -> int: ...
