@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.machine import encode_config
 from jetraft.raft.engine import Proposal
@@ -30,6 +32,14 @@ if TYPE_CHECKING:
 NAME_CHARS: Final = 8  # of the name that an unnamed consumer gets, as in nats-server
 
 
+@attrs.frozen(slots=True)
+class Created:
+    """The outcome of a create request."""
+
+    name: str
+    is_new: bool = attrs.field(kw_only=True)
+
+
 class ConsumerFrontend:
     """What the API asks about consumers, on the stream's leader."""
 
@@ -39,8 +49,8 @@ class ConsumerFrontend:
         self._machine = machine
         self._desk = desk
 
-    async def create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> str:
-        """Create or update a consumer, return its name; committed when this returns. Raises ApiError."""
+    async def create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> Created:
+        """Create or update a consumer; committed when this returns. Raises ApiError."""
         stream = self._machine.config
         assert stream is not None
         config = normalise_consumer(config, stream, pedantic=pedantic)
@@ -55,12 +65,12 @@ class ConsumerFrontend:
                 name, encode_config(config), self._site.clock.unix_ns()
             )
         elif existing.config == config:
-            return name
+            return Created(name, is_new=False)
         else:
             self._check_not_in_use(existing.config, config)
             command = commands.UpdateConsumer(name, encode_config(config))
-        await self._propose(command)
-        return name
+        is_new = await self._propose(command) and existing is None
+        return Created(name, is_new=is_new)
 
     async def delete(self, name: str) -> bool:
         """Delete a consumer; False when there is none. Committed when this returns."""
@@ -68,12 +78,16 @@ class ConsumerFrontend:
             return False
         return await self._propose(commands.DeleteConsumer(name))
 
-    def info(self, name: str, cluster: ClusterInfo) -> ConsumerInfo | None:
-        """The consumer as its leader sees it, None when there is none."""
+    def info(self, name: str, cluster: ClusterInfo, *, initial: bool = False) -> ConsumerInfo | None:
+        """The consumer as its leader sees it, None when there is none.
+
+        `initial` shows it as it was before its first delivery: clients that replay a stream (key-value watchers) learn
+        from the answer to a creation how many messages are to come.
+        """
         runner = self._desk.runner(name)
         if runner is None:
             return None
-        state, figures = runner.state, runner.core.statistics()
+        state, figures = runner.state, runner.initial if initial else runner.core.statistics()
         config = state.config
         last_ack_ns = None if config.ack_policy is AckPolicy.NONE else figures.last_ack_ns
         return ConsumerInfo(

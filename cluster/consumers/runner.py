@@ -56,6 +56,7 @@ class ConsumerRunner:
             has_interest=desk.site.outbox.has_interest,
             now=desk.now(),
         )
+        self.initial = self.core.statistics()
 
     @property
     def sends_at_once(self) -> bool:

@@ -200,8 +200,8 @@ class StreamShell:
 
     async def create_consumer(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerInfo:
         """Create or update a consumer, as its action allows; committed when this returns. Raises ApiError."""
-        name = await self._leading().consumers.create(config, action=action, pedantic=pedantic)
-        info = self.consumer_info(name)
+        created = await self._leading().consumers.create(config, action=action, pedantic=pedantic)
+        info = self._leading().consumers.info(created.name, self.cluster(), initial=created.is_new)
         if info is None:
             raise errors.CONSUMER_NOT_FOUND.with_values()  # deleted meanwhile
         return info
