@@ -6,9 +6,8 @@ import attrs
 
 from jetraft.store._frame import make_record, seal
 from jetraft.store.format import Kind
-from jetraft.store.mem_log import MemLog
 from jetraft.store.model.subject import matches_any
-from jetraft.store.port import Entry
+from jetraft.store.port import Entry, GroupLog
 from jetraft.store.retention import SizeModel, StoreLimits
 
 
@@ -22,7 +21,7 @@ class Message:
     ts_ns: int = 0
 
 
-def append_messages(log: MemLog, first_seq: int, messages: Sequence[Message], *, term: int = 1) -> Entry:
+def append_messages(log: GroupLog, first_seq: int, messages: Sequence[Message], *, term: int = 1) -> Entry:
     """Append a MESSAGES entry to a log and return it."""
     index = log.last_index + 1
     records = [make_record(one.subject, one.hdr, one.payload, ts_ns=one.ts_ns) for one in messages]
