@@ -211,7 +211,8 @@ class FileLog:
         self._check_usable()
         if not self._checkpoints:
             return 0
-        blocks = self._blocks.droppable(first_live_seq, min(index, self._checkpoints[0]))
+        # A block that was never written must not be missing before the record of the trim says so.
+        blocks = self._blocks.droppable(first_live_seq, min(index, self._checkpoints[0], self.durable_index))
         if not blocks:
             return 0
         gone = [(block.first_index, block.last_index) for block in blocks]

@@ -52,6 +52,8 @@ def open_log(
             raise
         lost = True
         copy = Copy(counter=1, hard_state=HardState(term=recovered.last_term, vote=None))
+    if generations:
+        _sync_names(place)
     _tidy(place, recovered, generations[:-1])
     _mark_end(place, recovered)
     reader = FrameReader(disk, cache, identity.incarnation)
@@ -131,6 +133,22 @@ def _read_hard_state(place: LogPlace, recovered: Recovered) -> Copy | None:
         if begun or recovered.blocks or recovered.checkpoints:
             raise
         return None
+
+
+def _sync_names(place: LogPlace) -> None:
+    """Make durable what was found: a process that was killed may have left names and a vote in the cache only."""
+    disk = place.disk
+    fds = [disk.open_directory(place.group), disk.open_directory(place.log)]
+    present = disk.list_directory(place.group)
+    fds += [disk.open_file(place.group / name) for name in HARD_STATE_NAMES if name in present]
+    batch = disk.batch()
+    for fd in fds:
+        batch.sync(fd)
+    try:
+        disk.perform(batch)
+    finally:
+        for fd in fds:
+            disk.close_file(fd)
 
 
 def _tidy(place: LogPlace, recovered: Recovered, generations: Sequence[str]) -> None:

@@ -253,10 +253,14 @@ class LossyDisk:
 
     def crash(self, random: Random) -> None:
         """Lose power: what was not fsynced is kept or lost as `random` has it, batches are forgotten."""
+        self.kill()
+        self._root.crash(random)
+
+    def kill(self) -> None:
+        """End the process: batches are forgotten, what was done stays readable, and is no more durable than before."""
         self._queue.clear()
         self._open.clear()
         self._faults.clear()
-        self._root.crash(random)
 
     def fail_next(self, operation: str, errno: int) -> None:
         """Let the next `open`, `read`, `write`, `sync`, `allocate`, `truncate`, `rename` or `unlink` fail."""

@@ -170,7 +170,7 @@ class MemLog:
         """See GroupLog."""
         if not self._checkpoints:
             return 0
-        blocks = self._blocks.droppable(first_live_seq, min(index, self._checkpoints[0].index))
+        blocks = self._blocks.droppable(first_live_seq, min(index, self._checkpoints[0].index, self.durable_index))
         self._blocks.drop(blocks)
         for block in blocks:
             del self._frames[block.number]

@@ -208,8 +208,8 @@ class GroupLog(Protocol):
     def trim(self, first_live_seq: int, index: int) -> int:
         """Drop blocks that end at or before `index` and hold no message of `first_live_seq` or above; return how many.
 
-        `index` is held back to the oldest checkpoint kept, so that each of them can still be replayed from. The
-        newest block stays. The files go after the fact that they were dropped is on disk, through `submit`.
+        `index` is held back to what is durable and to the oldest checkpoint kept, so that each of them can still be
+        replayed from. The newest block stays. The files go after the fact that they were dropped is on disk, through `submit`.
         """
         ...
 

@@ -173,12 +173,19 @@ class FileLogModel(LogModel):
         assert self.log.recovery_report.torn_bytes == 0
         self.history = [(0, self.state, self.hard_state)]
 
-    @rule(seed=st.integers(0, 1 << 32))
-    def crash(self, seed: int) -> None:
+    @rule(count=st.integers(0, 12), seed=st.none() | st.integers(0, 1 << 32))
+    def crash(self, count: int, seed: int | None) -> None:
+        """Die in the middle of a batch: of the process alone, or with the power (then with a seed)."""
+        self.log.submit()
+        for _ in range(count):
+            self.disk.step()
         durable = self.log.durable_token
         possible = [item for item in self.history if item[0] >= durable]
         before = [item for item in self.history if item[0] <= durable]
-        self.disk.crash(Random(seed))
+        if seed is None:
+            self.disk.kill()
+        else:
+            self.disk.crash(Random(seed))
         self.open()
         self.check_hard_state(before[-1], possible)
         self.check_entries(before[-1], possible)
