@@ -151,7 +151,9 @@ class Forwarder:
         self.forwarded += 1
         try:
             answer = await self._mesh.call(place, METHOD, pack_request(request), timeout_s=CALL_TIMEOUT_S)
-        except (PeerUnavailableError, CallTimeoutError, RemoteCallError) as error:
+        except RemoteCallError as error:  # it does not serve this, or is too busy: nothing was carried out
+            raise Moved from error
+        except (PeerUnavailableError, CallTimeoutError) as error:
             log.info("forwarding %s to %s: %s", request.subject.decode(errors="replace"), place, error)
             raise AnswerLost from error
         return unpack_answer(answer)

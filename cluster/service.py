@@ -5,7 +5,8 @@ what is in it (`forward`). The methods here run on the owner and raise Moved whe
 before they have done anything; errors of the catalogue are raised as ApiError.
 
 Between nodes the service asks three questions of its own: a stream's info (from its leader), what a node's replicas
-use, and "have you applied the meta log up to here?" (so that a deleted stream is gone everywhere when the answer leaves).
+use, and "have you applied the meta log up to here?" (so that a deleted stream is gone everywhere when it
+is answered).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
-from jetraft.store.model.ids import NodeId
-from jetraft.store.model.state import AccountInfo
+from jetraft.store.model.state import AccountInfo, ApiStats
 from jetraft.store.model.subject import overlaps
+from jetraft.store.model.versioning import API_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.streams.shell import StreamShell
+    from jetraft.store.model.ids import NodeId
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +56,13 @@ _CAUGHT_UP: Final = "meta.caught-up"
 
 @attrs.frozen(kw_only=True, slots=True)
 class NodeUsage:
-    """What the replicas of one node hold, in bytes, and how many consumers the streams led there have."""
+    """What a node's replicas hold in bytes, the consumers of streams it leads, the API requests it answered."""
 
     memory: int = 0
     storage: int = 0
     consumers: int = 0
+    api_requests: int = 0
+    api_errors: int = 0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -87,9 +91,11 @@ class ServiceStatistics:
 
 
 class ClusterService:
-    """The cluster as one node sees it."""
+    """The cluster as one node sees it. `not_answers` are what a handler may raise besides ApiError."""
 
-    def __init__(
+    not_answers: Final = (Moved, AnswerLost, NotLeaderError, OutcomeUnknownError)
+
+    def __init__(  # noqa: PLR0913  (the parts that node.py puts together)
         self,
         *,
         node_id: NodeId,
@@ -125,8 +131,9 @@ class ClusterService:
         key = StreamKey(request.account, request.stream)
         replica, row = self._backend.get(key), self._machine.table.get(key)
         if replica is not None:
-            leader = self.node_id if replica.is_leader else replica.leader
-            return self._first([] if leader is None else [leader], asked)
+            # Without a leader, this node is the first to know of one.
+            leader = self.node_id if replica.is_leader else replica.leader or self.node_id
+            return self._first([leader], asked)
         if row is not None:
             return self._first([row.preferred, *row.peers], asked)
         return self._first([*self._meta_leader(), *self._others()], asked)
@@ -225,7 +232,7 @@ class ClusterService:
     # --- the account
 
     async def account_info(self, account: str) -> AccountInfo:
-        """Sum up what the account uses on all nodes; `api` is the caller's to fill in."""
+        """Sum up what the account uses on all nodes, every replica counted, and what their APIs have answered."""
         usages = [self.usage(account), *await self._usages_of_peers(account)]
         rows = list(self._machine.table.of_account(account))
         reserved = {
@@ -238,6 +245,11 @@ class ClusterService:
             reserved_storage=reserved[StorageType.FILE],
             streams=len(rows),
             consumers=sum(usage.consumers for usage in usages),
+            api=ApiStats(
+                level=API_LEVEL,
+                total=sum(usage.api_requests for usage in usages),
+                errors=sum(usage.api_errors for usage in usages),
+            ),
         )
 
     def usage(self, account: str) -> NodeUsage:
@@ -250,7 +262,10 @@ class ClusterService:
             memory += used if row.config.storage is StorageType.MEMORY else 0
             storage += used if row.config.storage is StorageType.FILE else 0
             consumers += replica.consumer_count if replica.is_leader else 0
-        return NodeUsage(memory=memory, storage=storage, consumers=consumers)
+        requests, failures = self.api_counts()
+        return NodeUsage(
+            memory=memory, storage=storage, consumers=consumers, api_requests=requests, api_errors=failures
+        )
 
     def statistics(self) -> ServiceStatistics:
         """Return a snapshot."""
@@ -311,7 +326,7 @@ class ClusterService:
 
     async def _serve_usage(self, _sender: NodeId, payload: bytes) -> bytes:
         usage = self.usage(payload.decode())
-        packed: bytes = msgpack.packb([usage.memory, usage.storage, usage.consumers])
+        packed: bytes = msgpack.packb(attrs.astuple(usage))
         return packed
 
     async def _serve_caught_up(self, _sender: NodeId, payload: bytes) -> bytes:
@@ -326,8 +341,16 @@ class ClusterService:
         async def ask(peer: NodeId) -> None:
             answer = await self._call(peer, _USAGE, account.encode(), USAGE_WAIT_S)
             if answer is not None:
-                memory, storage, consumers = msgpack.unpackb(answer)
-                usages.append(NodeUsage(memory=memory, storage=storage, consumers=consumers))
+                memory, storage, consumers, requests, failures = msgpack.unpackb(answer)
+                usages.append(
+                    NodeUsage(
+                        memory=memory,
+                        storage=storage,
+                        consumers=consumers,
+                        api_requests=requests,
+                        api_errors=failures,
+                    )
+                )
 
         async with trio.open_nursery() as nursery:
             for peer in self._others():
@@ -364,7 +387,7 @@ def _reserved(config: StreamConfig) -> int:
 async def wait_until(condition: Callable[[], bool], timeout_s: float) -> None:
     """Return when the condition holds or the time is up; looks every POLL_S, for waits that are short or rare."""
     with trio.move_on_after(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  (what is waited for is in several objects)
             await trio.sleep(POLL_S)
 
 

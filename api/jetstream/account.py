@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
-from jetraft.store.model.state import ApiStats
-from jetraft.store.model.versioning import API_LEVEL
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,8 +12,5 @@ if TYPE_CHECKING:
 
 
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """INFO: what the account uses on all nodes. `api` counts what this node has answered before this request."""
-    account = await service.account_info(call.account)
-    total, failed = service.api_counts()
-    counted = ApiStats(level=API_LEVEL, total=total, errors=failed)
-    return attrs.evolve(account, api=counted).to_json_dict()
+    """INFO: what the account uses on all nodes; `api` counts the requests that were answered before this one."""
+    return (await service.account_info(call.account)).to_json_dict()

@@ -37,9 +37,14 @@ class Call:
         """The consumer's name in the subject."""
         return self.names[1]
 
+    @property
+    def is_empty(self) -> bool:
+        """True when there is no body, or an object without fields."""
+        return not self.body or _is_empty_object(self.body)
+
     def require_empty_body(self) -> None:
         """Raise ApiError 10038 unless there is no body, or an object without fields."""
-        if self.body and not _is_empty_object(self.body):
+        if not self.is_empty:
             raise errors.NOT_EMPTY_REQUEST.with_values()
 
     def optional_body(self, cls: type[T]) -> T:

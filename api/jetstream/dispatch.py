@@ -63,11 +63,20 @@ OPERATIONS: Final = (
     Operation(b"STREAM.LEADER.STEPDOWN.*", _R.STREAM_LEADER_STEPDOWN, Owner.STREAM, leaders.stream_stepdown),
     Operation(b"CONSUMER.LEADER.STEPDOWN.*.*", _R.CONSUMER_LEADER_STEPDOWN, Owner.STREAM, leaders.consumer_stepdown),
     Operation(b"META.LEADER.STEPDOWN", _R.META_LEADER_STEPDOWN, Owner.META, leaders.meta_stepdown),
-    Operation(b"STREAM.PEER.REMOVE.*", _R.STREAM_REMOVE_PEER, Owner.STREAM, unserved.membership),
-    Operation(b"STREAM.PEER.EVACUATE.*", _R.STREAM_EVACUATE_PEER, Owner.STREAM, unserved.membership),
+    Operation(b"STREAM.PEER.REMOVE.*", _R.STREAM_REMOVE_PEER, Owner.STREAM, unserved.remove_peer),
+    Operation(b"STREAM.PEER.EVACUATE.*", _R.STREAM_EVACUATE_PEER, Owner.STREAM, unserved.evacuate_peer),
     Operation(b"STREAM.CANCEL_MOVE.*", _R.STREAM_CANCEL_MOVE, Owner.STREAM, unserved.no_move),
     Operation(b"STREAM.SNAPSHOT.*", _R.STREAM_SNAPSHOT, Owner.STREAM, unserved.snapshot),
     Operation(b"STREAM.RESTORE.*", _R.STREAM_RESTORE, Owner.META, unserved.restore),
+)
+
+
+# What a node captures. The data plane's own subjects (CONSUMER.MSG.NEXT, DIRECT.GET) are captured by the replicas that
+# serve them and must have no other receiver, or a request to a consumer that is gone would not be told "no responders".
+# The subjects do not overlap, and stand in the order in which pipelined requests of one turn are best worked off.
+CAPTURED: Final = (
+    *(PREFIX + family for family in (b"*", b"STREAM.>", b"META.>", b"SERVER.>", b"ACCOUNT.>")),
+    *(PREFIX + row.pattern for row in OPERATIONS if row.pattern.startswith(b"CONSUMER.")),
 )
 
 

@@ -1,6 +1,6 @@
 """Where API requests come in from clients and answers go out: one answer per request, in the order of a stream.
 
-A sink that captures `$JS.API.>` at this node only hands over batches. Each request is looked up in the dispatch list
+Sinks that capture the API's subjects at this node hand over batches. Each request is looked up in the dispatch list
 and given to the cluster's forwarder, which carries it out here or sends it to the owner. Requests about one stream are
 worked off one after the other, so that a client that sends create and delete without waiting gets both in that order;
 requests about different streams overlap. Beyond REQUESTS_MAX waiting requests new ones are dropped, as in nats-server.
@@ -17,8 +17,8 @@ import attrs
 import trio
 
 from jetraft.api.jetstream.call import Call
-from jetraft.api.jetstream.dispatch import Found, find
-from jetraft.cluster.forward import AnswerLost, Moved, Owner, Request
+from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
+from jetraft.cluster.forward import Moved, Owner, Request
 from jetraft.store.model import errors, message
 from jetraft.store.model.jsoncodec import encode
 from jetraft.store.model.responses import ResponseType, answer, error_answer
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SUBJECTS: Final = b"$JS.API.>"
 REQUESTS_MAX: Final = 10_000  # JSDefaultRequestQueueLimit
 REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 LEVEL_DIGITS_MAX: Final = 9
@@ -87,12 +86,13 @@ class JetStreamGateway:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
         async with trio.open_nursery() as self._nursery:
-            handle = self._outbox.add_sink(SUBJECTS, self.on_batch, local_only=True)
+            handles = [self._outbox.add_sink(subject, self.on_batch, local_only=True) for subject in CAPTURED]
             task_status.started()
             try:
                 await trio.sleep_forever()
             finally:
-                self._outbox.remove_sink(handle)
+                for handle in handles:
+                    self._outbox.remove_sink(handle)
 
     def on_batch(self, batch: bytes) -> None:
         """Take over a batch of captured requests."""
@@ -118,6 +118,11 @@ class JetStreamGateway:
             return answer(operation.kind, body)
         except errors.ApiError as error:
             return error_json(operation.kind, error)
+        except self._service.not_answers:
+            raise
+        except Exception:  # a bug in one request must not end the server, and needs an answer as any other
+            log.exception("request on %s", request.subject.decode(errors="replace"))
+            return error_json(operation.kind, errors.CLUSTER_NOT_AVAILABLE.with_values())
 
     def statistics(self) -> GatewayStatistics:
         """Return a snapshot."""
@@ -163,11 +168,6 @@ class JetStreamGateway:
             body = await self._service.forwarder.answer(request)
         except errors.ApiError as error:
             body = error_json(operation.kind, error)
-        except (Moved, AnswerLost):
-            body = error_json(operation.kind, errors.CLUSTER_NOT_AVAILABLE.with_values())
-        except Exception:  # one request must not end the server
-            log.exception("request on %s", captured.subject.decode(errors="replace"))
-            body = error_json(operation.kind, errors.CLUSTER_NOT_AVAILABLE.with_values())
         self._waiting -= 1
         self._requests += 1
         self._errors += b'"error":{' in body[:ERROR_PLACE]
@@ -179,7 +179,7 @@ class JetStreamGateway:
 ERROR_PLACE: Final = 100  # an error stands right after the type, whose names are shorter than this
 
 # What nats-server writes after an error, where it is not what `responses` says: empty lists, zero values.
-_LISTS: Final = {
+_LISTS: Final[dict[ResponseType, dict[str, object]]] = {
     ResponseType.STREAM_LIST: {"streams": []},
     ResponseType.CONSUMER_LIST: {"consumers": []},
     ResponseType.CONSUMER_NAMES: {"consumers": []},

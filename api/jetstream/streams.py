@@ -90,7 +90,7 @@ async def names(service: ClusterService, call: Call) -> Mapping[str, object]:
     rows = service.streams_of(call.account, request.subject)
     start, end = page_of(len(rows), request.offset, NAMES_PAGE)
     found = [row.config.name for row in rows[start:end]]
-    nothing = [] if service.cluster.clustered else None
+    nothing: list[str] | None = [] if service.cluster.clustered else None
     return {**page(total=len(rows), offset=start, limit=NAMES_PAGE), "streams": found or nothing}
 
 

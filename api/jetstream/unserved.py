@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.store.model import errors
+from jetraft.store.model.requests import JSApiStreamRemovePeerRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,8 +14,19 @@ if TYPE_CHECKING:
     from jetraft.cluster.service import ClusterService
 
 
-async def membership(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.PEER.REMOVE.* and STREAM.PEER.EVACUATE.*: replicas do not move yet."""
+async def remove_peer(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.PEER.REMOVE.*: replicas do not move yet."""
+    if not service.cluster.clustered:
+        raise errors.CLUSTER_REQUIRED.with_values()
+    request = call.required_body(JSApiStreamRemovePeerRequest)
+    members = service.leading(call.account, call.stream).group.members
+    if service.cluster.id_of(request.peer) not in members:
+        raise errors.CLUSTER_PEER_NOT_MEMBER.with_values()
+    raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
+
+
+async def evacuate_peer(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.PEER.EVACUATE.*: replicas do not move yet."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
     service.leading(call.account, call.stream)
@@ -31,14 +43,14 @@ async def no_move(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.SNAPSHOT.*: no backups yet."""
-    if not call.body:
+    if call.is_empty:
         raise errors.BAD_REQUEST.with_values()
     service.leading(call.account, call.stream)
     raise errors.STREAM_SNAPSHOT_FAILED.with_values(err="stream snapshots are not supported by this server yet")
 
 
-async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
+async def restore(_service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.RESTORE.*: no restores yet."""
-    if not call.body or not service.node_id:
+    if call.is_empty:
         raise errors.BAD_REQUEST.with_values()
     raise errors.STREAM_RESTORE_FAILED.with_values(err="stream restore is not supported by this server yet")

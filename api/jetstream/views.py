@@ -6,7 +6,7 @@ stands alone shows no cluster, except that STREAM.INFO names the leader. Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from jetraft.store.model.versioning import API_LEVEL, LEVEL_KEY, SERVER_VERSION, VERSION_KEY
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.state import ConsumerInfo
 
 Json = dict[str, Any]
+SYSTEM_ACCOUNT: Final = "$SYS"
 
 
 def single_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
@@ -26,12 +27,12 @@ def single_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
 
 def listed_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
     """The info of a stream in a list."""
-    return dict(info) if service.cluster.clustered else _without_cluster(info)
+    return _with_traffic(info) if service.cluster.clustered else _without_cluster(info)
 
 
 def inspected_stream(info: Mapping[str, Any]) -> Json:
     """The info of a stream in the answer to STREAM.INFO."""
-    return _with_versions(info)
+    return _with_versions(_with_traffic(info))
 
 
 def single_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
@@ -42,11 +43,21 @@ def single_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
 def listed_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
     """The info of a consumer in a list."""
     shown = info.to_json_dict()
-    return shown if service.cluster.clustered else _without_cluster(shown)
+    return _with_traffic(shown) if service.cluster.clustered else _without_cluster(shown)
 
 
 def _without_cluster(info: Mapping[str, Any]) -> Json:
     return {field: value for field, value in info.items() if field != "cluster"}
+
+
+def _with_traffic(info: Mapping[str, Any]) -> Json:
+    """Name the account that carries replication, as nats-server does for groups of more than one; sort the replicas."""
+    cluster = info.get("cluster", {})
+    if "raft_group" not in cluster:
+        return dict(info)
+    replicas = sorted(cluster.get("replicas", ()), key=lambda replica: str(replica["name"]))
+    traffic = {"system_account": True, "traffic_account": SYSTEM_ACCOUNT, "replicas": replicas}
+    return {**info, "cluster": {**{field: value for field, value in cluster.items() if field != "replicas"}, **traffic}}
 
 
 def _with_versions(info: Mapping[str, Any]) -> Json:

@@ -1,4 +1,4 @@
-"""Makes this node's replicas match the table: starts what is assigned here, stops what is not, deletes what was removed.
+"""Makes this node's replicas match the table: starts what is assigned, stops what is not, deletes what was removed.
 
 The table says what should be; apply only notes which streams changed, and this task works them off one by one, always
 against the newest row, so ten changes of one stream are one piece of work and a replayed create-and-delete is none.
@@ -57,7 +57,7 @@ class ReplicaHost(Protocol[R]):
 
 @attrs.frozen(kw_only=True, slots=True)
 class BackendStatistics:
-    """How well this node matches the table. `failed` are streams whose replica could not be started, with the reason."""
+    """How well this node matches the table. `failed`: streams whose replica could not be started, and why."""
 
     running: int
     waiting: int

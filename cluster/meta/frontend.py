@@ -16,8 +16,8 @@ from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import AssignStream, Command, NameNode, ReconfigureStream, RemoveStream, encode
 from jetraft.cluster.meta.machine import MetaMachine, Verdict
 from jetraft.cluster.meta.placement import NodeLoad, Placed, Wanted, place
-from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
 from jetraft.raft.engine import Proposal
+from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
 from jetraft.store.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
@@ -77,7 +77,7 @@ class MetaFrontend:
         self._placing: dict[GroupId, Placed] = {}  # proposed, not yet in the table
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
-        """Return the config as it would be kept. Raises ApiError when it is not valid or asks for what is not served."""
+        """Return the config as it would be kept. Raises ApiError when it is not valid, or not served yet."""
         normal = normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
         check_stream_is_served(normal)
         return normal
@@ -112,7 +112,7 @@ class MetaFrontend:
         return Created(assignment=_granted(verdict), fresh=True)
 
     async def update(self, account: str, config: StreamConfig, *, pedantic: bool) -> StreamAssignment:
-        """Change a stream's config and return its new row; durable on a majority of the meta group. Raises as create."""
+        """Change a stream's config and return its new row, durable on a majority. Raises as create."""
         self._require_leadership()
         config = self.checked(config, pedantic=pedantic)
         existing = self._machine.table.get(StreamKey(account, config.name))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jetraft.cluster.meta.assignment import StreamKey
     from jetraft.store.model.ids import NodeId
@@ -67,25 +67,32 @@ def assess(
     replicas: Sequence[tuple[StreamKey, GroupFigures]],
 ) -> Health:
     """Judge; `failed` are streams whose replica could not be started."""
+    reason = next(_reasons(clustered=clustered, outside=outside, meta=meta, failed=failed, replicas=replicas), None)
+    return HEALTHY if reason is None else Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}")
+
+
+def _reasons(
+    *,
+    clustered: bool,
+    outside: bool,
+    meta: GroupFigures | None,
+    failed: Mapping[StreamKey, str],
+    replicas: Sequence[tuple[StreamKey, GroupFigures]],
+) -> Iterator[str]:
     if outside:
-        return _unavailable("JetStream is not a member of the meta group")
+        yield "is not a member of the meta group"
     if meta is None or (clustered and meta.leader is None):
-        return _unavailable("JetStream has not established contact with a meta leader")
-    if not _is_current(meta):
-        return _unavailable("JetStream is not current with the meta leader")
-    for key, reason in failed.items():
-        return _unavailable(f"JetStream stream '{key.account} > {key.name}' could not be recovered: {reason}")
+        yield "has not established contact with a meta leader"
+    elif not _is_current(meta):
+        yield "is not current with the meta leader"
+    for key, why in failed.items():
+        yield f"stream '{key.account} > {key.name}' could not be recovered: {why}"
     for key, group in replicas:
         if group.leader is None:
-            return _unavailable(f"JetStream stream '{key.account} > {key.name}' has no leader")
-        if not _is_current(group):
-            return _unavailable(f"JetStream stream '{key.account} > {key.name}' is not current")
-    return HEALTHY
+            yield f"stream '{key.account} > {key.name}' has no leader"
+        elif not _is_current(group):
+            yield f"stream '{key.account} > {key.name}' is not current"
 
 
 def _is_current(group: GroupFigures) -> bool:
     return group.failed is None and group.commit_index - group.applied_index <= LAG_MAX
-
-
-def _unavailable(reason: str) -> Health:
-    return Health(http_status=HTTP_UNAVAILABLE, reason=reason)

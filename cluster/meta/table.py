@@ -83,7 +83,7 @@ class MetaTable:
         return None
 
     def is_removed(self, group_id: GroupId) -> bool:
-        """Say whether this group was deleted by an applied entry; ids have eight random characters, none comes twice."""
+        """Say whether this group was deleted by an applied entry; a group id never comes twice."""
         return group_id in self._tombstones
 
     def put(self, assignment: StreamAssignment) -> None:
@@ -121,12 +121,11 @@ class MetaTable:
             version, streams, tombstones, nodes = msgpack.unpackb(
                 packed, max_bin_len=CONFIG_BYTES_MAX, max_str_len=TEXT_BYTES_MAX
             )
-            if version != SNAPSHOT_VERSION:
-                raise ValueError(f"snapshot version {version}, expected {SNAPSHOT_VERSION}")
+            _check_version(version)
             for fields in streams:
                 table.put(_assignment(fields))
             for group_id, incarnation in tombstones:
-                table._tombstones[GroupId(text(group_id))] = number(incarnation)  # noqa: SLF001 (its own class)
+                table._tombstones[GroupId(text(group_id))] = number(incarnation)
             for node_id, name in nodes:
                 table.name_node(NodeId(text(node_id)), text(name))
         except (ValueError, TypeError, ApiError, msgpack.UnpackException) as error:
@@ -138,6 +137,11 @@ class MetaTable:
         return TableStatistics(
             streams=len(self._streams), nodes=len(self._node_names), tombstones=len(self._tombstones)
         )
+
+
+def _check_version(version: object) -> None:
+    if version != SNAPSHOT_VERSION:
+        raise ValueError(f"version {version}, expected {SNAPSHOT_VERSION}")
 
 
 def _patterns(assignment: StreamAssignment) -> list[bytes]:
