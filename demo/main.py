@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from demo import flights, report
 from demo.java import NoJavaError, java_home
+from demo.publisher import Progress as Acknowledged
 from demo.publisher import Publisher, PublishFailedError
 from tests.harness.cluster import Cluster
 from tests.harness.process import Process, ServerFailed
@@ -202,7 +203,7 @@ async def publish(run: Run, rows: list[tuple[str, bytes]], progress: Progress) -
     spark_bar = progress.add_task("aggregated by Spark       ", total=len(rows))
     half_way, resumed = asyncio.Event(), asyncio.Event()
 
-    def on_ack(now: Any) -> None:
+    def on_ack(now: Acknowledged, _number: int, _seq: int) -> None:
         if now.acked % 256 == 0 or now.acked == len(rows):
             progress.update(bar, completed=now.acked)
         if now.acked >= len(rows) // 2:

@@ -50,9 +50,12 @@ class PublishFailedError(RuntimeError):
 
 
 class Publisher:
-    """One connection, one reply subscription, at most WINDOW rows in flight."""
+    """One connection, one reply subscription, at most WINDOW rows in flight.
 
-    def __init__(self, rows: Sequence[tuple[str, bytes]], *, on_ack: Callable[[Progress], None]) -> None:
+    `on_ack` gets the progress, the number of the row and the stream sequence that the server gave it.
+    """
+
+    def __init__(self, rows: Sequence[tuple[str, bytes]], *, on_ack: Callable[[Progress, int, int], None]) -> None:
         self.rows = rows
         self.progress = Progress()
         self.on_ack = on_ack
@@ -114,7 +117,7 @@ class Publisher:
         self.progress.duplicates += bool(answer.get("duplicate"))
         self.progress.last_seq = max(self.progress.last_seq, answer["seq"])
         self._space.set()
-        self.on_ack(self.progress)
+        self.on_ack(self.progress, number, answer["seq"])
 
     def _refused(self, message: Msg, answer: dict[str, dict[str, object]]) -> None:
         """No responders and 503 mean "no leader now"; the row stays in flight. Anything else is final."""

@@ -168,10 +168,13 @@ class RawClient:
         """Everything until the server closes the connection, or is silent for this long."""
         return list(iter(lambda: self.next_event(timeout_s), None))
 
-    def messages(self, sid: str, count: int, timeout_s: float = REPLY_TIMEOUT_S) -> list[Message]:
+    def messages(
+        self, sid: str, count: int, timeout_s: float = REPLY_TIMEOUT_S, *, until_status: bool = False
+    ) -> list[Message]:
         """Up to `count` messages of this subscription, fewer when the time is over, more when more came at once.
 
-        What other subscriptions receive meanwhile is kept in `unclaimed` and counts when it is asked for.
+        `until_status` ends it at the first message with a status line, the end of a batch. What other subscriptions
+        receive meanwhile is kept in `unclaimed` and counts when it is asked for.
         """
         found = [message for message in self.unclaimed if message.sid == sid]
         self.unclaimed = [message for message in self.unclaimed if message.sid != sid]
@@ -181,6 +184,8 @@ class RawClient:
             if event is None:
                 break
             self._sort(event, sid, found)
+            if until_status and found and found[-1].status:
+                break
         for event in self.settle():
             self._sort(event, sid, found)
         return found
@@ -192,7 +197,13 @@ class RawClient:
             self.send(b"PONG\r\n")
 
     def request(
-        self, subject: str, payload: bytes = b"", *, headers: Sequence[tuple[str, str]] = (), replies: int = 1
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        replies: int = 1,
+        until_status: bool = False,
     ) -> list[Message]:
         """Publish with a reply subject and a subscription of its own and collect the replies.
 
@@ -201,7 +212,7 @@ class RawClient:
         inbox = self.new_inbox()
         sid = self.subscribe(inbox)
         self.publish(subject, payload, reply=inbox, headers=headers)
-        return self.messages(sid, replies)
+        return self.messages(sid, replies, until_status=until_status)
 
     def api(self, subject: str, body: object = None) -> dict[str, Any]:
         """One `$JS.API` call: the JSON answer as it is, errors included."""
