@@ -100,6 +100,7 @@ def is_up_to_date(core: "Core", request: PreVoteRequest | VoteRequest) -> bool:
 def on_pre_vote_request(core: "Core", sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:
     """Say yes when the real request would be granted; promises nothing."""
     _doubt_leader(core, sender, now_ns)
+    _reassert(core, sender)
     if message.term <= core.term:
         core.sends.append((sender, TermNotice(term=core.term)))
     elif not core.has_leader and is_up_to_date(core, message):
@@ -130,6 +131,12 @@ def _doubt_leader(core: "Core", sender: NodeId, now_ns: int) -> None:
     """The node that we follow asks for votes: it does not lead any more."""
     if sender == core.leader and core.leadership is None:
         core.drop_claim(now_ns)
+
+
+def _reassert(core: "Core", sender: NodeId) -> None:
+    """A member that does not know us as its leader (its replica is new in this session) is told again."""
+    if core.leadership is not None:
+        core.leadership.replication.probe_again(sender)
 
 
 def on_term_notice(core: "Core", _sender: NodeId, message: TermNotice, now_ns: int) -> None:

@@ -105,6 +105,13 @@ class Replication:
             peer.next_index = max(peer.match_index + 1, min(peer.next_index, self._log.last_index + 1))
             peer.probe()
 
+    def probe_again(self, node: NodeId) -> None:
+        """The member forgot us inside the session: ask, and so claim the group, at the next `pump`."""
+        peer = self.peers.get(node)
+        if peer is not None and peer.state is PeerState.REPLICATE:
+            peer.probe()
+            peer.next_index = peer.match_index + 1
+
     def in_contact(self) -> list[NodeId]:
         """The members that answered in this link session."""
         return [peer.node for peer in self.peers.values() if peer.up and peer.responded]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import msgpack
 
+from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.group import GroupSetting, GroupSpec
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.raft.manager import Manager
@@ -78,11 +79,12 @@ class Lab:
     cut: set[frozenset[NodeId]] = attrs.Factory(set)
     links: dict[NodeId, LabLinks] = attrs.Factory(dict)
     managers: dict[NodeId, Manager] = attrs.Factory(dict)
+    checkpoints: CheckpointPolicy = attrs.Factory(CheckpointPolicy)
 
     def __attrs_post_init__(self) -> None:
         for seed, node in enumerate(self.nodes):
             self.links[node] = LabLinks(self, node)
-            setting = GroupSetting(node_id=node, seal=seal, rng=random.Random(seed))
+            setting = GroupSetting(node_id=node, seal=seal, rng=random.Random(seed), checkpoints=self.checkpoints)
             self.managers[node] = Manager(setting, links=self.links[node], clock=self.clock)
 
     def is_linked(self, one: NodeId, other: NodeId) -> bool:

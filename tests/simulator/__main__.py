@@ -24,11 +24,11 @@ def main() -> int:
             totals.update(result.counts)
             if result.problem is not None:
                 failures += 1
-                print(f"{name} seed {seed}: {result.problem}")
+                print(f"{name} seed {seed}: {result.problem}")  # noqa: T201  (a command)
                 if options.story:
-                    print("\n".join(result.history))
+                    print("\n".join(result.history))  # noqa: T201  (a command)
         took_s = time.monotonic() - began_s
-        print(f"{name}: {options.seeds} seeds in {took_s:.1f} s, {dict(totals)}", flush=True)
+        print(f"{name}: {options.seeds} seeds in {took_s:.1f} s, {dict(totals)}", flush=True)  # noqa: T201  (a command)
     return 1 if failures else 0
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 from jetraft.store.mem_log import MemLog
 from jetraft.store.port import Entry, HardState
-
 from tests.simulator.world import MS, US, World
 
 BLOCK_BYTES = 500  # small blocks, so that trimming has something to drop

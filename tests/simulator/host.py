@@ -14,11 +14,10 @@ from jetraft.store._frame import seal
 from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, GroupLog
-
 from tests.simulator.checkers import Checker
 from tests.simulator.disk import SimDisk, SimLog
 from tests.simulator.network import Network, Ports
-from tests.simulator.world import MS, US, Violation, World
+from tests.simulator.world import US, ViolationError, World
 
 GROUP = GroupId("S-R3F-simulate")
 INCARNATION = 7
@@ -40,7 +39,7 @@ class HistoryMachine:
         self._checker.on_apply(self._node, entries, self._log)
         for entry in entries:
             if entry.index <= self.applied_index:
-                raise Violation(f"{self._node} applies {entry.index} again")
+                raise ViolationError(f"{self._node} applies {entry.index} again")
             self.applied_index = entry.index
             self.bodies.append(entry.frame[FRAME_HEADER_BYTES:])
         return [entry.index for entry in entries]
@@ -61,7 +60,7 @@ class HistoryMachine:
 class Host:
     """A node that can crash, be paused and start again. Implements the manager's Links as well."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what a node is made of)
         self,
         world: World,
         network: Network,
@@ -213,7 +212,7 @@ class Host:
             self._checker.on_leader(core.term, self.node_id, self.process, self.log)
             self._world.note(f"{self.node_id} leads term {core.term}")
         if core.commit_index < self._commit_seen:
-            raise Violation(f"{self.node_id}: commit index goes back to {core.commit_index}")
+            raise ViolationError(f"{self.node_id}: commit index goes back to {core.commit_index}")
         top = core.applicable_index
         low = max(self._commit_seen + 1, self.log.first_index)
         if low <= top:
@@ -231,4 +230,3 @@ class Host:
                 self._checker.on_acknowledged(body, result)
 
         self._do(lambda: self.group.propose(Proposal(kind=Kind.META, body=body), done))
-        assert MS

@@ -11,7 +11,6 @@ from collections.abc import Callable
 import attrs
 
 from jetraft.store.model.ids import NodeId
-
 from tests.simulator.world import MS, US, World
 
 Pair = tuple[NodeId, NodeId]

@@ -5,11 +5,10 @@ import attrs
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
-
 from tests.simulator.checkers import Checker
 from tests.simulator.host import Host
 from tests.simulator.network import Network
-from tests.simulator.world import MS, Violation, World
+from tests.simulator.world import MS, ViolationError, World
 
 FAULTS_NS = 12 * NS_PER_S
 HEALING_NS = 6 * NS_PER_S
@@ -76,7 +75,7 @@ class Simulation:
             self._heal()
             self.world.run_until(self._faults_end_ns + HEALING_NS)
             problem = self._judge()
-        except Violation as violation:
+        except ViolationError as violation:
             problem = f"violation: {violation}"
         return Result(seed=self.seed, problem=problem, counts=dict(self.world.counts), history=self.world.history)
 

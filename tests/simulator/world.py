@@ -14,7 +14,7 @@ US = 1_000
 MS = 1_000_000
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """A promise of Raft was broken; the message says which, where and when."""
 
 

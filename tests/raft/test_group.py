@@ -1,0 +1,307 @@
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from jetraft.raft.checkpointing import CheckpointPolicy
+from jetraft.raft.engine import Proposal
+from jetraft.raft.group import Group, GroupSpec, NotLeaderError, Outcome, OutcomeUnknownError
+from jetraft.raft.membership import Configuration
+from jetraft.store.format import Kind
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry
+from tests.raft.lab import MS, Lab, ListMachine
+
+NAME = GroupId("S-R3F-test0000")
+THREE = tuple(NodeId(name) for name in ("n1", "n2", "n3"))
+ONE = (NodeId("n1"),)
+
+
+def command(body: bytes) -> Proposal:
+    return Proposal(kind=Kind.META, body=body)
+
+
+class Outcomes:
+    """What proposers were told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Outcome, object]] = []
+
+    def __call__(self, outcome: Outcome, result: object) -> None:
+        self.told.append((outcome, result))
+
+
+def lab_with_leader(nodes: tuple[NodeId, ...] = THREE) -> tuple[Lab, dict[NodeId, ListMachine], Group]:
+    lab = Lab(nodes=nodes)
+    machines = lab.create(preferred=nodes[0])
+    lab.settle()
+    return lab, machines, lab.managers[lab.leader_of()].groups[NAME]
+
+
+def test_the_preferred_leader_leads_without_waiting() -> None:
+    lab, machines, group = lab_with_leader()
+    assert group.node_id == "n1"
+    assert [machines[node].roles for node in THREE] == [
+        [("leader", 1, None)],
+        [("follower", 1, "n1")],
+        [("follower", 1, "n1")],
+    ]
+    assert lab.clock.now_ns == 0
+
+
+def test_proposals_are_applied_everywhere_in_order_and_told_once() -> None:
+    lab, machines, group = lab_with_leader()
+    outcomes = Outcomes()
+    for number in range(10):
+        group.propose(command(b"%d" % number), outcomes)
+    assert outcomes.told == [], "queued until the end of the turn"
+    lab.run(10 * MS)
+    assert outcomes.told == [(Outcome.OK, 2 + number) for number in range(10)]
+    assert [machine.bodies for machine in machines.values()] == [[b"%d" % number for number in range(10)]] * 3
+
+
+def test_a_body_in_parts_is_one_entry() -> None:
+    lab, machines, group = lab_with_leader()
+    group.propose(Proposal(kind=Kind.META, body=[b"a", b"b"]))
+    lab.settle()
+    assert machines[NodeId("n1")].bodies == [b"ab"]
+
+
+def test_a_follower_refuses() -> None:
+    """Rule 24: proposals only at the leader, never forwarded."""
+    lab, _, _ = lab_with_leader()
+    outcomes = Outcomes()
+    lab.managers[NodeId("n2")].groups[NAME].propose(command(b"x"), outcomes)
+    lab.settle()
+    assert outcomes.told == [(Outcome.REFUSED, None)]
+
+
+def test_a_leader_that_is_cut_off_answers_unknown() -> None:
+    """Rules 19 and 25."""
+    lab, machines, group = lab_with_leader()
+    outcomes = Outcomes()
+    lab.unlink(NodeId("n1"), NodeId("n2"))
+    lab.unlink(NodeId("n1"), NodeId("n3"))
+    group.propose(command(b"lost"), outcomes)
+    lab.run(900 * MS)
+    assert outcomes.told == []
+    lab.run(1000 * MS)
+    assert outcomes.told == [(Outcome.UNKNOWN, None)]
+    assert not group.is_leader
+    assert machines[NodeId("n1")].roles[-1] == ("follower", group.term, None)
+    lab.link(NodeId("n1"), NodeId("n2"))
+    lab.link(NodeId("n1"), NodeId("n3"))
+    lab.run(1000 * MS)
+    assert all(b"lost" not in machine.bodies for machine in machines.values()), "its entry was cut"
+
+
+def test_a_new_leader_is_found_soon_after_the_old_one_is_gone() -> None:
+    lab, machines, group = lab_with_leader()
+    group.propose(command(b"kept"))
+    lab.settle()
+    lab.unlink(NodeId("n1"), NodeId("n2"))
+    lab.unlink(NodeId("n1"), NodeId("n3"))
+    lab.run(500 * MS)
+    leaders = [node for node in THREE[1:] if lab.managers[node].groups[NAME].is_leader]
+    assert len(leaders) == 1
+    assert machines[leaders[0]].bodies == [b"kept"]
+
+
+def test_idle_groups_send_nothing_and_wait_for_nothing() -> None:
+    lab, _, _ = lab_with_leader()
+    lab.run(100 * MS)
+    before = [manager.statistics().messages_sent for manager in lab.managers.values()]
+    lab.run(10_000 * MS, step_ns=50 * MS)
+    assert [manager.statistics().messages_sent for manager in lab.managers.values()] == before
+    assert [manager.next_deadline_ns for manager in lab.managers.values()] == [None] * 3
+
+
+def test_a_group_of_one_leads_and_applies_at_once() -> None:
+    lab, machines, group = lab_with_leader(ONE)
+    outcomes = Outcomes()
+    group.propose(command(b"x"), outcomes)
+    lab.settle()
+    assert outcomes.told == [(Outcome.OK, 2)]
+    assert machines[NodeId("n1")].bodies == [b"x"]
+
+
+def test_a_group_of_one_replays_its_log_after_a_restart() -> None:
+    lab, _, group = lab_with_leader(ONE)
+    for number in range(5):
+        group.propose(command(b"%d" % number))
+    lab.settle()
+    manager = lab.managers[NodeId("n1")]
+    manager.remove(NAME)
+    machine = ListMachine()
+    manager.create(GroupSpec(group_id=NAME, incarnation=7, members=ONE), group.log, machine)
+    lab.settle()
+    assert machine.bodies == [b"%d" % number for number in range(5)]
+    assert machine.roles[-1] == ("leader", 2, None)
+
+
+def test_the_members_come_from_the_log_not_from_the_caller() -> None:
+    """Rule 27: a configuration appended before the restart is in force after it."""
+    lab, _, group = lab_with_leader()
+    group.change_members(Configuration(voters=THREE, learners=(NodeId("n4"),)))
+    lab.settle()
+    manager = lab.managers[NodeId("n1")]
+    manager.remove(NAME)
+    again = manager.create(GroupSpec(group_id=NAME, incarnation=7, members=ONE), group.log, ListMachine())
+    assert again.configuration == Configuration(voters=THREE, learners=(NodeId("n4"),))
+
+
+def test_leadership_moves_to_the_chosen_node_and_queued_proposals_end() -> None:
+    lab, _, group = lab_with_leader()
+    outcomes = Outcomes()
+    assert group.transfer_leadership(NodeId("n3"))
+    group.propose(command(b"x"), outcomes)
+    lab.run(50 * MS)
+    assert lab.leader_of() == "n3"
+    assert outcomes.told == [(Outcome.REFUSED, None)]
+
+
+def test_an_exception_of_apply_stops_the_group_and_another_node_leads() -> None:
+    """Rule 26."""
+    lab, machines, group = lab_with_leader()
+
+    def broken(entries: Sequence[Entry]) -> Sequence[object]:
+        raise ZeroDivisionError(len(entries))
+
+    machines[NodeId("n1")].apply = broken  # type: ignore[method-assign]  (this machine breaks)
+    outcomes = Outcomes()
+    group.propose(command(b"x"), outcomes)
+    lab.run(1000 * MS)
+    assert isinstance(group.failed, ZeroDivisionError)
+    assert [outcome for outcome, _ in outcomes.told] == [Outcome.UNKNOWN]
+    assert lab.leader_of() in {"n2", "n3"}
+
+
+def test_a_failed_log_ends_leadership_and_nothing_is_acknowledged_after_it() -> None:
+    """Rule 7."""
+    lab, _, group = lab_with_leader()
+    outcomes = Outcomes()
+    assert isinstance(group.log, MemLog)
+    group.log.failed = OSError(5, "EIO")
+    group.propose(command(b"x"), outcomes)
+    lab.run(1000 * MS)
+    assert [outcome for outcome, _ in outcomes.told] == [Outcome.REFUSED]
+    assert group.statistics().failed is not None
+    assert lab.leader_of() in {"n2", "n3"}
+
+
+def test_removing_the_leaders_replica_lets_the_others_elect() -> None:
+    lab, _, _ = lab_with_leader()
+    lab.managers[NodeId("n1")].remove(NAME)
+    lab.run(500 * MS)
+    assert [node for node in THREE[1:] if lab.managers[node].groups[NAME].is_leader]
+
+
+def test_messages_of_another_incarnation_are_dropped() -> None:
+    """Rule 30."""
+    lab, _, _ = lab_with_leader()
+    lab.managers[NodeId("n3")].remove(NAME)
+    spec = GroupSpec(group_id=NAME, incarnation=8, members=THREE)
+    stranger = lab.managers[NodeId("n3")].create(spec, MemLog(), ListMachine())
+    lab.run(1000 * MS)
+    assert stranger.leader is None
+    assert lab.managers[NodeId("n1")].statistics().messages_dropped > 0
+
+
+def test_a_replica_that_is_opened_again_learns_its_leader_although_the_group_is_idle() -> None:
+    """Nothing tells the leader inside a link session; the replica's pre-vote does."""
+    lab, machines, group = lab_with_leader()
+    group.propose(command(b"x"))
+    lab.run(100 * MS)
+    manager = lab.managers[NodeId("n3")]
+    kept = manager.groups[NAME].log
+    manager.remove(NAME)
+    machine = ListMachine()
+    again = manager.create(GroupSpec(group_id=NAME, incarnation=7, members=THREE), kept, machine)
+    lab.run(1500 * MS)
+    assert again.leader == "n1"
+    assert machine.bodies == machines[NodeId("n1")].bodies == [b"x"]
+
+
+def test_checkpoints_are_taken_and_the_log_is_trimmed() -> None:
+    lab = Lab(nodes=ONE, checkpoints=CheckpointPolicy(applied_entries_min=10, applied_bytes_min=1 << 40))
+    machine = ListMachine()
+    manager = lab.managers[NodeId("n1")]
+    spec = GroupSpec(group_id=NAME, incarnation=7, members=ONE)
+    group = manager.create(spec, MemLog(block_bytes=500), machine)
+    lab.settle()
+    for number in range(100):
+        group.propose(command(b"%d" % number))
+        lab.settle()
+    assert group.log.first_index > 50
+    manager.remove(NAME)
+    again = ListMachine()
+    manager.create(spec, group.log, again)
+    lab.settle()
+    assert again.bodies == machine.bodies
+
+
+def test_the_lag_of_replicas_is_reported_by_the_leader() -> None:
+    lab, _, group = lab_with_leader()
+    lab.unlink(NodeId("n1"), NodeId("n3"))
+    group.propose(command(b"x"))
+    lab.settle()
+    lags = {lag.node: lag for lag in group.replica_lag()}
+    assert (lags[NodeId("n2")].current, lags[NodeId("n2")].offline, lags[NodeId("n2")].lag_entries) == (True, False, 0)
+    assert (lags[NodeId("n3")].current, lags[NodeId("n3")].offline, lags[NodeId("n3")].lag_entries) == (False, True, 1)
+
+
+def test_a_read_barrier_waits_for_contact_and_apply() -> None:
+    """Rule 21."""
+    lab, _, group = lab_with_leader()
+    outcomes = Outcomes()
+    group.read_barrier(outcomes)
+    assert outcomes.told == []
+    lab.settle()
+    assert outcomes.told == [(Outcome.OK, None)]
+
+
+async def test_propose_and_wait_returns_the_result_of_apply() -> None:
+    lab, _, group = lab_with_leader()
+    results: list[object] = []
+
+    async def propose() -> None:
+        results.append(await group.propose_and_wait(command(b"x")))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(propose)
+        await wait_all_tasks_blocked()
+        lab.settle()
+    assert results == [2]
+
+
+async def test_propose_and_wait_raises_when_it_was_refused_or_is_unknown() -> None:
+    lab, _, group = lab_with_leader()
+    raised: list[type[Exception]] = []
+
+    async def propose(at: Group) -> None:
+        try:
+            await at.propose_and_wait(command(b"x"))
+        except (NotLeaderError, OutcomeUnknownError) as error:
+            raised.append(type(error))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(propose, lab.managers[NodeId("n2")].groups[NAME])
+        await wait_all_tasks_blocked()
+        lab.settle()
+        lab.unlink(NodeId("n1"), NodeId("n2"))
+        lab.unlink(NodeId("n1"), NodeId("n3"))
+        nursery.start_soon(propose, group)
+        await wait_all_tasks_blocked()
+        lab.run(1500 * MS)
+    assert raised == [NotLeaderError, OutcomeUnknownError]
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_turn_sends_one_payload_per_peer(count: int) -> None:
+    lab, _, group = lab_with_leader()
+    for _ in range(count):
+        group.propose(command(b"x"))
+    lab.managers[NodeId("n1")].flush()
+    assert [(sender, to) for sender, to, _, _ in lab.queue] == [("n1", "n2"), ("n1", "n3")]

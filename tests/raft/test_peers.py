@@ -1,0 +1,247 @@
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import trio
+
+from jetraft.raft.framing import CHANNEL_ROUTE
+from jetraft.raft.handshake import HELLO_BYTES
+from jetraft.raft.peers import Mesh, MeshSetting
+from jetraft.raft.routes import Address
+from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.store.model.ids import NodeId
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+class RealClock:
+    def mono_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def unix_ns(self) -> int:
+        return time.time_ns()
+
+
+class Node:
+    """A mesh and what it was told."""
+
+    def __init__(self, name: str, routes: tuple[Address, ...] = (), cluster: str = "c", secret: bytes = b"s") -> None:
+        setting = MeshSetting(cluster=cluster, server_name=name, listen=LOOPBACK, routes=routes, secret=secret)
+        self.mesh = Mesh(setting, clock=RealClock(), metadata={"client_url": f"nats://{name}"})
+        self.mesh.on_peer_up.append(lambda node: self._note("up", node))
+        self.mesh.on_peer_down.append(lambda node: self._note("down", node))
+        self.events: list[tuple[str, NodeId]] = []
+        self._changed = trio.Event()
+
+    def _note(self, what: str, node: NodeId) -> None:
+        self.events.append((what, node))
+        self._changed.set()
+        self._changed = trio.Event()
+
+    @property
+    def up(self) -> set[NodeId]:
+        return {node for node, peer in self.mesh.peers.items() if peer.up}
+
+    async def wait_up(self, *others: "Node") -> None:
+        with trio.fail_after(5):
+            while self.up != {other.mesh.node_id for other in others}:
+                await self._changed.wait()
+
+    @property
+    def address(self) -> Address:
+        assert self.mesh.listen_address is not None
+        return self.mesh.listen_address
+
+
+@asynccontextmanager
+async def running(*nodes: Node) -> AsyncIterator[trio.Nursery]:
+    async with trio.open_nursery() as nursery:
+        for node in nodes:
+            await nursery.start(node.mesh.run)
+        yield nursery
+        nursery.cancel_scope.cancel()
+
+
+async def test_one_seed_is_enough_for_a_full_mesh() -> None:
+    seed = Node("seed")
+    async with running(seed) as nursery:
+        others = [Node(name, routes=(seed.address,)) for name in ("b", "c", "d")]
+        for other in others:
+            await nursery.start(other.mesh.run)
+        everyone = [seed, *others]
+        for node in everyone:
+            await node.wait_up(*(other for other in everyone if other is not node))
+        assert seed.mesh.peers[others[0].mesh.node_id].client_url == "nats://b"
+
+
+async def test_routes_in_both_directions_and_to_itself_give_one_session() -> None:
+    one, other = Node("one"), Node("other")
+    async with running(one, other):
+        for node in (one, other):
+            for address in (one.address, other.address):
+                node.mesh._connector.dial(address)
+        await one.wait_up(other)
+        await other.wait_up(one)
+        assert one.events == [("up", other.mesh.node_id)]
+        assert other.events == [("up", one.mesh.node_id)]
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [{"cluster": "other"}, {"secret": b"guess"}, {"secret": b""}, {"name": "seed"}],
+    ids=["cluster", "secret", "no secret", "same name"],
+)
+async def test_strangers_stay_outside(stranger: dict[str, str]) -> None:
+    seed = Node("seed")
+    async with running(seed) as nursery:
+        intruder = Node(**{"name": "x", **stranger}, routes=(seed.address,))  # type: ignore[arg-type]  (mixed options)
+        await nursery.start(intruder.mesh.run)
+        with trio.fail_after(5):
+            while seed.mesh.statistics().handshakes_refused < 2:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+        assert (seed.up, intruder.up) == (set(), set())
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n" + b"x" * HELLO_BYTES, b"\0" * HELLO_BYTES])
+async def test_other_protocols_are_cut_off(data: bytes) -> None:
+    seed = Node("seed")
+    async with running(seed):
+        stream = await trio.open_tcp_stream("127.0.0.1", seed.address.port)
+        await stream.send_all(data)
+        with trio.fail_after(5), suppress(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+        await stream.aclose()
+        assert seed.mesh.statistics().handshakes_refused == 1
+
+
+async def test_frames_arrive_in_order_and_whole() -> None:
+    one, other = Node("one"), Node("other")
+    received: list[bytes] = []
+    finished = trio.Event()
+
+    def handle(_sender: NodeId, payload: memoryview) -> None:
+        received.append(bytes(payload))
+        if payload == b"end":
+            finished.set()
+
+    async with running(one, other):
+        other.mesh.on_frame(CHANNEL_ROUTE, handle)
+        one.mesh._connector.dial(other.address)
+        await one.wait_up(other)
+        sent = [b"%d" % number * (number * 37 % 5000) for number in range(500)] + [b"z" * 3_000_000, b"end"]
+        for payload in sent:
+            assert one.mesh.send(other.mesh.node_id, CHANNEL_ROUTE, payload)
+        one.mesh.flush()
+        with trio.fail_after(5):
+            await finished.wait()
+        assert received == sent
+
+
+async def test_a_peer_that_ends_is_down_once_and_comes_back() -> None:
+    seed = Node("seed")
+    async with running(seed):
+        for _ in range(2):
+            other = Node("other", routes=(seed.address,))
+            async with running(other):
+                await other.wait_up(seed)
+                await seed.wait_up(other)
+            await seed.wait_up()
+        node = node_of(other)
+        assert seed.events == [("up", node), ("down", node), ("up", node), ("down", node)]
+        assert not seed.mesh.send(node, CHANNEL_ROUTE, b"x")
+
+
+def node_of(node: Node) -> NodeId:
+    return node.mesh.node_id
+
+
+async def test_calls_are_answered_or_end_with_a_reason() -> None:
+    one, other = Node("one"), Node("other")
+
+    async def double(_sender: NodeId, payload: bytes) -> bytes:
+        return payload * 2
+
+    async def fail(_sender: NodeId, _payload: bytes) -> bytes:
+        raise RemoteCallError("not today")
+
+    async def hang(_sender: NodeId, _payload: bytes) -> bytes:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    other.mesh.serve("double", double)
+    other.mesh.serve("fail", fail)
+    other.mesh.serve("hang", hang)
+    async with running(one, other):
+        one.mesh._connector.dial(other.address)
+        await one.wait_up(other)
+        node = other.mesh.node_id
+        assert await one.mesh.call(node, "double", b"ab", timeout_s=5) == b"abab"
+        assert len(await one.mesh.call(node, "double", b"x" * 1_000_000, timeout_s=5, bulk=True)) == 2_000_000
+        with pytest.raises(RemoteCallError, match="not today"):
+            await one.mesh.call(node, "fail", b"", timeout_s=5)
+        with pytest.raises(RemoteCallError, match="no such method"):
+            await one.mesh.call(node, "unheard of", b"", timeout_s=5)
+        with pytest.raises(CallTimeoutError):
+            await one.mesh.call(node, "hang", b"", timeout_s=0.01)
+        with pytest.raises(PeerUnavailableError):
+            await one.mesh.call(NodeId("nowhere0"), "double", b"", timeout_s=5)
+
+
+async def test_calls_under_way_end_with_the_link() -> None:
+    one, other = Node("one"), Node("other")
+    called = trio.Event()
+
+    async def hang(_sender: NodeId, _payload: bytes) -> bytes:
+        called.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    other.mesh.serve("hang", hang)
+
+    async def call() -> None:
+        with pytest.raises(PeerUnavailableError):
+            await one.mesh.call(other.mesh.node_id, "hang", b"", timeout_s=5)
+
+    async with running(one), trio.open_nursery() as nursery, running(other):
+        one.mesh._connector.dial(other.address)
+        await one.wait_up(other)
+        nursery.start_soon(call)
+        await called.wait()
+
+
+async def test_metadata_is_told_to_the_peers() -> None:
+    one, other = Node("one"), Node("other")
+    changed = trio.Event()
+    async with running(one, other):
+        one.mesh._connector.dial(other.address)
+        await one.wait_up(other)
+        await other.wait_up(one)
+        other.mesh.on_peer_changed.append(lambda _node: changed.set())
+        one.mesh.set_metadata({"has_meta": True})
+        with trio.fail_after(5):
+            await changed.wait()
+        assert other.mesh.peers[one.mesh.node_id].metadata == {"has_meta": True}
+
+
+async def test_a_turn_ends_after_the_frames_of_a_read() -> None:
+    one, other = Node("one"), Node("other")
+    calls: list[str] = []
+    ended = trio.Event()
+
+    def end_turn() -> None:
+        calls.append("turn")
+        if "frame" in calls:
+            ended.set()
+
+    async with running(one, other):
+        one.mesh._connector.dial(other.address)
+        await one.wait_up(other)
+        other.mesh.after_frames = end_turn
+        other.mesh.on_frame(CHANNEL_ROUTE, lambda _node, _payload: calls.append("frame"))
+        for _ in range(3):
+            one.mesh.send(other.mesh.node_id, CHANNEL_ROUTE, b"x")
+        with trio.fail_after(5):
+            await ended.wait()
+        assert calls[-1] == "turn"
