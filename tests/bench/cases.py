@@ -1,0 +1,84 @@
+"""The benchmark's cases: names that stay for ever, so that figures can be compared across versions.
+
+A case is a work for the load generator. The peer always runs its default configuration (fsync every two minutes), and
+once more, under the suffix `_always`, with `sync_interval: always`; jetraft always runs its own default: fsynced before
+the ack, on a majority for three replicas.
+"""
+
+from typing import Literal
+
+import attrs
+
+ALWAYS_SUFFIX = "_always"
+ALWAYS_CONFIG = "jetstream { sync_interval: always }\n"
+# The peer with `always` is 20 to 100 times slower on asynchronous publishes: the same work would take hours.
+ALWAYS_PEER_SHARE = 0.03
+ALWAYS_PEER_MSGS_MIN = 1500
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """One line of the table. `msgs` is sized for about a second of the faster server; `floor` is what must be reached."""
+
+    name: str
+    mode: Literal["pub", "fan", "req", "jspub", "fetch", "push"]
+    msgs: int
+    options: tuple[str, ...] = ()
+    nodes: int = 1
+    fill: int = 0  # messages that are stored before the measured part reads them
+    floor: float | None = None
+    peer_always: bool = False
+    quick: bool = False
+
+    @property
+    def jetstream(self) -> bool:
+        """True for the cases that store messages."""
+        return self.mode in ("jspub", "fetch", "push")
+
+
+CORE = (
+    Case(name="pub_none", mode="pub", msgs=4_000_000, floor=2.5, quick=True),
+    Case(name="pub_none_1k", mode="pub", msgs=1_000_000, options=("size=1024",), floor=1.5),
+    Case(name="fan_1_1", mode="fan", msgs=2_000_000, options=("subs=1",), floor=2.5, quick=True),
+    Case(name="fan_1_1_1k", mode="fan", msgs=600_000, options=("subs=1", "size=1024"), floor=1.5),
+    Case(name="fan_1_8", mode="fan", msgs=500_000, options=("subs=8",), floor=3, quick=True),
+    Case(name="req_reply", mode="req", msgs=15_000, options=("size=16",), floor=1, quick=True),
+)
+R1 = (
+    Case(name="js_r1_w1", mode="jspub", msgs=4_000, options=("window=1",)),
+    Case(name="js_r1_w256", mode="jspub", msgs=400_000, options=("window=256",), floor=1.5),
+    Case(name="js_r1_w1000", mode="jspub", msgs=600_000, options=("window=1000",), floor=3, quick=True),
+    Case(name="js_r1_w4000", mode="jspub", msgs=800_000, options=("window=4000",), floor=5),
+    Case(name="js_r1_8c_w1000", mode="jspub", msgs=1_200_000, options=("conns=8", "window=1000"), floor=6, quick=True),
+    Case(name="js_r1_1k_w1000", mode="jspub", msgs=200_000, options=("window=1000", "size=1024"), floor=1.5),
+    Case(name="js_r1_100c_w1", mode="jspub", msgs=100_000, options=("conns=100", "window=1"), floor=1),
+    Case(name="js_subjects_100k", mode="jspub", msgs=500_000, options=("window=1000", "subjects=100000")),
+)
+R3 = (
+    Case(name="js_r3_w1", mode="jspub", msgs=2_000, options=("window=1", "replicas=3"), nodes=3),
+    Case(name="js_r3_w1000", mode="jspub", msgs=300_000, options=("window=1000", "replicas=3"), nodes=3, floor=2, quick=True),
+    Case(name="js_r3_8c_w1000", mode="jspub", msgs=500_000, options=("conns=8", "window=1000", "replicas=3"), nodes=3, floor=2),
+)
+READ = (
+    Case(name="fetch_explicit", mode="fetch", msgs=300_000, fill=300_000, floor=8, quick=True),
+    Case(name="fetch_none", mode="fetch", msgs=600_000, options=("ack=none",), fill=600_000, floor=4),
+    Case(name="fetch_1k", mode="fetch", msgs=100_000, options=("size=1024",), fill=100_000, floor=1.5),
+    Case(name="ordered_push", mode="push", msgs=600_000, fill=600_000, floor=3, quick=True),
+)
+ALWAYS_FLOORS = {"js_r1_w1": 1.3, "js_r1_w1000": 100, "js_r3_w1": 1.5, "js_r3_w1000": 4}
+ALWAYS_QUICK = frozenset({"js_r1_w1000", "js_r3_w1000"})
+
+
+def always(case: Case) -> Case:
+    """The same work with the peer fsyncing every append."""
+    return attrs.evolve(
+        case,
+        name=case.name + ALWAYS_SUFFIX,
+        floor=ALWAYS_FLOORS.get(case.name),
+        peer_always=True,
+        quick=case.name in ALWAYS_QUICK,
+    )
+
+
+PUBLISH = (*R1, *R3)
+CASES = (*CORE, *R1, *R3, *READ, *(always(case) for case in PUBLISH))

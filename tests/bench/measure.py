@@ -1,0 +1,107 @@
+"""One run of one case against one server: fresh processes, a fresh store, the load generator, the server's own cost."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.bench.cases import ALWAYS_CONFIG, ALWAYS_PEER_MSGS_MIN, ALWAYS_PEER_SHARE, Case
+from tests.harness.cluster import Cluster
+from tests.harness.server import Kind, Server
+
+SOURCE = Path(__file__).with_name("loadgen.c")
+RUN_TIMEOUT_S = 300
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class BenchError(Exception):
+    """The generator found something wrong; the text says what."""
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """What one run gave. Rates in messages per second, CPU of all server processes in nanoseconds per message."""
+
+    rate: float
+    cpu_ns: float
+    p50_us: int | None
+    p99_us: int | None
+    rss_mb: float
+
+
+def build_generator(directory: Path) -> Path:
+    """Compile the load generator."""
+    binary = directory / "loadgen"
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, "-O2", "-o", str(binary), str(SOURCE)], check=True)  # noqa: S603  our own source
+    return binary
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process now."""
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+
+
+@contextmanager
+def servers(kind: Kind, *, nodes: int, config: str | None = None) -> Iterator[list[Server]]:
+    """Fresh servers with fresh stores, stopped and removed at the end."""
+    directory = Path(tempfile.mkdtemp(prefix="jetraft-bench-"))
+    try:
+        if nodes == 1:
+            with Server(kind, directory=directory, config=config) as server:
+                server.wait_healthy()
+                yield [server]
+        else:
+            with Cluster(kind, nodes, directory=directory, config=config) as cluster:
+                yield cluster.nodes
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def generate(generator: Path, mode: str, server: Server, options: tuple[str, ...]) -> dict[str, Any]:
+    """Run the load generator. Raises BenchError with its message."""
+    words = [str(generator), mode, f"port={server.client_port}", *options]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise BenchError(f"{' '.join(words[1:])}: {done.stderr.strip()}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def run_case(generator: Path, case: Case, kind: Kind, *, share: float) -> Result:
+    """One run: `share` of the case's messages against fresh servers of one kind."""
+    slow = case.peer_always and kind == "reference"
+    msgs = int(case.msgs * share)
+    if slow and "window=1" not in case.options:
+        msgs = max(ALWAYS_PEER_MSGS_MIN, int(msgs * ALWAYS_PEER_SHARE))
+    with servers(kind, nodes=case.nodes, config=ALWAYS_CONFIG if slow else None) as running:
+        front = running[0]
+        if case.fill:
+            sizes = tuple(option for option in case.options if option.startswith("size="))
+            fill = ("window=4000", f"msgs={int(case.fill * share)}", *sizes)
+            generate(generator, "fill", front, fill)
+        pids = [server.running.pid for server in running]
+        before = sum(cpu_s(pid) for pid in pids)
+        answer = generate(generator, case.mode, front, (*case.options, f"msgs={msgs}"))
+        spent = sum(cpu_s(pid) for pid in pids) - before
+        return Result(
+            rate=answer["rate"],
+            cpu_ns=spent * 1e9 / answer["msgs"],
+            p50_us=answer.get("p50_us"),
+            p99_us=answer.get("p99_us"),
+            rss_mb=max(rss_bytes(pid) for pid in pids) / 1e6,
+        )
