@@ -18,6 +18,7 @@ from typing import Final, Protocol, runtime_checkable
 import attrs
 import msgpack
 
+from jetraft.store._frame import parse_header
 from jetraft.store._index import Index
 from jetraft.store._records import RecordReader, StoredMessage
 from jetraft.store._select import FilterSet
@@ -35,6 +36,7 @@ FILTER_SETS_MAX: Final = (
 )
 VERDICT_BYTES_MAX: Final = 64 << 20  # of them together: one byte for each subject and set
 EVERYTHING: Final = b">"
+NO_FRAME: Final = 1 << 63  # above every sequence
 
 
 @runtime_checkable
@@ -309,7 +311,9 @@ class StreamStore:
     def restore(self, state: bytes) -> None:
         """Become what `snapshot` was taken of, by reading the frames that the log still has up to that entry.
 
-        Raises StoreCorrupt when the frames do not hold the messages that the snapshot tells of: the index is derived,
+        A log that was trimmed after the snapshot lacks its oldest messages. They are left out here: entries that follow
+        the snapshot remove them in any case, and every limit drops the oldest first, so nothing above them comes out
+        differently. Raises StoreCorrupt when a message above the oldest frame kept is missing: the index is derived,
         so this loses nothing, and an older checkpoint or a peer can still be used.
         """
         version, applied_index, limits, figures, deleted = msgpack.unpackb(state)
@@ -321,18 +325,15 @@ class StreamStore:
         for filters in self._filter_sets.values():
             filters.close()
         self._start(first_seq, StoreLimits())
-        dead = PackedRanges(deleted, first_seq)
-        if messages:
-            for place, entry in self._log.frames(1, applied_index):
-                if entry.kind == Kind.MESSAGES:
-                    self._index.load(entry.frame, place.block, place.offset, dead)
+        oldest_kept = self._load_frames(applied_index, PackedRanges(deleted, first_seq)) if messages else last_seq + 1
         self._index.finish_load(last_seq, last_ts_ns)
-        found = (self._index.first_seq, self._index.messages, self._index.message_bytes)
-        if found != (first_seq, messages, message_bytes):
-            raise StoreCorrupt(
-                f"the snapshot at entry {applied_index} tells of (first, messages, bytes) "
-                f"{(first_seq, messages, message_bytes)}, the frames hold {found}"
-            )
+        if (self._index.messages, self._index.message_bytes) != (messages, message_bytes):
+            expected = _live_from(max(first_seq, oldest_kept), last_seq, PackedRanges(deleted, first_seq).to_list())
+            if self._index.messages != expected or oldest_kept <= first_seq:
+                raise StoreCorrupt(
+                    f"the snapshot at entry {applied_index} tells of {messages} messages of {message_bytes} bytes, "
+                    f"the frames hold {self._index.messages} of {self._index.message_bytes}"
+                )
         self.set_limits(StoreLimits(max_msgs=max_msgs, max_bytes=max_bytes, max_msgs_per_subject=max_msgs_per_subject))
 
     def statistics(self) -> StoreStatistics:
@@ -360,6 +361,15 @@ class StreamStore:
         self._filter_sets: dict[tuple[bytes, ...], FilterSet] = {}  # the least recently used first
         self.set_limits(limits)
 
+    def _load_frames(self, last_index: int, dead: PackedRanges) -> int:
+        """Index the messages of the frames kept up to an entry; return the sequence that the oldest one starts with."""
+        oldest_kept = None
+        for place, entry in self._log.frames(1, last_index):
+            if entry.kind == Kind.MESSAGES:
+                self._index.load(entry.frame, place.block, place.offset, dead)
+                oldest_kept = oldest_kept or parse_header(entry.frame).first_stream_seq
+        return NO_FRAME if oldest_kept is None else oldest_kept
+
     def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:
         """The set with its verdicts and its count; the least recently used one is forgotten for a new one."""
         key = tuple(filters)
@@ -383,3 +393,9 @@ class StreamStore:
         ts_ns = self.records.ts_of(seq)
         assert ts_ns is not None
         return ts_ns
+
+
+def _live_from(low: int, last_seq: int, dead: Sequence[tuple[int, int]]) -> int:
+    """How many of low..last_seq are in none of the runs."""
+    gone = sum(max(0, last - max(first, low) + 1) for first, last in dead)
+    return max(0, last_seq - low + 1) - gone

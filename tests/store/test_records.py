@@ -45,6 +45,8 @@ def test_a_store_comes_back_from_files_by_checkpoint_and_replay() -> None:
     store.remove([150, 170])
     log.save_checkpoint(log.last_index, 1, b"", store.snapshot())
     fill(log, store, 30)
+    log.submit()
+    disk.finish()
     assert log.trim(store.first_seq, 100) > 0
     log.submit()
     disk.finish()

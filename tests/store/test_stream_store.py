@@ -1,13 +1,14 @@
 """The store of a stream's messages, against a dictionary (naive_stream.py) and figures of nats-server 2.15.1."""
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jetraft.store._frame import seal
 from jetraft.store.format import Kind
@@ -59,6 +60,13 @@ class StoreAgainstModel(RuleBasedStateMachine):
         self.store = StreamStore(self.log, StoreLimits())
         self.model = NaiveStream(StoreLimits(), SizeModel.FILE)
         self.now_ns = 1000
+        self.since_checkpoint: list[Callable[[StreamStore], object]] = []
+        self.log.save_checkpoint(0, 0, b"", self.store.snapshot())
+
+    def change(self, command: Callable[[StreamStore], object]) -> object:
+        """Change the store, and remember how, for the replay after a restart."""
+        self.since_checkpoint.append(command)
+        return command(self.store)
 
     def apply(self, messages: list[Message], gap: int = 0) -> None:
         first_seq = self.model.first_unused + gap
@@ -66,7 +74,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         if gap and not self.model.live:
             self.model.first_unused = first_seq
         self.model.publish(first_seq, messages)
-        assert self.store.apply_messages(entry) == self.model.last_seq
+        assert self.change(lambda store: store.apply_messages(entry)) == self.model.last_seq
 
     @rule(
         subjects=st.lists(subject_of_message, min_size=1, max_size=12),
@@ -93,7 +101,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def remove_some(self, data: st.DataObject) -> None:
         seqs = data.draw(st.lists(st.integers(0, self.model.last_seq + 2), max_size=8))
         expected = [seq for at, seq in enumerate(seqs) if seq in self.model.live and seq not in seqs[:at]]
-        assert self.store.remove(seqs, erase=data.draw(st.booleans())) == expected
+        erase = data.draw(st.booleans())
+        assert self.change(lambda store: store.remove(seqs, erase=erase)) == expected
         for seq in expected:
             del self.model.live[seq]
 
@@ -102,7 +111,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         low = data.draw(st.integers(0, self.model.last_seq + 1))
         seqs = [seq for seq in range(low, low + width) if seq % keep_every]
         expected = [seq for seq in seqs if seq in self.model.live]
-        assert self.store.remove(reversed(seqs)) == expected[::-1]
+        assert self.change(lambda store: store.remove(seqs[::-1])) == expected[::-1]
         for seq in expected:
             del self.model.live[seq]
 
@@ -110,7 +119,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def remove_below(self, data: st.DataObject) -> None:
         seq = data.draw(st.integers(0, self.model.last_seq + 3))
         expected = [one for one in self.model.live if one < seq]
-        assert self.store.remove_below(seq) == len(expected)
+        assert self.change(lambda store: store.remove_below(seq)) == len(expected)
         for one in expected:
             del self.model.live[one]
 
@@ -131,7 +140,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
             del self.model.live[seq]
         if subject in {None, b">"} and below_seq is not None:
             self.model.first_unused = max(self.model.first_unused, below_seq)
-        assert self.store.purge(subject=subject, below_seq=below_seq, keep=keep) == len(mine)
+        removed = self.change(lambda store: store.purge(subject=subject, below_seq=below_seq, keep=keep))
+        assert removed == len(mine)
 
     @rule(max_msgs=limit, max_msgs_per_subject=limit, max_bytes=st.sampled_from([-1, -1, 0, 100, 700]))
     def set_limits(self, max_msgs: int, max_msgs_per_subject: int, max_bytes: int) -> None:
@@ -140,12 +150,36 @@ class StoreAgainstModel(RuleBasedStateMachine):
         if len(self.model.live) > 1000:
             limits = attrs.evolve(limits, max_bytes=-1)  # the model sums everything up for each message
         self.model.set_limits(limits)
-        assert self.store.set_limits(limits) == before - len(self.model.live)
+        assert self.change(lambda store: store.set_limits(limits)) == before - len(self.model.live)
 
     @rule()
     def restart(self) -> None:
         restored = StreamStore(self.log, StoreLimits(max_msgs=1))
         restored.restore(self.store.snapshot())
+        assert restored.snapshot() == self.store.snapshot()
+        self.store = restored
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.log.save_checkpoint(self.log.last_index, 1, b"", self.store.snapshot())
+        self.since_checkpoint.clear()
+
+    @precondition(lambda self: self.log.last_index > 0)
+    @rule()
+    def trim(self) -> None:
+        first_live_seq = self.store.first_seq if self.store.messages else 1 << 63
+        self.log.submit()
+        self.log.trim(first_live_seq, self.log.last_index)
+
+    @rule()
+    def replay_from_the_checkpoint(self) -> None:
+        """Also when messages that the checkpoint tells of were trimmed away since."""
+        checkpoint = self.log.load_checkpoint()
+        assert checkpoint is not None
+        restored = StreamStore(self.log, StoreLimits())
+        restored.restore(checkpoint.state)
+        for command in self.since_checkpoint:
+            command(restored)
         assert restored.snapshot() == self.store.snapshot()
         self.store = restored
 
@@ -387,8 +421,45 @@ def test_a_damaged_record_is_refused() -> None:
 def test_a_snapshot_that_the_frames_do_not_bear_out_is_refused() -> None:
     log, store = new_store()
     publish(log, store, b"a", b"b")
-    with pytest.raises(StoreCorrupt, match="tells of"):
-        StreamStore(MemLog(), StoreLimits()).restore(store.snapshot())
+    snapshot = store.snapshot()
+    other_log, other = new_store()
+    publish(other_log, other, b"a")
+    with pytest.raises(StoreCorrupt, match="tells of 2 messages"):
+        StreamStore(other_log, StoreLimits()).restore(snapshot)
+
+
+def test_a_snapshot_older_than_a_trim_leads_to_the_same_messages() -> None:
+    """The log keeps what is live now, so messages that were live at the checkpoint may be gone from it."""
+    log = MemLog(block_bytes=200)
+    store = StreamStore(log, StoreLimits(max_msgs=10, max_msgs_per_subject=8))
+    for _ in range(100):
+        publish(log, store, b"a", b"b")
+    log.save_checkpoint(log.last_index, 1, b"", store.snapshot())
+    checkpoint = log.load_checkpoint()
+    assert checkpoint is not None
+    later = []
+    for _ in range(50):
+        later.append(append_messages(log, store.last_seq + 1, [Message(b"a"), Message(b"c")]))
+        store.apply_messages(later[-1])
+    log.submit()
+    assert log.trim(store.first_seq, log.last_index) > 0
+    restored = StreamStore(log, StoreLimits())
+    restored.restore(checkpoint.state)
+    assert restored.messages < 10
+    for entry in later:
+        restored.apply_messages(entry)
+    assert restored.snapshot() == store.snapshot()
+
+
+def test_a_message_missing_above_the_oldest_frame_kept_is_noticed() -> None:
+    log, store = new_store()
+    publish(log, store, b"a", b"a")
+    publish(log, store, b"a", b"a", b"a")
+    other = MemLog()
+    append_messages(other, 3, [Message(b"a")])
+    append_messages(other, 5, [Message(b"a")])
+    with pytest.raises(StoreCorrupt, match="tells of 5 messages"):
+        StreamStore(other, StoreLimits()).restore(store.snapshot())
 
 
 def test_a_snapshot_ignores_frames_applied_after_it() -> None:
@@ -415,6 +486,7 @@ def test_messages_survive_in_trimmed_logs() -> None:
     for _ in range(200):
         publish(log, store, b"a", b"b")
     log.save_checkpoint(log.last_index, 1, b"", store.snapshot())
+    log.submit()
     assert log.trim(store.first_seq, log.last_index) > 0
     restored = StreamStore(log, StoreLimits())
     checkpoint = log.load_checkpoint()
