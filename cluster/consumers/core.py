@@ -124,8 +124,9 @@ class ConsumerCore:
         if reply and ack.kind is not AckKind.NEXT:
             self._out.confirmations.append(reply)
 
-    def purged_below(self, first_seq: int) -> None:
+    def purged_below(self, first_seq: int, now: Now) -> None:
         """The stream has nothing below `first_seq` any more: nothing there waits for an ack."""
+        self._last_ack_unix_ns = now.unix_ns
         self.pending.remove(self.pending.up_to(first_seq - 1))
         self.delivered_stream = max(self.delivered_stream, first_seq - 1)
 

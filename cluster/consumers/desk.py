@@ -157,8 +157,9 @@ class ConsumerDesk:
 
     def purged(self, first_seq: int) -> None:
         """Nothing is left below a sequence: consumers need not wait for acks there."""
+        now = self.now()
         for runner in self._runners.values():
-            runner.core.purged_below(first_seq)
+            runner.core.purged_below(first_seq, now)
 
     def end(self, reason: bytes = STATUS_LEADER) -> None:
         """Leadership is over."""

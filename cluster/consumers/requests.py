@@ -6,6 +6,7 @@ nats-server's to the byte: clients compare them. Source: consumer.go (nextReqFro
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 REQUESTS_CACHED: Final = 1024  # clients send the same few request bodies again and again
 NEVER_NS: Final = 2**63 - 1
+OFFSET: Final = re.compile(r" at offset \d+$")  # nats-server adds it to API answers only
 FIELDS: Final[dict[str, type]] = {
     "batch": int,
     "expires": int,
@@ -72,7 +74,7 @@ def _load(text: bytes) -> dict[str, Any]:
         try:
             parse_values(text)
         except JsonSyntaxError as go_error:
-            raise BadRequestError(str(go_error)) from error
+            raise BadRequestError(OFFSET.sub("", str(go_error))) from error
         raise BadRequestError("invalid request") from error
     for name, kind in FIELDS.items():
         value = fields.get(name)

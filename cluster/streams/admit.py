@@ -263,9 +263,11 @@ class Admission:
         if expected and parse_seq(expected) != last_seq:
             raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
         expected = message.headers.get(b"Nats-Expected-Last-Subject-Sequence")
+        pattern = message.headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject")
+        if pattern and not expected:
+            raise _Refused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID.with_values())
         if expected:
-            pattern = message.headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject") or message.subject
-            last_seq = self._last_seq_of(publish, pattern)
+            last_seq = self._last_seq_of(publish, pattern or message.subject)
             if parse_seq(expected) != last_seq:
                 raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
 

@@ -19,8 +19,8 @@ import attrs
 
 from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
 from jetraft.cluster.streams.direct_request import (
+    BAD,
     LAST_SEQ,
-    MALFORMED,
     MIN_LAST_SEQ,
     NO_RESULTS,
     NOT_FOUND,
@@ -127,7 +127,8 @@ class DirectGets:
         if subject != self._prefix:
             check_level(hdr)
             if payload:
-                raise RefusedError(MALFORMED)
+                parse_direct_request(payload, hdr)
+                raise RefusedError(BAD)  # the subject has said it all
             last = DirectRequest(last_by_subj=subject[len(self._prefix) + 1 :])
             answers.append(self._one(reply, last))
             return

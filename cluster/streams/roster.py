@@ -90,7 +90,7 @@ def start_of(config: ConsumerConfig, store: StreamStore) -> Start:
         case DeliverPolicy.NEW:
             return Start(store.last_seq + 1)
         case DeliverPolicy.BY_START_SEQUENCE:
-            return Start(min(max(config.opt_start_seq, store.first_seq, 1), store.last_seq + 1))
+            return Start(max(config.opt_start_seq, store.first_seq, 1))
         case DeliverPolicy.BY_START_TIME:
             return Start(store.seq_at_time(config.opt_start_time or 0))
         case DeliverPolicy.LAST:

@@ -1,0 +1,225 @@
+"""One log applied on two machines, from the start and from a snapshot: equal state at every index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP
+from jetraft.cluster.streams.machine import StreamMachine, encode_config
+from jetraft.raft.machine import NO_LIVE_MESSAGES
+from jetraft.store._frame import make_record, seal
+from jetraft.store.format import Kind
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.config import AckPolicy, ConsumerConfig, RetentionPolicy
+from jetraft.store.port import Entry
+from jetraft.store.stream_store import StoreLimits, StreamStore
+from tests.cluster.lab import stream_config
+
+
+class Deaf:
+    """Takes every event and does nothing."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_args, **_kwargs: None
+
+
+class Bench:
+    """A log and a machine that applies it as it grows."""
+
+    def __init__(self, log: MemLog | None = None, **fields: Any) -> None:
+        self.log = log or MemLog()
+        self.machine = StreamMachine(StreamStore(self.log, StoreLimits()), Deaf())
+        if log is None:
+            self.stream_op(commands.UpdateConfig(encode_config(stream_config(**fields))))
+
+    def add(self, kind: int, body: bytes, *, count: int = 0, first_seq: int = 0) -> Any:
+        index = self.log.last_index + 1
+        frame = seal(kind, index=index, term=1, incarnation=1, body=body, count=count, first_seq=first_seq)
+        entry = Entry(index=index, term=1, kind=kind, frame=frame)
+        self.log.append([entry])
+        return self.machine.apply([entry])[0]
+
+    def stream_op(self, command: commands.StreamCommand) -> Any:
+        return self.add(Kind.STREAM_OP, commands.encode_stream_command(command))
+
+    def consumer_op(self, *batch: commands.ConsumerCommand) -> Any:
+        return self.add(Kind.CONSUMER_OP, commands.encode_consumer_commands(batch))
+
+    def messages(self, *subjects: bytes, hdr: bytes = b"", flags: int = 0) -> Any:
+        first_seq = self.machine.last_seq + 1
+        body = b"".join(make_record(subject, hdr, b"data", ts_ns=first_seq * 1000, flags=flags) for subject in subjects)
+        return self.add(Kind.MESSAGES, body, count=len(subjects), first_seq=first_seq)
+
+    def consumer(self, name: str, **fields: Any) -> None:
+        config = ConsumerConfig(durable_name=name, **{"ack_policy": AckPolicy.EXPLICIT, **fields})
+        self.consumer_op(commands.CreateConsumer(name, encode_config(config), 5))
+
+    def live(self) -> list[int]:
+        return self.machine.store.next_matches((), 1, 1000)
+
+
+def view(machine: StreamMachine) -> tuple[object, ...]:
+    """Everything that must be equal on replicas."""
+    store = machine.store
+    live = store.next_matches((), 1, 1000)
+    messages = [(message.seq, message.subject, message.payload) for message in store.load_many(live)]
+    dedup = [machine.dedup.check(b"id-%d" % number) for number in range(4)]
+    return store.state, messages, machine.config, machine.consumers, machine.last_msg_id, dedup
+
+
+def deliver(bench: Bench, name: str, *seqs: int) -> None:
+    state = bench.machine.consumers[name]
+    bench.consumer_op(commands.Delivered(name, 7, state.delivered_consumer + 1, commands.to_runs(seqs)))
+
+
+def ack(bench: Bench, name: str, *seqs: int) -> None:
+    bench.consumer_op(commands.Acked(name, commands.to_runs(seqs)))
+
+
+subjects = st.lists(st.sampled_from([b"s.a", b"s.b", b"s.c"]), min_size=1, max_size=4)
+history = st.lists(
+    st.one_of(
+        st.tuples(st.just("messages"), subjects),
+        st.tuples(st.just("id"), st.integers(0, 3)),
+        st.tuples(st.just("rollup"), st.sampled_from([b"sub", b"all"])),
+        st.tuples(st.just("remove"), st.integers(1, 20)),
+        st.tuples(st.just("below"), st.integers(1, 20)),
+        st.tuples(st.just("purge"), st.sampled_from([b"s.a", b"s.>"])),
+        st.tuples(st.just("limit"), st.integers(1, 6)),
+        st.tuples(st.just("consumer"), st.sampled_from(["c", "d"])),
+        st.tuples(st.just("delete"), st.sampled_from(["c", "d"])),
+        st.tuples(st.just("deliver"), st.sampled_from(["c", "d"])),
+        st.tuples(st.just("ack"), st.integers(1, 20)),
+    ),
+    max_size=20,
+)
+
+
+def play(bench: Bench, steps: list[tuple[str, Any]], retention: RetentionPolicy) -> None:  # noqa: C901, PLR0912  (a table)
+    for kind, value in steps:
+        match kind:
+            case "messages":
+                bench.messages(*value)
+            case "id":
+                bench.messages(b"s.a", hdr=b"NATS/1.0\r\nNats-Msg-Id: id-%d\r\n\r\n" % value, flags=FLAG_MSG_ID)
+            case "rollup":
+                bench.messages(b"s.b", hdr=b"NATS/1.0\r\nNats-Rollup: %s\r\n\r\n" % value, flags=FLAG_ROLLUP)
+            case "remove":
+                bench.stream_op(commands.Remove(((value, 2),), erase=False))
+            case "below":
+                bench.stream_op(commands.RemoveBelow(min(value, bench.machine.last_seq + 1)))
+            case "purge":
+                bench.stream_op(commands.Purge(value, None, 1))
+            case "limit":
+                config = stream_config(max_msgs=value, retention=retention)
+                bench.stream_op(commands.UpdateConfig(encode_config(config)))
+            case "consumer":
+                bench.consumer(value, filter_subject="s.a" if value == "c" else "")
+            case "delete":
+                bench.consumer_op(commands.DeleteConsumer(value))
+            case "deliver" if value in bench.machine.consumers:
+                state = bench.machine.consumers[value]
+                found = bench.machine.next_matches(state.config.filters, state.delivered_stream + 1, 2)
+                if found:
+                    deliver(bench, value, *found)
+            case "ack":
+                ack(bench, "c", value)
+                ack(bench, "d", value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(history, st.sampled_from(RetentionPolicy), st.integers(0, 19))
+def test_replicas_agree_at_every_way_to_apply_the_log(
+    steps: list[tuple[str, Any]], retention: RetentionPolicy, cut: int
+) -> None:
+    bench = Bench(retention=retention, duplicate_window=10**12)
+    play(bench, steps[:cut], retention)
+    snapshot, index = bench.machine.snapshot(), bench.log.last_index
+    play(bench, steps[cut:], retention)
+    entries = bench.log.entries(1, bench.log.last_index, 1 << 30)
+
+    at_once = Bench(bench.log)
+    at_once.machine.apply(entries)
+    assert view(at_once.machine) == view(bench.machine)
+
+    restored = Bench(bench.log)
+    restored.machine.restore(snapshot)
+    restored.machine.apply(entries[index:])
+    assert view(restored.machine) == view(bench.machine)
+
+
+def test_a_work_queue_message_goes_with_its_ack() -> None:
+    bench = Bench(retention=RetentionPolicy.WORK_QUEUE)
+    bench.consumer("c")
+    bench.messages(b"s.a", b"s.a", b"s.a")
+    deliver(bench, "c", 1, 2)
+    ack(bench, "c", 2)
+    assert bench.live() == [1, 3]
+
+
+def test_an_interest_message_goes_when_everyone_who_wants_it_is_done() -> None:
+    bench = Bench(retention=RetentionPolicy.INTEREST)
+    bench.consumer("c", filter_subject="s.a")
+    bench.consumer("d")
+    bench.messages(b"s.a", b"s.b")
+    deliver(bench, "c", 1)
+    ack(bench, "c", 1)
+    assert bench.live() == [1, 2]
+    deliver(bench, "d", 1, 2)
+    ack(bench, "d", 1, 2)
+    assert bench.live() == []
+
+
+def test_an_interest_message_that_nobody_wants_is_not_kept() -> None:
+    bench = Bench(retention=RetentionPolicy.INTEREST)
+    bench.messages(b"s.a")
+    bench.consumer("c", filter_subject="s.a")
+    bench.messages(b"s.b", b"s.a")
+    assert bench.live() == [3]
+    assert bench.machine.last_seq == 3
+
+
+def test_deleting_a_consumer_releases_what_only_it_wanted() -> None:
+    bench = Bench(retention=RetentionPolicy.INTEREST)
+    bench.consumer("c", filter_subject="s.a")
+    bench.consumer("d", filter_subject="s.b")
+    bench.messages(b"s.a", b"s.b")
+    bench.consumer_op(commands.DeleteConsumer("c"))
+    assert bench.live() == [2]
+
+
+def test_acks_do_not_remove_from_a_stream_that_keeps_by_limits() -> None:
+    bench = Bench()
+    bench.consumer("c")
+    bench.messages(b"s.a")
+    deliver(bench, "c", 1)
+    ack(bench, "c", 1)
+    assert bench.live() == [1]
+
+
+def test_a_purge_lets_consumers_forget() -> None:
+    bench = Bench()
+    bench.consumer("c")
+    bench.messages(b"s.a", b"s.a")
+    deliver(bench, "c", 1)
+    bench.stream_op(commands.RemoveBelow(3))
+    state = bench.machine.consumers["c"]
+    assert (state.pending, state.ack_floor[1]) == ({}, 2)
+    assert bench.machine.first_live_seq == NO_LIVE_MESSAGES
+
+
+def test_a_second_creation_of_a_name_changes_nothing() -> None:
+    bench = Bench()
+    bench.consumer("c")
+    before = bench.machine.consumers["c"]
+    config = encode_config(ConsumerConfig(durable_name="c", max_deliver=3))
+    assert bench.consumer_op(commands.CreateConsumer("c", config, 99)) == [False]
+    assert bench.machine.consumers["c"] is before
+
+
+def test_a_command_for_a_consumer_that_is_gone_changes_nothing() -> None:
+    assert Bench().consumer_op(commands.Acked("gone", ((1, 1),)), commands.DeleteConsumer("gone")) == [False, False]
