@@ -19,11 +19,23 @@ import trio
 from jetraft.api.routing._plane import Plane
 from jetraft.store.model.clock import NS_PER_S, Clock
 
-TURNS_PER_WAKE = 8  # look again before going back to trio: measured up to 1.7x on request-reply, no loss elsewhere
-ROUNDS_MAX = 64  # handlers that publish to sinks make more rounds; beyond this the rest waits for the next turn
+LINGER_WAIT_NS = 300_000  # how long a turn waits for the next event before it goes back to the scheduler
+LINGER_TOTAL_NS = 2_000_000  # timers and other tasks of trio are late by this at most
 HOUSEKEEPING_S = 0.5
 
 ClosedHandler = Callable[[int, int, dict[str, Any] | None], None]
+
+
+class SchedulingProbe(trio.abc.Instrument):
+    """Tells the reactor that some task has become runnable, so that it does not keep it waiting."""
+
+    def __init__(self, reactor: "Reactor") -> None:
+        self._reactor = reactor
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+        """See trio.abc.Instrument."""
+        del task
+        self._reactor._scheduled = True  # noqa: SLF001  a part of the reactor
 
 
 @attrs.define(eq=False)
@@ -36,7 +48,10 @@ class Reactor:
     send_route: Callable[[int, bytes], None]
     hooks: list[Callable[[], None]] = attrs.field(factory=list)
     after_send: Callable[[], None] = lambda: None  # links send what the turn queued for peers
+    next_deadline_ns: Callable[[], int] = lambda: 2**63
     turns: int = 0
+    _watched: dict[int, Callable[[], None] | None] = attrs.field(factory=dict)
+    _scheduled: bool = False
     _inside: bool = False
     _kick: trio.Event = attrs.field(factory=trio.Event)
 
@@ -74,16 +89,49 @@ class Reactor:
         if not self._inside:
             self._kick.set()
 
+    def watch(self, fd: int, on_ready: Callable[[], None] | None = None) -> None:
+        """Let a lingering turn notice this descriptor: call `on_ready` in the turn, or go back to trio for its task."""
+        self._watched[fd] = on_ready
+        self.plane.watch(fd)
+
+    def unwatch(self, fd: int) -> None:
+        """Stop; before the descriptor is closed."""
+        if self._watched.pop(fd, self) is not self:
+            self.plane.unwatch(fd)
+
     async def run_sockets(self) -> None:
-        """Turns for ready client sockets."""
+        """Turns for ready client sockets.
+
+        After a turn the next event is waited for right here for a moment, because a trip through the scheduler costs
+        more than most turns. The lingering ends when another task becomes runnable, a descriptor that belongs to
+        another task is ready, a deadline comes near, or LINGER_TOTAL_NS have passed.
+        """
+        trio.lowlevel.add_instrument(SchedulingProbe(self))
         while True:
             await self._wait_ready()
-            for _ in range(TURNS_PER_WAKE):
-                if self.plane.turn() <= 0:
-                    break
+            self._scheduled = False
+            leave_ns = self.clock.mono_ns() + LINGER_TOTAL_NS
+            wait_ns = 0
+            while self.plane.turn(wait_ns) > 0:
+                leave = self._run_watched()
                 self.end_turn()
-            # At most TURNS_PER_WAKE turns of bounded reads between two checkpoints.
+                now_ns = self.clock.mono_ns()
+                if leave or self._scheduled or now_ns >= leave_ns:
+                    break
+                wait_ns = min(LINGER_WAIT_NS, self.next_deadline_ns() - now_ns)
+            # Bounded by LINGER_TOTAL_NS and one turn.
             await trio.lowlevel.checkpoint()
+
+    def _run_watched(self) -> bool:
+        """Serve ready descriptors of others; True when one of them needs its task to run."""
+        leave = False
+        for fd in self.plane.take_ready():
+            on_ready = self._watched.get(fd)
+            if on_ready is None:
+                leave = True
+            else:
+                on_ready()
+        return leave
 
     async def _wait_ready(self) -> None:
         """Wait for a ready socket, or for the moment when a paused producer may be read again."""

@@ -122,7 +122,7 @@ class Server:
             self._build()
             trio.run(self._main)
         except (StartError, AddressInUse) as error:
-            self.logger.fatal(str(error))
+            self.logger.fatal(error.strerror if isinstance(error, AddressInUse) else str(error))
             return 1
         finally:
             self._remove_files()
@@ -158,6 +158,7 @@ class Server:
         )
         self.reactor = Reactor(self.plane, self.clock, self._on_closed, self._send_route)
         self.timers = Timers(self.clock, self.reactor.end_turn)
+        self.reactor.next_deadline_ns = self.timers.next_deadline_ns
         self.listener = ClientListener(
             self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.logger.debug
         )
@@ -165,7 +166,9 @@ class Server:
         self.routes: Routes | None = None
         if self.mesh is not None:
             advertise = not (options.cluster and options.cluster.no_advertise)
-            self.routes = Routes(self.mesh, self.plane, self.sessions, self.logger.warn, advertise=advertise)
+            self.routes = Routes(
+                self.mesh, self.plane, self.sessions, self.reactor, self.logger.warn, advertise=advertise
+            )
             self.routes.start()
             self.mesh.after_frames = self.reactor.end_turn
             self.reactor.after_send = self.mesh.flush

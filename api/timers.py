@@ -53,6 +53,10 @@ class Timers:
                 called += 1
         return called
 
+    def next_deadline_ns(self) -> int:
+        """The earliest deadline, cancelled or not; far away when there is none."""
+        return self._heap[0][0] if self._heap else 2**63
+
     async def run(self) -> None:
         """Serve the heap until cancelled."""
         while True:

@@ -54,6 +54,10 @@ class Link:
         self.last_received_ns = self.last_sent_ns = clock.mono_ns()
         self._bytes_sent = self._bytes_received = self._frames_sent = self._frames_received = 0
 
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._sock.fileno()
+
     @property
     def queued_bytes(self) -> int:
         """What waits for the peer; senders of bulk look at it."""

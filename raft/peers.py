@@ -125,6 +125,10 @@ class Mesh:
         peer = self._peers.get(node)
         return peer is not None and peer.up
 
+    def link_fd(self, node: NodeId) -> int | None:
+        """The socket of the node's link, for those who want to notice that it is readable; None when it is down."""
+        return self._links[node].fileno() if self.is_up(node) else None
+
     def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
         """Queue a frame; False when there is no link. Ordered inside the channel, never dropped inside a session."""
         return self.is_up(to) and self._links[to].send(channel, payload)

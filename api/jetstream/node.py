@@ -128,11 +128,15 @@ class JetStreamNode:
         self.manager.tick(self._clock.mono_ns())
 
     async def _run_writer(self) -> None:
-        """Turns for what the writer threads have finished."""
-        while True:
-            await trio.lowlevel.wait_readable(self.writer.fileno())
-            self.writer.drain()
-            self._reactor.end_turn()
+        """Turns for what the writer threads have finished, when no lingering turn sees it first."""
+        self._reactor.watch(self.writer.fileno(), self.writer.drain)
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self.writer.fileno())
+                self.writer.drain()
+                self._reactor.end_turn()
+        finally:
+            self._reactor.unwatch(self.writer.fileno())
 
     # Life.
 

@@ -33,6 +33,7 @@ from jetraft.api.wire._types cimport (
     route_t,
     sink_t,
     sub_t,
+    watch_t,
 )
 from jetraft.api.wire._writer cimport buf_free, conn_close, conn_send, emit_text, push_ptr
 
@@ -487,12 +488,53 @@ cdef class Plane:
 
     # -- turns
 
-    def turn(self, int timeout_ms=0):
-        """Read every ready connection once. Returns the number of ready descriptors."""
+    def turn(self, int64_t timeout_ns=0):
+        """Read every ready connection once, after waiting for one. Returns the number of ready descriptors."""
         cdef int n
         with nogil:
-            n = read_turn(&self.p, timeout_ms)
+            n = read_turn(&self.p, timeout_ns)
         return n
+
+    def watch(self, int fd):
+        """End a waiting turn when this descriptor is readable; `take_ready` then names it. The caller owns it."""
+        cdef epoll_event event
+        cdef watch_t* watch = <watch_t*>calloc(1, sizeof(watch_t))
+        if watch == NULL:
+            raise MemoryError
+        watch.fd = fd
+        event.events = EPOLLIN
+        event.data.ptr = <void*>(<size_t>watch | 1)
+        if epoll_ctl(self.p.epfd, EPOLL_CTL_ADD, fd, &event) < 0:
+            free(watch)
+            raise OSError(errno, "epoll_ctl")
+        push_ptr(&self.p.watches, watch)
+
+    def unwatch(self, int fd):
+        """Stop watching; to be called before the descriptor is closed."""
+        cdef watch_t* watch
+        cdef uint32_t i
+        for i in range(self.p.watches.count):
+            watch = <watch_t*>self.p.watches.items[i]
+            if watch.fd == fd:
+                epoll_ctl(self.p.epfd, EPOLL_CTL_DEL, fd, NULL)
+                drop_ptr(&self.p.watches, watch)
+                free(watch)
+                return
+
+    def take_ready(self):
+        """The watched descriptors that were readable in the last turn."""
+        cdef watch_t* watch
+        cdef uint32_t i
+        if self.p.ready_watches == 0:
+            return ()
+        self.p.ready_watches = 0
+        ready = []
+        for i in range(self.p.watches.count):
+            watch = <watch_t*>self.p.watches.items[i]
+            if watch.ready:
+                watch.ready = 0
+                ready.append(watch.fd)
+        return ready
 
     def flush(self):
         """Send what waits, then close and free what has ended. Returns [(cid, reason, counters)] of the closed."""

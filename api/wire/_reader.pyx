@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 
 from jetraft.api.wire._parser cimport parse
 from jetraft.api.wire._text cimport jr_mono_ns
-from jetraft.api.wire._types cimport CLOSE_CLIENT, CLOSE_MAX_CONTROL_LINE, CONN_OPEN, conn_t, plane_t
+from jetraft.api.wire._types cimport CLOSE_CLIENT, CLOSE_MAX_CONTROL_LINE, CONN_OPEN, conn_t, plane_t, watch_t
 from jetraft.api.wire._writer cimport conn_close, conn_send, conn_watch, push_ptr
 
 cdef extern from "<sys/socket.h>" nogil:
@@ -27,6 +27,17 @@ cdef extern from "<sys/epoll.h>" nogil:
     int epoll_wait(int epfd, epoll_event* events, int n, int timeout_ms)
     int EPOLLIN
     int EPOLLOUT
+
+cdef extern from "<poll.h>" nogil:
+    cdef struct pollfd:
+        int fd
+        short events
+        short revents
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int ppoll(pollfd* fds, unsigned long n, const timespec* timeout, const void* mask)
+    int POLLIN
 
 cdef enum:
     EVENTS_PER_TURN = 256
@@ -116,16 +127,39 @@ cdef void resume_paused(plane_t* plane) noexcept nogil:
     plane.paused_conns.count = kept
 
 
-cdef int read_turn(plane_t* plane, int timeout_ms) noexcept nogil:
+cdef int wait_ready(plane_t* plane, epoll_event* events, int64_t timeout_ns) noexcept nogil:
+    """The ready descriptors; waits for the first one, at most `timeout_ns` (ppoll has the resolution, epoll_wait not)."""
+    cdef pollfd fds
+    cdef timespec timeout
+    cdef int n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, 0)
+    if n != 0 or timeout_ns <= 0:
+        return n
+    fds.fd = plane.epfd
+    fds.events = POLLIN
+    timeout.tv_sec = timeout_ns // 1_000_000_000
+    timeout.tv_nsec = timeout_ns % 1_000_000_000
+    if ppoll(&fds, 1, &timeout, NULL) <= 0:
+        return 0
+    return epoll_wait(plane.epfd, events, EVENTS_PER_TURN, 0)
+
+
+cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
+    """Read every ready connection once; returns the number of ready descriptors, watched ones included."""
     cdef epoll_event events[EVENTS_PER_TURN]
     cdef conn_t* conn
+    cdef watch_t* watch
     cdef int i, n
-    n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, timeout_ms)
+    n = wait_ready(plane, events, timeout_ns)
     plane.now_ns = jr_mono_ns()
     plane.turns += 1
     if plane.paused_conns.count:
         resume_paused(plane)
     for i in range(n):
+        if <size_t>events[i].data.ptr & 1:
+            watch = <watch_t*>(<size_t>events[i].data.ptr & ~<size_t>1)
+            watch.ready = 1
+            plane.ready_watches += 1
+            continue
         conn = <conn_t*>events[i].data.ptr
         if conn.state != CONN_OPEN:
             continue

@@ -180,6 +180,10 @@ cdef struct msg_t:          # one message on its way; nothing is owned
     uint32_t hdr_len
     uint32_t size           # of data
 
+cdef struct watch_t:        # a descriptor of somebody else, watched so that a waiting turn ends when it is ready
+    int fd
+    uint8_t ready
+
 cdef struct ptrs_t:         # a growing array of pointers
     void** items
     uint32_t count
@@ -208,6 +212,8 @@ cdef struct plane_t:
     ptrs_t conns            # all that are open
     ptrs_t sinks
     ptrs_t paused_conns
+    ptrs_t watches
+    uint32_t ready_watches
     uint8_t stall           # a receiver of the connection being read is far behind
     char* recv_buf          # shared by all connections
     size_t recv_cap
