@@ -21,6 +21,7 @@ from jetraft.cluster.meta.founding import (
     View,
     decide,
     founders_of,
+    may_vouch,
     pack_record,
     unpack_record,
 )
@@ -81,6 +82,7 @@ class Bootstrap:
         self._record = empty if stored is None else unpack_record(stored, node_id=node_id, cluster=cluster)
         self._settled_at_ns = 0
         self._seen: tuple[NodeId, ...] = ()
+        self._vouches: tuple[NodeId, ...] = ()  # the set vouched for in this process, while it is what is seen
         if mesh is not None:
             mesh.serve(METHOD, self._serve_view)
 
@@ -104,6 +106,8 @@ class Bootstrap:
             if decision.step is Step.FOUND and decision.founders is not None:
                 self._found(decision.founders)
                 break
+            if may_vouch(record=self._record, sees=sees, expected=self._expected, views=views):
+                self._vouch(sees)
             await trio.sleep(ROUND_S)
         return self._record.founded
 
@@ -118,15 +122,14 @@ class Bootstrap:
         )
 
     def _see(self) -> Founders:
-        """Note the nodes that are visible now, and vouch for them when there are enough."""
+        """Note the nodes that are visible now; a vouch for others is over."""
         assert self._mesh is not None
         up = [node_id for node_id, peer in self._mesh.peers.items() if peer.up]
         sees = founders_of(self._cluster, [self._node_id, *up])
         if sees.members != self._seen:
             self._seen = sees.members
+            self._vouches = ()
             self._settled_at_ns = int(trio.current_time() * NS_PER_S) + SETTLE_NS
-        if len(sees.members) >= self._expected:
-            self._write(self._record.vouching_for(sees))
         return sees
 
     async def _ask(self, sees: Founders) -> dict[NodeId, View]:
@@ -147,8 +150,13 @@ class Bootstrap:
         return views
 
     async def _serve_view(self, _sender: NodeId, _payload: bytes) -> bytes:
-        sees = self._seen if self._record.founded or self._outside else self._see().members
-        return pack_view(View(founders=self._record.founded, sees=sees))
+        if self._record.founded is None and not self._outside:
+            self._see()
+        return pack_view(View(founders=self._record.founded, vouches=self._vouches))
+
+    def _vouch(self, sees: Founders) -> None:
+        self._write(self._record.vouching_for(sees))
+        self._vouches = sees.members
 
     def _found(self, founders: Founders) -> None:
         self._write(attrs.evolve(self._record, founded=founders))
@@ -169,15 +177,15 @@ class Bootstrap:
 def pack_view(view: View) -> bytes:
     """Return a view for the wire."""
     founded = list(view.founders.members) if view.founders else None
-    packed: bytes = msgpack.packb([founded, list(view.sees)])
+    packed: bytes = msgpack.packb([founded, list(view.vouches)])
     return packed
 
 
 def unpack_view(packed: bytes, *, cluster: str) -> View:
     """Return the view of `pack_view`. Raises ValueError."""
     try:
-        founded, sees = msgpack.unpackb(packed)
+        founded, vouches = msgpack.unpackb(packed)
         founders = None if founded is None else founders_of(cluster, map(NodeId, founded))
-        return View(founders=founders, sees=tuple(NodeId(str(member)) for member in sees))
-    except (TypeError, msgpack.UnpackException) as error:
+        return View(founders=founders, vouches=tuple(NodeId(str(member)) for member in vouches))
+    except (TypeError, ValueError, msgpack.UnpackException) as error:
         raise ValueError(f"not a view: {error}") from error

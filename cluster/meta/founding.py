@@ -1,10 +1,11 @@
 """Who founds the meta group, decided so that no two nodes can found different ones. Pure.
 
 The first members of the meta group are not in any log, so they must be agreed on before there is one. Each node asks
-all the others what they see. A node that answers *vouches*: it writes the set it sees to disk, then says it. A node
-founds the group when every node it sees vouches for exactly the set it sees itself, the set is large enough, and
-nothing changed for a settle time. All compute the same incarnation from the set, so members that start a moment apart
-meet in the same group, and two groups of different sets could never exchange a vote.
+all the others, round after round. A node *vouches* for the set of nodes it sees once all of them have answered that
+they belong to no group yet, and the set is large enough: it writes the set to disk, then tells who asks. A node founds
+the group when every node it sees vouches for exactly the set it vouches for itself, and nothing changed for a settle
+time. All compute the same incarnation from the set, so members that start a moment apart meet in the same group, and
+two groups of different sets could never exchange a vote.
 
 A node that finds a peer with a founded group joins it under one condition: it once vouched for that very set. Then it
 belongs to the founders and has never voted. If the set counts on it but it did not vouch, its disk was lost: the old
@@ -64,10 +65,10 @@ class Record:
 
 @attrs.frozen(kw_only=True, slots=True)
 class View:
-    """What a node answers: the founders it started with, if any, and the set it vouches for."""
+    """What a node answers: the founders it started with, if any, and the set it vouches for now, empty for none."""
 
     founders: Founders | None
-    sees: tuple[NodeId, ...]
+    vouches: tuple[NodeId, ...]
 
 
 class Step(enum.Enum):
@@ -98,16 +99,28 @@ def founders_of(cluster: str, members: Iterable[NodeId]) -> Founders:
 
 
 def decide(*, record: Record, sees: Founders, expected: int, settled: bool, views: Mapping[NodeId, View]) -> Decision:
-    """Say what to do, given what every visible peer answered; this node vouched for `sees`, the set it sees now."""
+    """Say what to do, given what the visible peers answered; `sees` is the set that this node sees now."""
     for _, view in sorted(views.items()):
         if view.founders is not None:
             joins = view.founders in record.vouched
             return Decision(step=Step.FOUND if joins else Step.STAY_OUTSIDE, founders=view.founders)
     if len(sees.members) < expected or not settled:
         return WAIT
-    everybody = {record.node_id, *views} == set(sees.members)
-    agreed = everybody and all(view.sees == sees.members for view in views.values())
-    return Decision(step=Step.FOUND, founders=sees) if agreed else WAIT
+    agreed = sees in record.vouched and all(view.vouches == sees.members for view in views.values())
+    return Decision(step=Step.FOUND, founders=sees) if agreed and _is_everybody(record, sees, views) else WAIT
+
+
+def may_vouch(*, record: Record, sees: Founders, expected: int, views: Mapping[NodeId, View]) -> bool:
+    """Say whether this node may vouch for the set it sees: it is large enough, all answered, none is in a group.
+
+    Without the last two a member with a lost disk could vouch for the very group that counts on its old self.
+    """
+    nobody_founded = all(view.founders is None for view in views.values())
+    return len(sees.members) >= expected and nobody_founded and _is_everybody(record, sees, views)
+
+
+def _is_everybody(record: Record, sees: Founders, views: Mapping[NodeId, View]) -> bool:
+    return {record.node_id, *views} == set(sees.members)
 
 
 def pack_record(record: Record) -> bytes:

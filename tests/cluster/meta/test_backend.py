@@ -1,0 +1,164 @@
+"""What a node runs follows the table, and data goes only with a tombstone."""
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+import trio
+
+from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+from jetraft.cluster.meta.backend import MetaBackend
+from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream
+from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.store.model.ids import GroupId
+from tests.cluster.meta.makers import ACCOUNT, N1, N2, assign, config, entry
+
+
+@attrs.define(eq=False)
+class FakeReplica:
+    assignment: StreamAssignment
+    reconfigured: list[int] = attrs.field(factory=list)
+
+    def reconfigure(self, assignment: StreamAssignment) -> None:
+        self.reconfigured.append(assignment.revision)
+
+
+class FakeHost:
+    """Writes down what it is asked to do; starting may fail."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.on_disk: list[tuple[GroupId, int]] = []
+        self.fails = False
+
+    async def start(self, assignment: StreamAssignment) -> FakeReplica:
+        await trio.lowlevel.checkpoint()
+        if self.fails:
+            raise OSError("disk full")
+        self.calls.append(f"start {assignment.group_id}")
+        return FakeReplica(assignment)
+
+    async def stop(self, replica: FakeReplica) -> None:
+        await trio.lowlevel.checkpoint()
+        self.calls.append(f"stop {replica.assignment.group_id}")
+
+    async def discard(self, group_id: GroupId) -> None:
+        await trio.lowlevel.checkpoint()
+        self.calls.append(f"discard {group_id}")
+
+    def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
+        return self.on_disk
+
+
+class Bench:
+    """A machine, a backend over it, and a log index that counts."""
+
+    def __init__(self) -> None:
+        self.machine = MetaMachine()
+        self.host = FakeHost()
+        self.backend: MetaBackend[FakeReplica] = MetaBackend(node_id=N1, machine=self.machine, host=self.host)
+        self._index = 0
+
+    async def apply(self, *commands: object) -> None:
+        entries = []
+        for command in commands:
+            self._index += 1
+            entries.append(entry(self._index, command))  # type: ignore[arg-type]  # commands of the module under test
+        self.machine.apply(entries)
+        await self.backend.settle()
+
+    def calls(self) -> Sequence[str]:
+        made, self.host.calls = self.host.calls, []
+        return made
+
+
+S = StreamKey(ACCOUNT, "S")
+
+
+async def test_an_assigned_stream_is_started_and_a_removed_one_is_stopped_and_discarded(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    assert bench.calls() == ["start g1"]
+    assert bench.backend.get(S) is not None
+
+    await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
+    assert bench.calls() == ["stop g1", "discard g1"]
+    assert bench.backend.get(S) is None
+
+
+async def test_a_stream_on_other_nodes_is_left_alone(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", peers=(N2,)))
+    assert bench.calls() == []
+
+
+async def test_a_stream_created_again_replaces_its_namesake(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1), assign("S", group="g3"))
+    assert bench.calls() == ["start g1", "stop g1", "discard g1", "start g3"]
+
+
+async def test_what_was_created_and_deleted_in_one_batch_is_never_started(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"), RemoveStream(account=ACCOUNT, name="S", incarnation=1))
+    assert bench.calls() == []
+
+
+async def test_a_new_config_reaches_the_running_replica(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S"))
+    await bench.apply(ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S", "new")))
+    replica = bench.backend.get(S)
+    assert replica is not None
+    assert replica.reconfigured == [2]
+
+
+async def test_absence_from_a_snapshot_deletes_nothing(nursery: trio.Nursery) -> None:
+    """nats-server #4410, #6188, #7556: a bad meta snapshot was taken for an empty cluster, and all streams went."""
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    bench.machine.restore(MetaMachine().snapshot())
+    await bench.backend.settle()
+    assert bench.calls() == ["start g1", "stop g1"]
+    assert bench.backend.statistics().orphans == ("g1",)
+
+
+async def test_a_sweep_discards_what_has_a_tombstone_and_reports_the_rest(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="gone"), RemoveStream(account=ACCOUNT, name="S", incarnation=1))
+    await bench.apply(assign("S", group="alive"))
+    bench.host.on_disk = [(GroupId("gone"), 1), (GroupId("alive"), 3), (GroupId("stranger"), 9)]
+    bench.calls()
+    await bench.backend.sweep()
+    assert bench.calls() == ["discard gone"]
+    assert bench.backend.statistics().orphans == ("stranger",)
+
+
+async def test_a_replica_that_cannot_start_is_reported_and_tried_again(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench()
+    bench.host.fails = True
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    assert bench.backend.statistics().failed == {S: "disk full"}
+    bench.host.fails = False
+    await trio.sleep(6)
+    assert bench.calls() == ["start g1"]
+    assert bench.backend.statistics().failed == {}
+
+
+async def test_replicas_are_stopped_with_the_backend() -> None:
+    bench = Bench()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(bench.backend.run)
+        await bench.apply(assign("S", group="g1"))
+        nursery.cancel_scope.cancel()
+    assert bench.calls() == ["start g1", "stop g1"]

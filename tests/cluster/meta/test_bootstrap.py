@@ -1,0 +1,168 @@
+"""The founding of a meta group between nodes that talk through a fake mesh, in virtual time."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from jetraft.cluster.meta.bootstrap import Bootstrap, expected_nodes, pack_view, unpack_view
+from jetraft.cluster.meta.founding import Founders, View, founders_of
+from jetraft.raft.rpc import PeerUnavailableError
+from jetraft.store.model.ids import NodeId
+from tests.cluster.meta.makers import N1, N2, N3
+
+Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
+
+
+@attrs.frozen
+class Peer:
+    up: bool
+
+
+class Wire:
+    """All nodes of a test: who is linked with whom, and what they serve."""
+
+    def __init__(self) -> None:
+        self.linked: set[frozenset[NodeId]] = set()
+        self.handlers: dict[tuple[NodeId, str], Handler] = {}
+
+    def link(self, *nodes: NodeId) -> None:
+        self.linked |= {frozenset((one, other)) for one in nodes for other in nodes if one != other}
+
+
+class WireMesh:
+    """One node's end."""
+
+    def __init__(self, wire: Wire, node_id: NodeId) -> None:
+        self._wire = wire
+        self._node_id = node_id
+
+    @property
+    def peers(self) -> Mapping[NodeId, Peer]:
+        others = (next(iter(pair - {self._node_id})) for pair in self._wire.linked if self._node_id in pair)
+        return {other: Peer(up=True) for other in sorted(others)}
+
+    def serve(self, method: str, handler: Handler) -> None:
+        self._wire.handlers[self._node_id, method] = handler
+
+    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
+        await trio.sleep(0.001)
+        if frozenset((self._node_id, to)) not in self._wire.linked:
+            raise PeerUnavailableError(f"no link to {to} in {timeout_s}")
+        return await self._wire.handlers[to, method](self._node_id, payload)
+
+
+class Disk:
+    """A record file in memory; what was saved survives the node."""
+
+    def __init__(self) -> None:
+        self.content: bytes | None = None
+        self.accepts = 1_000_000  # saves until it breaks
+
+    def load(self) -> bytes | None:
+        return self.content
+
+    def save(self, content: bytes) -> None:
+        if self.accepts <= 0:
+            raise OSError("broken")
+        self.accepts -= 1
+        self.content = content
+
+
+def node(wire: Wire, node_id: NodeId, disk: Disk, expected: int = 3) -> Bootstrap:
+    return Bootstrap(node_id=node_id, cluster="C", mesh=WireMesh(wire, node_id), expected=expected, file=disk)
+
+
+async def run_all(nodes: Mapping[NodeId, Bootstrap]) -> dict[NodeId, Founders | None]:
+    results: dict[NodeId, Founders | None] = {}
+
+    async def run(node_id: NodeId) -> None:
+        results[node_id] = await nodes[node_id].run()
+
+    async with trio.open_nursery() as nursery:
+        for node_id in nodes:
+            nursery.start_soon(run, node_id)
+    return results
+
+
+async def test_three_nodes_found_one_group(autojump_clock: trio.testing.MockClock) -> None:
+    wire = Wire()
+    wire.link(N1, N2, N3)
+    disks = {node_id: Disk() for node_id in (N1, N2, N3)}
+    started = trio.current_time()
+    results = await run_all({node_id: node(wire, node_id, disk) for node_id, disk in disks.items()})
+    assert set(results.values()) == {founders_of("C", [N1, N2, N3])}
+    assert trio.current_time() - started < 1.0
+
+
+async def test_a_server_that_stands_alone_founds_at_once_and_remembers() -> None:
+    disk = Disk()
+    alone = Bootstrap(node_id=N1, cluster="", mesh=None, expected=1, file=disk)
+    assert await alone.run() == founders_of("", [N1])
+    again = Bootstrap(node_id=N1, cluster="", mesh=None, expected=1, file=disk)
+    assert again.founded == founders_of("", [N1])
+
+
+async def test_nothing_is_founded_while_a_configured_node_is_missing(autojump_clock: trio.testing.MockClock) -> None:
+    wire = Wire()
+    wire.link(N1, N2)
+    waiting = node(wire, N1, Disk())
+    node(wire, N2, Disk())
+    with trio.move_on_after(60) as scope:
+        await waiting.run()
+    assert scope.cancelled_caught
+    assert waiting.statistics().waiting_for == 1
+
+
+async def test_a_founder_that_crashed_before_writing_the_founding_joins_after_its_restart(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """It vouched, and the vouch is on disk: so it is a founder and has never voted."""
+    wire = Wire()
+    wire.link(N1, N2, N3)
+    disks = {node_id: Disk() for node_id in (N1, N2, N3)}
+    everybody = {node_id: node(wire, node_id, disk) for node_id, disk in disks.items()}
+    disks[N3].accepts = 1  # the vouch, not the founding
+    with pytest.raises(BaseExceptionGroup), trio.fail_after(10):
+        await run_all(everybody)
+    others = {node_id: node(wire, node_id, disks[node_id]) for node_id in (N1, N2)}
+    disks[N3].accepts = 1_000_000
+    assert set((await run_all(others)).values()) == {founders_of("C", [N1, N2, N3])}
+    assert (await node(wire, N3, disks[N3]).run()) == founders_of("C", [N1, N2, N3])
+
+
+async def test_a_member_with_a_lost_disk_stays_outside(autojump_clock: trio.testing.MockClock) -> None:
+    wire = Wire()
+    wire.link(N1, N2, N3)
+    await run_all({node_id: node(wire, node_id, Disk()) for node_id in (N1, N2, N3)})
+    wiped = node(wire, N3, Disk())
+    assert await wiped.run() is None
+    assert wiped.statistics().outside
+
+
+async def test_a_restarted_founder_needs_nobody(autojump_clock: trio.testing.MockClock) -> None:
+    wire = Wire()
+    wire.link(N1, N2, N3)
+    disks = {node_id: Disk() for node_id in (N1, N2, N3)}
+    await run_all({node_id: node(wire, node_id, disk) for node_id, disk in disks.items()})
+    wire.linked.clear()
+    assert await node(wire, N1, disks[N1]).run() == founders_of("C", [N1, N2, N3])
+
+
+@pytest.mark.parametrize(("routes", "expected"), [(0, 2), (1, 2), (2, 3), (4, 5)])
+def test_as_many_nodes_are_expected_as_are_configured_and_never_one(routes: int, expected: int) -> None:
+    assert expected_nodes(routes) == expected
+
+
+@pytest.mark.parametrize("founders", [None, founders_of("C", [N1, N2])])
+def test_a_view_survives_the_wire(founders: Founders | None) -> None:
+    view = View(founders=founders, vouches=(N1, N2))
+    assert unpack_view(pack_view(view), cluster="C") == view
+
+
+@pytest.mark.parametrize("packed", [b"", b"\xc1", b"\x92\x01\x02"])
+def test_a_view_that_is_none_is_refused(packed: bytes) -> None:
+    with pytest.raises(ValueError, match="view"):
+        unpack_view(packed, cluster="C")

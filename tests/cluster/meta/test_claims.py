@@ -1,0 +1,38 @@
+"""Overlaps are found as by comparing with every pattern, and forgotten with the stream."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetraft.cluster.meta.claims import SubjectClaims
+from jetraft.store.model.subject import overlaps
+
+tokens = st.sampled_from([b"a", b"b", b"c", b"*"])
+patterns = st.builds(
+    lambda parts, tail: b".".join(parts) + tail, st.lists(tokens, min_size=1, max_size=3), st.sampled_from([b"", b".>"])
+) | st.just(b">")
+streams = st.dictionaries(st.sampled_from("STUV"), st.lists(patterns, min_size=1, max_size=3, unique=True), max_size=4)
+
+
+@given(streams, patterns, st.sampled_from("STUV"))
+def test_finds_what_a_scan_over_everything_finds(held: dict[str, list[bytes]], asked: bytes, ignored: str) -> None:
+    claims = SubjectClaims()
+    for name, subjects in held.items():
+        claims.add(name, subjects)
+
+    found = set(claims.overlapping(asked, ignore=ignored))
+
+    expected = {
+        name for name, subjects in held.items() if name != ignored and any(overlaps(one, asked) for one in subjects)
+    }
+    assert found == expected
+
+
+@given(streams, patterns)
+def test_removed_streams_claim_nothing(held: dict[str, list[bytes]], asked: bytes) -> None:
+    claims = SubjectClaims()
+    for name, subjects in held.items():
+        claims.add(name, subjects)
+    for name, subjects in held.items():
+        claims.remove(name, subjects)
+
+    assert list(claims.overlapping(asked)) == []

@@ -1,0 +1,217 @@
+"""What the meta leader answers to requests about streams; the group applies what is proposed at once."""
+
+import random
+
+import pytest
+
+from jetraft.cluster.forward import AnswerLost, Moved
+from jetraft.cluster.meta.assignment import StreamKey
+from jetraft.cluster.meta.commands import AssignStream, encode
+from jetraft.cluster.meta.frontend import MetaFrontend
+from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.meta.view import ClusterView
+from jetraft.raft.engine import Proposal
+from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
+from jetraft.store.format import Kind
+from jetraft.store.model.clock import ManualClock
+from jetraft.store.model.config import Placement, StreamConfig
+from jetraft.store.model.errors import ApiError
+from jetraft.store.model.ids import GroupId, NodeId
+from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, entry
+
+
+class InstantGroup:
+    """Commits and applies each proposal at once, unless told to fail, or to let another entry go first."""
+
+    def __init__(self, machine: MetaMachine) -> None:
+        self.machine = machine
+        self.fails: Exception | None = None
+        self.before: list[bytes] = []
+        self.proposed = 0
+        self._index = 0
+
+    async def propose_and_wait(self, proposal: Proposal) -> object:
+        assert proposal.kind == Kind.META
+        assert isinstance(proposal.body, bytes)
+        if self.fails is not None:
+            raise self.fails
+        self.proposed += 1
+        for body in [*self.before, proposal.body]:
+            self._index += 1
+            (verdict,) = self.machine.apply([entry(self._index, body)])
+        self.before = []
+        return verdict
+
+
+class Desk:
+    """A frontend with its surroundings."""
+
+    def __init__(self, *, peers: dict[NodeId, str] | None = None) -> None:
+        self.machine = MetaMachine()
+        self.machine.became_leader(1)
+        members = {N1: "one", **(peers or {})}
+        self.group = InstantGroup(self.machine)
+        view = ClusterView(
+            node_id=N1,
+            server_name="one",
+            cluster_name="C",
+            peers=None if peers is None else lambda: {node_id: Up(name) for node_id, name in peers.items()},
+            machine=self.machine,
+        )
+        view.members = lambda: list(members)
+        self.frontend = MetaFrontend(machine=self.machine, cluster=view, clock=ManualClock(), rng=random.Random(1))
+        self.frontend.group = self.group
+
+    async def create(self, config: StreamConfig) -> bool:
+        return (await self.frontend.create(ACCOUNT, config, pedantic=False)).fresh
+
+
+class Up:
+    """A peer that is there."""
+
+    up = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+THREE = {N2: "two", N3: "three"}
+
+
+async def test_a_new_stream_gets_a_place_a_group_and_a_time() -> None:
+    desk = Desk(peers=THREE)
+    created = await desk.frontend.create(ACCOUNT, StreamConfig(name="S", num_replicas=3), pedantic=False)
+    row = created.assignment
+    assert created.fresh
+    assert row.peers == (N1, N2, N3)
+    assert row.preferred in row.peers
+    assert row.group_id.startswith("S-R3F-")
+    assert len(row.group_id) == len("S-R3F-") + 8
+    assert row.created_ns == ManualClock().unix_ns()
+    assert row.config.subjects == ("S",)
+
+
+async def test_the_same_request_again_is_answered_and_proposes_nothing() -> None:
+    desk = Desk()
+    config = StreamConfig(name="S", subjects=("a",))
+    assert await desk.create(config) is True
+    assert await desk.create(config) is False
+    assert desk.group.proposed == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "err_code"),
+    [
+        (StreamConfig(name="S", subjects=("other",)), 10058),
+        (StreamConfig(name="T", subjects=("a.x",)), 10065),
+        (StreamConfig(name="T", num_replicas=3), 10074),
+        (StreamConfig(name="T", num_replicas=6), 10052),
+        (StreamConfig(name="", subjects=("b",)), 10052),
+        (StreamConfig(name="T", subjects=("b",), republish=None, allow_msg_ttl=True), 10052),
+    ],
+)
+async def test_refused_requests_propose_nothing(config: StreamConfig, err_code: int) -> None:
+    desk = Desk()
+    await desk.create(StreamConfig(name="S", subjects=("a.*",)))
+    with pytest.raises(ApiError) as caught:
+        await desk.create(config)
+    assert caught.value.err_code == err_code
+    assert desk.group.proposed == 1
+
+
+async def test_more_replicas_than_nodes_find_no_place() -> None:
+    with pytest.raises(ApiError, match="no suitable peers") as caught:
+        await Desk(peers=THREE).create(StreamConfig(name="S", num_replicas=5))
+    assert caught.value.err_code == 10005
+
+
+async def test_placement_is_ignored_by_a_server_that_stands_alone() -> None:
+    assert await Desk().create(StreamConfig(name="S", placement=Placement(cluster="x", tags=("y",)))) is True
+
+
+async def test_a_race_that_is_lost_to_the_same_request_is_answered_as_success() -> None:
+    """Two clients create the same stream at the same time; both leave happy."""
+    desk = Desk()
+    await desk.create(StreamConfig(name="S", subjects=("a",)))
+    row = desk.machine.table.get(StreamKey(ACCOUNT, "S"))
+    assert row is not None
+    rival = Desk()
+    rival.group.before = [_body(row.config)]
+    created = await rival.frontend.create(ACCOUNT, StreamConfig(name="S", subjects=("a",)), pedantic=False)
+    assert not created.fresh
+
+
+async def test_a_race_that_is_lost_to_another_config_is_refused() -> None:
+    desk = Desk()
+    desk.group.before = [_body(assign("S", "b").config)]
+    with pytest.raises(ApiError) as caught:
+        await desk.create(StreamConfig(name="S", subjects=("a",)))
+    assert caught.value.err_code == 10058
+
+
+async def test_an_update_changes_what_may_change() -> None:
+    desk = Desk()
+    await desk.create(StreamConfig(name="S", subjects=("a",)))
+    changed = await desk.frontend.update(ACCOUNT, StreamConfig(name="S", subjects=("b",), max_msgs=9), pedantic=False)
+    assert (changed.config.subjects, changed.config.max_msgs) == (("b",), 9)
+    assert changed.revision > changed.incarnation
+
+
+@pytest.mark.parametrize(
+    ("config", "err_code"),
+    [
+        (StreamConfig(name="NOPE"), 10059),
+        (StreamConfig(name="S", subjects=("t",)), 10065),
+        (StreamConfig(name="S", subjects=("a",), num_replicas=3), 10061),
+    ],
+)
+async def test_an_update_that_may_not_be_is_refused(config: StreamConfig, err_code: int) -> None:
+    desk = Desk(peers=THREE)
+    await desk.create(StreamConfig(name="S", subjects=("a",)))
+    await desk.create(StreamConfig(name="T", subjects=("t",)))
+    with pytest.raises(ApiError) as caught:
+        await desk.frontend.update(ACCOUNT, config, pedantic=False)
+    assert caught.value.err_code == err_code
+
+
+async def test_a_removed_stream_leaves_a_tombstone() -> None:
+    desk = Desk()
+    await desk.create(StreamConfig(name="S"))
+    row = await desk.frontend.remove(ACCOUNT, "S")
+    assert desk.machine.table.get(row.key) is None
+    assert desk.machine.table.is_removed(row.group_id)
+    with pytest.raises(ApiError) as caught:
+        await desk.frontend.remove(ACCOUNT, "S")
+    assert caught.value.err_code == 10059
+
+
+@pytest.mark.parametrize(("error", "answer"), [(NotLeaderError("x"), Moved), (OutcomeUnknownError("x"), AnswerLost)])
+async def test_lost_leadership_is_told_apart_from_an_unknown_outcome(error: Exception, answer: type[Exception]) -> None:
+    desk = Desk()
+    desk.group.fails = error
+    with pytest.raises(answer):
+        await desk.create(StreamConfig(name="S"))
+
+
+async def test_a_follower_names_the_leader_before_it_looks_at_the_request() -> None:
+    desk = Desk(peers=THREE)
+    desk.machine.became_follower(2, N2)
+    with pytest.raises(Moved) as caught:
+        await desk.create(StreamConfig(name=""))
+    assert caught.value.hint == N2
+
+
+async def test_names_of_nodes_are_noted_once() -> None:
+    desk = Desk(peers=THREE)
+    await desk.frontend.name_nodes()
+    await desk.frontend.name_nodes()
+    assert desk.machine.table.node_names == {N1: "one", **THREE}
+    assert desk.group.proposed == 3
+
+
+def _body(config: StreamConfig) -> bytes:
+    return encode(
+        AssignStream(
+            account=ACCOUNT, config=config, group_id=GroupId("S-R1F-rival"), peers=(N1,), preferred=N1, created_ns=5
+        )
+    )

@@ -1,0 +1,54 @@
+"""When a node calls itself healthy."""
+
+import re
+from typing import Any
+
+import attrs
+import pytest
+
+from jetraft.cluster.meta.assignment import StreamKey
+from jetraft.cluster.meta.health import HEALTHY, assess
+from jetraft.store.model.ids import NodeId
+from tests.cluster.meta.makers import ACCOUNT, N1
+
+
+@attrs.frozen(kw_only=True)
+class Group:
+    leader: NodeId | None = N1
+    commit_index: int = 10
+    applied_index: int = 10
+    failed: Exception | None = None
+
+
+S = StreamKey(ACCOUNT, "S")
+FINE: dict[str, Any] = {"clustered": True, "outside": False, "meta": Group(), "failed": {}, "replicas": [(S, Group())]}
+
+
+def test_a_node_that_has_applied_everything_is_healthy() -> None:
+    assert assess(**FINE) == HEALTHY
+    assert HEALTHY.status == "ok"
+
+
+def test_a_server_that_stands_alone_is_healthy_before_its_first_election() -> None:
+    assert assess(**{**FINE, "clustered": False, "meta": Group(leader=None)}) == HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"outside": True}, "not a member"),
+        ({"meta": None}, "has not established contact with a meta leader"),
+        ({"meta": Group(leader=None)}, "has not established contact with a meta leader"),
+        ({"meta": Group(commit_index=5000)}, "is not current with the meta leader"),
+        ({"meta": Group(failed=OSError())}, "is not current with the meta leader"),
+        ({"failed": {S: "disk full"}}, r"'\$G > S' could not be recovered: disk full"),
+        ({"replicas": [(S, Group(leader=None))]}, r"'\$G > S' has no leader"),
+        ({"replicas": [(S, Group(commit_index=5000))]}, r"'\$G > S' is not current"),
+        ({"replicas": [(S, Group()), (S, Group(failed=OSError()))]}, r"'\$G > S' is not current"),
+    ],
+)
+def test_says_what_is_wrong(change: dict[str, Any], words: str) -> None:
+    health = assess(**{**FINE, **change})
+    assert health.http_status == 503
+    assert health.status == "unavailable"
+    assert re.search(words, health.reason)

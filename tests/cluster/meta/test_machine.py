@@ -1,0 +1,145 @@
+"""What committed commands do to the table, on every node alike."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetraft.cluster.meta.assignment import StreamKey
+from jetraft.cluster.meta.commands import Command, NameNode, ReconfigureStream, RemoveStream
+from jetraft.cluster.meta.machine import MetaMachine
+from tests.cluster.meta.makers import ACCOUNT, N1, N2, assign, config, entry
+
+
+def key(name: str) -> StreamKey:
+    return StreamKey(ACCOUNT, name)
+
+
+def applied(*commands: Command | bytes) -> tuple[MetaMachine, list[int | None]]:
+    """A machine after these commands at indexes 1, 2, ..., and the err_code of each verdict."""
+    machine = MetaMachine()
+    verdicts = machine.apply([entry(index, command) for index, command in enumerate(commands, start=1)])
+    return machine, [verdict.error.err_code if verdict.error else None for verdict in verdicts]
+
+
+def test_a_created_stream_takes_the_log_index_as_its_incarnation() -> None:
+    machine, errors = applied(NameNode(node_id=N1, name="one"), assign("S"))
+    row = machine.table.get(key("S"))
+    assert errors == [None, None]
+    assert row is not None
+    assert (row.incarnation, row.revision) == (2, 2)
+    assert machine.table.node_names == {N1: "one"}
+
+
+def test_a_creation_under_a_taken_name_changes_nothing() -> None:
+    machine, errors = applied(assign("S", "a", group="first"), assign("S", "b", group="second"))
+    assert errors == [None, 10058]
+    row = machine.table.get(key("S"))
+    assert row is not None
+    assert row.group_id == "first"
+    assert machine.table.overlapping(ACCOUNT, [b"b"]) is None
+
+
+def test_a_creation_on_taken_subjects_changes_nothing() -> None:
+    machine, errors = applied(assign("S", "a.>"), assign("T", "b", "a.x"))
+    assert errors == [None, 10065]
+    assert machine.table.get(key("T")) is None
+    assert machine.table.overlapping(ACCOUNT, [b"b"]) is None
+
+
+def test_removal_needs_the_incarnation_it_was_meant_for() -> None:
+    """A removal that was proposed for the first S must not delete the second one (nats-server #8123)."""
+    remove = RemoveStream(account=ACCOUNT, name="S", incarnation=1)
+    machine, errors = applied(assign("S", group="g1"), remove, assign("S", group="g3"), remove)
+    assert errors == [None, None, None, 10059]
+    row = machine.table.get(key("S"))
+    assert row is not None
+    assert (row.group_id, row.incarnation) == ("g3", 3)
+
+
+def test_reconfiguring_keeps_identity_and_moves_the_revision() -> None:
+    change = ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S", "b", max_msgs=5))
+    machine, errors = applied(assign("S", "a"), change)
+    row = machine.table.get(key("S"))
+    assert errors == [None, None]
+    assert row is not None
+    assert (row.incarnation, row.revision, row.config.max_msgs) == (1, 2, 5)
+    assert machine.table.overlapping(ACCOUNT, [b"a"]) is None
+
+
+def test_reconfiguring_may_not_take_the_subjects_of_another_stream() -> None:
+    change = ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S", "a", "b"))
+    machine, errors = applied(assign("S", "a"), assign("T", "b"), change)
+    assert errors == [None, None, 10065]
+    row = machine.table.get(key("S"))
+    assert row is not None
+    assert row.config.subjects == ("a",)
+
+
+def test_an_entry_that_does_not_decode_is_an_answer_not_an_exception() -> None:
+    machine, errors = applied(b"\xc1", assign("S"))
+    assert errors == [10008, None]
+    assert machine.bad_commands == 1
+
+
+def test_listeners_hear_of_changed_streams_only() -> None:
+    machine = MetaMachine()
+    heard: list[Sequence[StreamKey]] = []
+    machine.on_change.append(heard.append)
+    machine.apply([entry(1, assign("S")), entry(2, assign("S")), entry(3, NameNode(node_id=N1, name="x"))])
+    machine.apply([entry(4, assign("S"))])
+    assert heard == [[key("S")]]
+
+
+def test_after_a_snapshot_old_and_new_streams_count_as_changed() -> None:
+    donor, _ = applied(assign("B"))
+    machine, _ = applied(assign("A"))
+    heard: list[Sequence[StreamKey]] = []
+    machine.on_change.append(heard.append)
+    machine.restore(donor.snapshot())
+    assert heard == [[key("A"), key("B")]]
+    assert list(machine.table.streams) == [key("B")]
+
+
+def test_leadership_is_noted_and_told() -> None:
+    machine = MetaMachine()
+    told: list[tuple[int | None, str | None]] = []
+    machine.on_leader.append(lambda: told.append((machine.leading_term, machine.leader)))
+    machine.became_leader(3)
+    machine.became_follower(4, N2)
+    assert told == [(3, None), (None, N2)]
+
+
+names = st.sampled_from("ABC")
+subjects = st.sampled_from(["x", "y", "x.>", "*"])
+some_commands = st.one_of(
+    st.builds(lambda name, subject, group: assign(name, subject, group=f"g{group}"), names, subjects, st.integers()),
+    st.builds(lambda name, at: RemoveStream(account=ACCOUNT, name=name, incarnation=at), names, st.integers(1, 12)),
+    st.builds(
+        lambda name, at, subject: ReconfigureStream(account=ACCOUNT, incarnation=at, config=config(name, subject)),
+        names,
+        st.integers(1, 12),
+        subjects,
+    ),
+)
+
+
+@given(st.lists(some_commands, max_size=12), st.integers(0, 12))
+def test_a_replica_that_restarts_from_a_snapshot_ends_where_the_others_end(commands: list[Command], cut: int) -> None:
+    entries = [entry(index, command) for index, command in enumerate(commands, start=1)]
+    straight, first = MetaMachine(), MetaMachine()
+    verdicts = straight.apply(entries)
+    first.apply(entries[:cut])
+    second = MetaMachine()
+    second.restore(first.snapshot())
+    assert second.apply(entries[cut:]) == verdicts[cut:]
+    assert second.snapshot() == straight.snapshot()
+
+
+@given(st.lists(some_commands, max_size=12))
+def test_no_two_streams_ever_share_a_subject(commands: list[Command]) -> None:
+    machine = MetaMachine()
+    machine.apply([entry(index, command) for index, command in enumerate(commands, start=1)])
+    for row in machine.table.streams.values():
+        others = machine.table.overlapping(ACCOUNT, row.config.subject_filters, ignore=row.config.name)
+        assert others is None
