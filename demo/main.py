@@ -22,8 +22,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from demo import flights, report
 from demo.java import NoJavaError, java_home
+from demo.publisher import WINDOW, Publisher, PublishFailedError
 from demo.publisher import Progress as Acknowledged
-from demo.publisher import Publisher, PublishFailedError
 from tests.harness.cluster import Cluster
 from tests.harness.process import Process, ServerFailed
 from tests.harness.raw import RawClient
@@ -36,6 +36,7 @@ SPARK_START_S = 120.0
 SPARK_FINISH_S = 180.0
 CATCH_UP_S = 60.0
 POLL_S = 0.1
+SETTLED_ROWS = 3 * WINDOW  # more than can have been in flight when the leader died
 
 
 @attrs.define
@@ -49,6 +50,7 @@ class Run:
     spark_stdin: int = -1
     killed: str = ""
     kill_at: int = 0
+    leaderless_s: float = 0.0
     restart_s: float = 0.0
     rss_bytes_max: Counter[str] = attrs.field(factory=Counter)
 
@@ -136,6 +138,7 @@ async def work(run: Run) -> bool:
         stored=state["messages"],
         killed=run.killed,
         kill_at=run.kill_at,
+        leaderless_s=run.leaderless_s,
         restart_s=run.restart_s,
         caught_up_s=caught_up_s,
         served=served(run),
@@ -208,7 +211,7 @@ async def publish(run: Run, rows: list[tuple[str, bytes]], progress: Progress) -
             progress.update(bar, completed=now.acked)
         if now.acked >= len(rows) // 2:
             half_way.set()
-        if run.killed and now.acked >= run.kill_at + 2 * report.SETTLED_ROWS:
+        if run.killed and now.acked >= run.kill_at + SETTLED_ROWS:
             resumed.set()
 
     publisher = Publisher(rows, on_ack=on_ack)
@@ -237,11 +240,13 @@ async def kill_and_restart(run: Run, publisher: Publisher, half_way: asyncio.Eve
     name = await asyncio.to_thread(leader, run)
     if name is None:
         raise ServerFailed("the stream has no leader half-way")
+    publisher.progress.longest_gap_s = 0.0  # from here on it measures the change of leaders
     run.kill_at = publisher.progress.acked
     run.killed = name
     await asyncio.to_thread(run.cluster.named(name).kill)
     run.say(f"killed {name}, the leader of {STREAM}, after {run.kill_at} acknowledgements")
     await resumed.wait()
+    run.leaderless_s = publisher.progress.longest_gap_s
     started_s = time.monotonic()
     await asyncio.to_thread(run.cluster.named(name).start)
     run.restart_s = time.monotonic() - started_s
