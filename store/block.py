@@ -10,7 +10,7 @@ Invariants of a BlockList: blocks ascend by index and do not overlap; the newest
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -27,6 +27,7 @@ class Block:
 
     number: int  # in this process; never used again
     first_index: int
+    boundary_term: int  # of the entry before first_index
     size: int  # bytes that it may grow to
     used: int  # bytes from its start to the end of what was placed
     offsets: "array[int]" = attrs.field(factory=lambda: array("I"))
@@ -117,7 +118,13 @@ class BlockList:
     def open_block(self, first_index: int, *, size: int, used: int) -> Block:
         """Start a new newest block; `first_index` is the next index of the log."""
         assert first_index == self.last_index + 1
-        block = Block(number=self._next_number, first_index=first_index, size=size, used=used)
+        block = Block(
+            number=self._next_number,
+            first_index=first_index,
+            boundary_term=self.terms.last_term,
+            size=size,
+            used=used,
+        )
         self._next_number += 1
         self._blocks.append(block)
         self._by_number[block.number] = block
@@ -171,3 +178,17 @@ class BlockList:
                 break
             first = block.first_index
         return first
+
+
+def block_list(found: Sequence[tuple[Block, Iterable[tuple[int, int]]]]) -> BlockList:
+    """The blocks of a log that exists, each with its runs of terms (first log index, term), ascending."""
+    if not found:
+        return BlockList([], TermRuns(0, 0))
+    suffix = len(found) - 1
+    while suffix and found[suffix - 1][0].last_index + 1 == found[suffix][0].first_index:
+        suffix -= 1
+    oldest = found[suffix][0]
+    terms = TermRuns(oldest.first_index - 1, oldest.boundary_term)
+    for block, runs in found[suffix:]:
+        terms.extend(runs, block.last_index)
+    return BlockList([block for block, _ in found], terms)

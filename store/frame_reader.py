@@ -74,6 +74,10 @@ class FrameReader:
         data = self._disk.read(self._descriptor(block.number), end - start, start)
         return [self._checked(block, data, start, index) for index in range(lo, last + 1)]
 
+    def piece(self, number: int, offset: int, size: int) -> bytes:
+        """Bytes of a block's file as they are."""
+        return self._disk.read(self._descriptor(number), size, offset)
+
     def _reach(self, block: Block, lo: int, hi: int, end_max: int) -> tuple[int, int]:
         """The last index, and the offset after it, of a read from `lo` that ends by `end_max` if it can."""
         written = self.files[block.number].written

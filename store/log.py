@@ -34,6 +34,7 @@ from jetraft.store.port import (
     StoreFailed,
 )
 from jetraft.store.recovery import RecoveryMode, RecoveryReport, read_file
+from jetraft.store.snapshot import Manifest, Staging, make_manifest
 
 BLOCK_BYTES_FIRST: Final = 256 << 10  # a thousand small streams reserve 256 MB
 BLOCK_BYTES_MAX: Final = 32 << 20  # a trim gives space back in these steps; a roll costs three fsyncs
@@ -68,6 +69,7 @@ class LogStart:
     torn: bool
     hard_state_lost: bool
     report: RecoveryReport
+    begin_install: Callable[[Manifest, Checkpoint], Staging]
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -110,6 +112,7 @@ class FileLog:
         self.on_durable: Callable[[], None] | None = None
         self.hard_state_lost = start.hard_state_lost
         self.recovery_report = start.report
+        self._begin_install = start.begin_install
         self._backlog.new_directories += start.new_directories
         if start.fresh or start.hard_state_lost:
             self._backlog.hard_state = start.copy
@@ -342,10 +345,14 @@ class FileLog:
 
     def load_checkpoint(self) -> Checkpoint | None:
         """See GroupLog. What was not written yet counts too."""
-        if self._unwritten_checkpoint is not None:
-            return self._unwritten_checkpoint
+        return self._unwritten_checkpoint or self._load_durable_checkpoint()
+
+    def _load_durable_checkpoint(self) -> Checkpoint | None:
         damage: list[str] = []
+        unwritten = self._unwritten_checkpoint
         for index in reversed(self._checkpoints):
+            if unwritten is not None and index == unwritten.index:
+                continue
             path = self._place.log / checkpoint_name(index)
             try:
                 data = read_file(self._place.disk, path)
@@ -355,6 +362,24 @@ class FileLog:
         if damage:
             raise StoreCorrupt("; ".join(damage))
         return None
+
+    def manifest(self, first_live_seq: int) -> tuple[Manifest, Checkpoint] | None:
+        """See GroupLog."""
+        checkpoint = self._load_durable_checkpoint()
+        if checkpoint is None:
+            return None
+        blocks = list(self._blocks)
+        manifest = make_manifest(blocks, checkpoint, first_live_seq=first_live_seq, head_bytes=BLOCK_HEAD_BYTES)
+        return manifest, checkpoint
+
+    def read_chunk(self, block: int, offset: int, size: int) -> bytes:
+        """See GroupLog."""
+        self._blocks.numbered(block)
+        return self._reader.piece(block, BLOCK_HEAD_BYTES + offset, size)
+
+    def begin_install(self, manifest: Manifest, checkpoint: Checkpoint) -> Staging:
+        """See GroupLog."""
+        return self._begin_install(manifest, checkpoint)
 
     def statistics(self) -> LogStatistics:
         """See GroupLog."""

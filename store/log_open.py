@@ -9,7 +9,7 @@ from pathlib import Path
 from jetraft.store import hard_state as hard_state_file
 from jetraft.store._frame import make_mark
 from jetraft.store.backlog import BlockFile, LogPlace
-from jetraft.store.block import BlockList
+from jetraft.store.block import block_list
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import (
     GENERATION_PREFIX,
@@ -25,8 +25,8 @@ from jetraft.store.hard_state import Copy
 from jetraft.store.io import Disk
 from jetraft.store.log import DEFAULT_OPTIONS, FileLog, LogOptions, LogStart
 from jetraft.store.port import HardState, HardStateLost, StoreCorrupt
-from jetraft.store.recovery import FoundBlock, Recovered, read_file, recover
-from jetraft.store.terms import TermRuns
+from jetraft.store.recovery import Recovered, read_file, recover
+from jetraft.store.staging import FileStaging
 
 
 def open_log(
@@ -63,8 +63,12 @@ def open_log(
     fresh = copy is None
     # A process that was killed may have made directories and synced none: do it for each that has no hard state yet.
     new_directories = {*made, group.parent.parent, group.parent, group} if fresh else set(made)
+
+    def reopen() -> FileLog:
+        return open_log(disk, group, identity, cache, options)
+
     start = LogStart(
-        blocks=block_list(recovered.blocks),
+        blocks=block_list([(item.block, item.terms) for item in recovered.blocks]),
         copy=copy or Copy(counter=0, hard_state=HardState(term=0, vote=None)),
         serial=recovered.next_serial,
         dropped=recovered.dropped,
@@ -74,6 +78,7 @@ def open_log(
         torn=recovered.report.torn_bytes > 0,
         hard_state_lost=lost,
         report=recovered.report,
+        begin_install=lambda manifest, checkpoint: FileStaging(place, manifest, checkpoint, reopen),
     )
     return FileLog(place, options, start, reader)
 
@@ -92,19 +97,6 @@ def discard_log(disk: Disk, group: Path) -> None:
         finally:
             disk.close_file(fd)
         disk.remove_directory(gone)
-
-
-def block_list(found: Sequence[FoundBlock]) -> BlockList:
-    """The blocks of a log as recovery found them."""
-    if not found:
-        return BlockList([], TermRuns(0, 0))
-    suffix = len(found) - 1
-    while suffix and found[suffix - 1].block.last_index + 1 == found[suffix].block.first_index:
-        suffix -= 1
-    terms = TermRuns(found[suffix].head.first_index - 1, found[suffix].head.boundary_term)
-    for item in found[suffix:]:
-        terms.extend(item.terms, item.block.last_index)
-    return BlockList([item.block for item in found], terms)
 
 
 def _generations(disk: Disk, group: Path) -> list[str]:

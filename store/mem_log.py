@@ -4,11 +4,14 @@ It keeps the contract of store/port.py with the fsync left out: what is submitte
 that restarts has lost such a log, term and vote included, and must come back as a learner (design: memory streams).
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-from jetraft.store._frame import record_at
-from jetraft.store.block import Block, BlockList
+from jetraft.store._frame import Scan, parse_header, record_at
+from jetraft.store.block import Block, BlockList, block_list
+from jetraft.store.frame_reader import entry_of
 from jetraft.store.port import Checkpoint, Entry, FrameRef, HardState, LogStatistics
+from jetraft.store.snapshot import Arrivals, Manifest, Part, make_manifest, verify_part
 from jetraft.store.terms import TermRuns
 
 BLOCK_BYTES = 1 << 20  # what a trim can give back at a time; small, since memory is what such a stream is short of
@@ -176,6 +179,56 @@ class MemLog:
             del self._frames[block.number]
         return len(blocks)
 
+    def manifest(self, first_live_seq: int) -> tuple[Manifest, Checkpoint] | None:
+        """See GroupLog."""
+        checkpoint = self.load_checkpoint()
+        if checkpoint is None:
+            return None
+        return make_manifest(self._blocks, checkpoint, first_live_seq=first_live_seq, head_bytes=0), checkpoint
+
+    def read_chunk(self, block: int, offset: int, size: int) -> bytes:
+        """See GroupLog."""
+        holder = self._blocks.numbered(block)
+        first = bisect_right(holder.offsets, offset) - 1
+        data = bytearray()
+        skip = offset - holder.offsets[first]
+        for entry in self._frames[block][first:]:
+            data += entry.frame
+            if len(data) >= skip + size:
+                break
+        return bytes(data[skip : skip + size])
+
+    def begin_install(self, manifest: Manifest, checkpoint: Checkpoint) -> "MemStaging":
+        """See GroupLog."""
+        return MemStaging(self, manifest, checkpoint)
+
+    def adopt(self, parts: Sequence[tuple[Part, bytearray, Scan]], checkpoint: Checkpoint) -> "MemLog":
+        """A log of these parts with the term and vote of this one."""
+        log = MemLog(block_bytes=self._block_bytes, durable_on_submit=self._durable_on_submit)
+        found: list[tuple[Block, list[tuple[int, int]]]] = []
+        for number, (part, data, walk) in enumerate(parts):
+            block = Block(
+                number=number,
+                first_index=part.first_index,
+                boundary_term=part.boundary_term,
+                size=len(data),
+                used=len(data),
+                offsets=walk.offsets,
+                last_seq=walk.last_seq,
+            )
+            found.append((block, walk.terms))
+            ends = [*walk.offsets[1:], len(data)]
+            frames = [bytes(data[start:end]) for start, end in zip(walk.offsets, ends, strict=True)]
+            log._frames[number] = [entry_of(frame) for frame in frames]
+        after = checkpoint.index + 1
+        end = Block(number=len(parts), first_index=after, boundary_term=checkpoint.term, size=self._block_bytes, used=0)
+        log._frames[end.number] = []
+        log._blocks = block_list([*found, (end, [])])
+        log._hard_state = self._hard_state
+        log._checkpoints = [checkpoint]
+        log.durable_index = checkpoint.index
+        return log
+
     def statistics(self) -> LogStatistics:
         """See GroupLog."""
         checkpoint = self.load_checkpoint()
@@ -195,3 +248,42 @@ class MemLog:
     def close(self) -> None:
         """See GroupLog."""
         self._frames.clear()
+
+
+class MemStaging:
+    """Implements Staging."""
+
+    def __init__(self, old: MemLog, manifest: Manifest, checkpoint: Checkpoint) -> None:
+        assert (manifest.index, manifest.term) == (checkpoint.index, checkpoint.term)
+        self._old = old
+        self._manifest = manifest
+        self._checkpoint = checkpoint
+        self._parts = [bytearray() for _ in manifest.parts]
+        self._arrivals = Arrivals(manifest, self._write)
+
+    def _write(self, number: int, offset: int, data: bytes) -> None:
+        self._parts[number][offset:] = data
+
+    def missing(self) -> tuple[int, int, int] | None:
+        """See Staging."""
+        return self._arrivals.missing()
+
+    def put_chunk(self, block: int, offset: int, data: bytes) -> None:
+        """See Staging."""
+        self._arrivals.put_chunk(block, offset, data)
+
+    def abandon(self) -> None:
+        """See Staging."""
+        self._parts.clear()
+
+    def finish(self) -> MemLog:
+        """See Staging. Does not block."""
+        assert self.missing() is None
+        verified = []
+        for part, data in zip(self._manifest.parts, self._parts, strict=True):
+            walk = verify_part(data, part, offset=0, incarnation=self._incarnation(data), what="a part in memory")
+            verified.append((part, data, walk))
+        return self._old.adopt(verified, self._checkpoint)
+
+    def _incarnation(self, data: bytearray) -> int:
+        return parse_header(data).incarnation

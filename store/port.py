@@ -13,11 +13,14 @@ messages do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from jetraft.store.model.ids import NodeId
+
+if TYPE_CHECKING:
+    from jetraft.store.snapshot import Manifest, Staging
 
 
 class StoreError(Exception):
@@ -209,8 +212,23 @@ class GroupLog(Protocol):
         """Drop blocks that end at or before `index` and hold no message of `first_live_seq` or above; return how many.
 
         `index` is held back to what is durable and to the oldest checkpoint kept, so that each of them can still be
-        replayed from. The newest block stays. The files go after the fact that they were dropped is on disk, through `submit`.
+        replayed from. The newest block stays. The files go, through `submit`, after the record of it is on disk.
         """
+        ...
+
+    def manifest(self, first_live_seq: int) -> "tuple[Manifest, Checkpoint] | None":
+        """What a member needs that cannot be brought up to date entry by entry; None while no checkpoint is durable.
+
+        Covers the newest durable checkpoint and the messages of `first_live_seq` or above up to it.
+        """
+        ...
+
+    def read_chunk(self, block: int, offset: int, size: int) -> bytes:
+        """Bytes of a block that a manifest names. Raises KeyError when it was trimmed: then make another manifest."""
+        ...
+
+    def begin_install(self, manifest: "Manifest", checkpoint: Checkpoint) -> "Staging":
+        """Start gathering another member's log beside this one. What was gathered before is forgotten."""
         ...
 
     def statistics(self) -> LogStatistics:

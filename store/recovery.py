@@ -214,6 +214,7 @@ def _scan_all(
         block = Block(
             number=number,
             first_index=head.first_index,
+            boundary_term=head.boundary_term,
             size=walk.end,
             used=walk.end,
             offsets=walk.offsets,

@@ -1,0 +1,133 @@
+"""Another member's log on its way into this member's directory.
+
+Everything gathers in the directory of the next generation under a temporary name; the rename to its final name is the
+moment at which the new log replaces the old one. A crash before it leaves the old log as it was.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from jetraft.store import checkpoint as checkpoint_file
+from jetraft.store import trimmed
+from jetraft.store.backlog import LogPlace
+from jetraft.store.format import (
+    BLOCK_HEAD_BYTES,
+    GENERATION_PREFIX,
+    TMP_SUFFIX,
+    TRIMMED_NAME,
+    BlockHead,
+    block_name,
+    checkpoint_name,
+    generation_name,
+    pack_block_head,
+)
+from jetraft.store.port import Checkpoint, GroupLog
+from jetraft.store.snapshot import Arrivals, Manifest, Part, verify_part
+
+
+class FileStaging:
+    """Implements Staging: the next generation of a group's log, gathered under another name beside the present one."""
+
+    def __init__(
+        self, place: LogPlace, manifest: Manifest, checkpoint: Checkpoint, reopen: Callable[[], GroupLog]
+    ) -> None:
+        assert (manifest.index, manifest.term) == (checkpoint.index, checkpoint.term)
+        generation = int(place.log.name.removeprefix(GENERATION_PREFIX)) + 1
+        self._place = place
+        self._reopen = reopen
+        self._checkpoint = checkpoint
+        self._manifest = manifest
+        self._final = place.group / generation_name(generation)
+        self._directory = self._final.with_name(self._final.name + TMP_SUFFIX)
+        self._arrivals = Arrivals(manifest, self._write)
+        place.disk.remove_directory(self._directory)
+        place.disk.make_directory(self._directory)
+
+    def missing(self) -> tuple[int, int, int] | None:
+        """See Staging."""
+        return self._arrivals.missing()
+
+    def put_chunk(self, block: int, offset: int, data: bytes) -> None:
+        """See Staging."""
+        self._arrivals.put_chunk(block, offset, data)
+
+    def abandon(self) -> None:
+        """See Staging."""
+        self._place.disk.remove_directory(self._directory)
+
+    def finish(self) -> GroupLog:
+        """See Staging."""
+        assert self.missing() is None
+        disk, group = self._place.disk, self._place.group
+        for number, part in enumerate(self._manifest.parts):
+            self._verify(self._path(number), part)
+        empty = BlockHead(
+            serial=len(self._manifest.parts) + 1,
+            first_index=self._manifest.index + 1,
+            boundary_term=self._manifest.term,
+        )
+        identity = self._place.identity
+        self._put(block_name(empty), pack_block_head(empty, identity))
+        dropped = self._manifest.dropped()
+        if dropped:
+            self._put(TRIMMED_NAME, trimmed.pack(dropped, identity))
+        self._put(checkpoint_name(self._checkpoint.index), checkpoint_file.pack(self._checkpoint, identity))
+        fds = [disk.open_directory(self._directory), disk.open_directory(group)]
+        batch = disk.batch()
+        batch.sync(fds[0])
+        batch.rename(bytes(self._directory), bytes(self._final))
+        batch.sync(fds[1])
+        try:
+            disk.perform(batch)
+        finally:
+            for fd in fds:
+                disk.close_file(fd)
+        return self._reopen()
+
+    def _path(self, number: int) -> Path:
+        return self._directory / block_name(self._head(number))
+
+    def _head(self, number: int) -> BlockHead:
+        part = self._manifest.parts[number]
+        return BlockHead(serial=number + 1, first_index=part.first_index, boundary_term=part.boundary_term)
+
+    def _write(self, number: int, offset: int, data: bytes) -> None:
+        """Add a piece to the file of a part; the first one brings the head."""
+        disk = self._place.disk
+        head = pack_block_head(self._head(number), self._place.identity)
+        batch = disk.batch()
+        fd = disk.open_file(self._path(number), create=True)
+        if offset == 0:
+            batch.write(fd, [head, data], 0)
+        else:
+            batch.write(fd, [data], len(head) + offset)
+        try:
+            disk.perform(batch)
+        finally:
+            disk.close_file(fd)
+
+    def _verify(self, path: Path, part: Part) -> None:
+        disk = self._place.disk
+        fd = disk.open_file(path)
+        batch = disk.batch()
+        batch.sync(fd)
+        try:
+            disk.perform(batch)
+            disk.forget_cached(fd)
+            data = disk.read(fd, disk.size(fd), 0)
+        finally:
+            disk.close_file(fd)
+        incarnation = self._place.identity.incarnation
+        verify_part(data, part, offset=BLOCK_HEAD_BYTES, incarnation=incarnation, what=str(path))
+
+    def _put(self, name: str, data: bytes) -> None:
+        """Write and fsync one small file."""
+        disk = self._place.disk
+        fd = disk.open_file(self._directory / name, create=True)
+        batch = disk.batch()
+        batch.write(fd, [data], 0)
+        batch.sync(fd)
+        try:
+            disk.perform(batch)
+        finally:
+            disk.close_file(fd)
