@@ -20,12 +20,12 @@ MAXIMUM_CONNECTIONS_EXCEEDED = b"-ERR 'maximum connections exceeded'\r\n"
 AUTHENTICATION_TIMEOUT = b"-ERR 'Authentication Timeout'\r\n"
 
 
-class AddressInUse(OSError):
+class AddressInUseError(OSError):
     """The address that was asked for is taken; the text names it."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening, non-blocking socket; port -1 lets the system choose. Raises AddressInUse."""
+    """A listening, non-blocking socket; port -1 lets the system choose. Raises AddressInUseError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -35,9 +35,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         sock.close()
         if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(error.errno, f"listen tcp {host}:{port}: bind: address already in use") from error
+            raise AddressInUseError(error.errno, f"listen tcp {host}:{port}: bind: address already in use") from error
         raise
-    sock.setblocking(False)
+    sock.setblocking(False)  # noqa: FBT003  the socket module's own signature
     return sock
 
 
@@ -80,7 +80,7 @@ class ClientListener:
         return True
 
     def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
-        sock.setblocking(False)
+        sock.setblocking(False)  # noqa: FBT003  the socket module's own signature
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         cid = self.plane.open(sock.detach(), b"", auth_required=self.sessions.auth_required)
         session = Session(cid, ip, port, self.clock.unix_ns())

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TextIO
 
 import attrs
@@ -40,7 +41,7 @@ class Logger:
         """Something an operator expects to see."""
         self._write("INF", text)
 
-    def warn(self, text: str) -> None:
+    def warning(self, text: str) -> None:
         """Something an operator should look at."""
         self._write("WRN", text)
 
@@ -65,7 +66,7 @@ class Logger:
     def reopen(self) -> None:
         """Open the log file anew, after somebody moved it away (SIGUSR1)."""
         if self.path:
-            old, self.stream = self.stream, open(self.path, "a", encoding="utf-8")  # noqa: SIM115  lives as long as the server
+            old, self.stream = self.stream, open_for_append(self.path)
             old.close()
 
     def statistics(self) -> dict[str, int]:
@@ -73,9 +74,14 @@ class Logger:
         return {"lines": self.lines}
 
 
+def open_for_append(path: str) -> TextIO:
+    """The log file; it lives as long as the server."""
+    return Path(path).open("a", encoding="utf-8")  # noqa: SIM115  the caller owns it
+
+
 def open_logger(*, path: str, with_time: bool, utc: bool, debug: bool, trace: bool) -> Logger:
     """A logger to a file, or to the standard error stream where no path is given."""
     logger = Logger(with_time=with_time, utc=utc, debug_on=debug, trace_on=trace, path=path)
     if path:
-        logger.stream = open(path, "a", encoding="utf-8")  # noqa: SIM115  lives as long as the server
+        logger.stream = open_for_append(path)
     return logger

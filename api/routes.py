@@ -1,4 +1,4 @@
-"""Core NATS between nodes: the plane's route records ride on the mesh, and clients learn where else they can connect."""
+"""Core NATS between nodes: the plane's route records ride on the mesh; clients learn where else they can connect."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ class Routes:
         self.update_connect_urls()
 
     def _watch(self, node: NodeId) -> None:
-        """Let a lingering turn notice frames of this peer: through a descriptor of our own, so that ends cannot race."""
+        """Let a lingering turn notice frames of this peer: through a descriptor of our own, so ends cannot race."""
         fd = self.mesh.link_fd(node)
         if fd is not None:
             self._watched[node] = os.dup(fd)
@@ -85,7 +85,7 @@ class Routes:
         try:
             self.plane.on_route(route, payload)
         except RouteFormatError as error:
-            self.log_warn(f"route to {node}: {error}; its interest is dropped until the link is made anew")
+            self.log_warn(f"route to {node}: {error}; its interest is dropped until the link is new")
             self._down(node)
 
     def send(self, route: int, records: bytes) -> None:
@@ -101,7 +101,7 @@ class Routes:
             return
         own = self.sessions.client_url
         peers = sorted(peer.client_url for peer in self.mesh.peers.values() if peer.up and peer.client_url)
-        urls = tuple([own, *peers]) if own else tuple(peers)
+        urls = (own, *peers) if own else tuple(peers)
         if urls != self.sessions.connect_urls:
             self.sessions.connect_urls = urls
             for cid, session in self.sessions.by_cid.items():

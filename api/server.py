@@ -1,6 +1,6 @@
 """The composition root: makes every layer, starts it in order, stops it in reverse. The only place that knows them all.
 
-    serve(options)    one process, one trio thread; returns the exit status
+`serve(options)` is one process with one trio thread; it returns the exit status.
 """
 
 import json
@@ -16,12 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import attrs
 import trio
 
 from jetraft import __version__
 from jetraft.api.config.options import ClusterOptions, Options
-from jetraft.api.listener import AddressInUse, ClientListener, listen
+from jetraft.api.listener import AddressInUseError, ClientListener, listen
 from jetraft.api.logger import Logger, open_logger
 from jetraft.api.monitor.http import MonitorServer
 from jetraft.api.monitor.pages import Pages
@@ -36,6 +35,7 @@ from jetraft.store.model.clock import NS_PER_S
 SERVER_ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 SERVER_ID_CHARS = 55  # as a public nkey of a server: N and 55 base-32 digits
 STEP_DOWN_S = 1.0  # how long a stopping leader waits for its groups to have another one
+STEP_DOWN_POLL_S = 0.01
 LAME_DUCK_STEPS = 20
 
 
@@ -56,7 +56,7 @@ class LogBridge(logging.Handler):
 
     def __init__(self, logger: Logger) -> None:
         super().__init__()
-        self._logger = logger
+        self._say = logger
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line at the level that comes nearest."""
@@ -64,13 +64,13 @@ class LogBridge(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]!r}"
         if record.levelno >= logging.ERROR:
-            self._logger.error(text)
+            self._say.error(text)
         elif record.levelno >= logging.WARNING:
-            self._logger.warn(text)
+            self._say.warning(text)
         elif record.levelno >= logging.INFO:
-            self._logger.info(text)
+            self._say.info(text)
         else:
-            self._logger.debug(text)
+            self._say.debug(text)
 
 
 def new_server_id() -> str:
@@ -82,14 +82,15 @@ def new_server_id() -> str:
 def serve(options: Options) -> int:
     """Run a server until a signal stops it; 0 after a clean stop, 1 when it could not start."""
     try:
-        logger = open_logger(
+        say = open_logger(
             path=options.log_file, with_time=options.logtime, utc=False, debug=options.debug, trace=options.trace
         )
     except OSError as error:
         sys.stderr.write(f"jetraft: cannot open log file {options.log_file}: {error.strerror}\n")
         return 1
-    logging.basicConfig(handlers=[LogBridge(logger)], level=logging.DEBUG if options.debug else logging.INFO, force=True)
-    return Server(options, logger).run()
+    level = logging.DEBUG if options.debug else logging.INFO
+    logging.basicConfig(handlers=[LogBridge(say)], level=level, force=True)
+    return Server(options, say).run()
 
 
 class StartError(Exception):
@@ -99,9 +100,9 @@ class StartError(Exception):
 class Server:
     """One server process."""
 
-    def __init__(self, options: Options, logger: Logger) -> None:
+    def __init__(self, options: Options, say: Logger) -> None:
         self.options = options
-        self.logger = logger
+        self.say = say
         self.clock = SystemClock()
         server_id = new_server_id()
         self.identity = ServerIdentity(
@@ -121,26 +122,26 @@ class Server:
         try:
             self._build()
             trio.run(self._main)
-        except (StartError, AddressInUse) as error:
-            self.logger.fatal(error.strerror if isinstance(error, AddressInUse) else str(error))
+        except (StartError, AddressInUseError) as error:
+            self.say.fatal(str(error.strerror if isinstance(error, AddressInUseError) else error))
             return 1
         finally:
             self._remove_files()
-        self.logger.info("Server Exiting..")
+        self.say.info("Server Exiting..")
         return self._exit_status
 
     # Building.
 
     def _banner(self) -> None:
-        log = self.logger
-        log.info("Starting jetraft")
-        log.info(f"  Version:  {__version__} (compatible with nats-server {COMPATIBLE_VERSION})")
+        say = self.say
+        say.info("Starting jetraft")
+        say.info(f"  Version:  {__version__} (compatible with nats-server {COMPATIBLE_VERSION})")
         if self.identity.cluster_name:
-            log.info(f"  Cluster:  {self.identity.cluster_name}")
-        log.info(f"  Name:     {self.identity.server_name}")
-        log.info(f"  ID:       {self.identity.server_id}")
+            say.info(f"  Cluster:  {self.identity.cluster_name}")
+        say.info(f"  Name:     {self.identity.server_name}")
+        say.info(f"  ID:       {self.identity.server_id}")
         if self.options.config_file:
-            log.info(f"Using configuration file: {self.options.config_file} ({self.options.config_digest})")
+            say.info(f"Using configuration file: {self.options.config_file} ({self.options.config_digest})")
 
     def _build(self) -> None:
         """Bind the sockets, open the store, make the parts. Nothing runs yet."""
@@ -160,14 +161,14 @@ class Server:
         self.timers = Timers(self.clock, self.reactor.end_turn)
         self.reactor.next_deadline_ns = self.timers.next_deadline_ns
         self.listener = ClientListener(
-            self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.logger.debug
+            self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.say.debug
         )
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Routes | None = None
         if self.mesh is not None:
             advertise = not (options.cluster and options.cluster.no_advertise)
             self.routes = Routes(
-                self.mesh, self.plane, self.sessions, self.reactor, self.logger.warn, advertise=advertise
+                self.mesh, self.plane, self.sessions, self.reactor, self.say.warning, advertise=advertise
             )
             self.routes.start()
             self.mesh.after_frames = self.reactor.end_turn
@@ -209,7 +210,8 @@ class Server:
             )
         except ValueError as error:
             raise StartError(f"error parsing route: {error}") from error
-        metadata = {"client_url": self.sessions.client_url, "version": __version__, "server_id": self.identity.server_id}
+        server_id = self.identity.server_id
+        metadata = {"client_url": self.sessions.client_url, "version": __version__, "server_id": server_id}
         return Mesh(setting, clock=self.clock, metadata=metadata)
 
     def _build_jetstream(self) -> Any:
@@ -229,15 +231,13 @@ class Server:
             expected_nodes=expected_nodes(self._routes_to_others()),
             cache_bytes_max=options.cache_bytes_max,
         )
-        self.logger.info("Starting JetStream")
+        self.say.info("Starting JetStream")
         try:
-            node = JetStreamNode(
-                setting, mesh=self.mesh, reactor=self.reactor, timers=self.timers, clock=self.clock
-            )
+            node = JetStreamNode(setting, mesh=self.mesh, reactor=self.reactor, timers=self.timers, clock=self.clock)
         except (StoreError, OSError) as error:
             raise StartError(f"Can't start JetStream: {error}") from error
         for line in self._jetstream_banner(setting.store_dir):
-            self.logger.info(line)
+            self.say.info(line)
         return node
 
     def _routes_to_others(self) -> int:
@@ -245,7 +245,7 @@ class Server:
         cluster = self.options.cluster
         if cluster is None:
             return 0
-        own = {f"{cluster.host}:{cluster.port}", f"127.0.0.1:{cluster.port}", f"localhost:{cluster.port}", cluster.advertise}
+        own = {f"{host}:{cluster.port}" for host in (cluster.host, "127.0.0.1", "localhost")} | {cluster.advertise}
         others = {route.split("//")[-1].rpartition("@")[2].rstrip("/") for route in cluster.routes}
         return len(others - own)
 
@@ -285,7 +285,7 @@ class Server:
     # Running.
 
     async def _main(self) -> None:
-        options, log = self.options, self.logger
+        options, say = self.options, self.say
         with trio.open_signal_receiver(
             signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP
         ) as signals:
@@ -295,7 +295,7 @@ class Server:
                 nursery.start_soon(self.timers.run)
                 if self.monitor is not None:
                     address = self.monitor.sock.getsockname()
-                    log.info(f"Starting http monitor on {address[0]}:{address[1]}")
+                    say.info(f"Starting http monitor on {address[0]}:{address[1]}")
                     nursery.start_soon(self.monitor.run)
                 if self.mesh is not None:
                     await self._start_mesh(nursery)
@@ -306,9 +306,9 @@ class Server:
                 nursery.start_soon(self._housekeeping)
                 if self.sessions.auth_required:
                     nursery.start_soon(self.listener.run_auth_timeouts)
-                log.info(f"Listening for client connections on {options.host}:{self.sessions.port}")
+                say.info(f"Listening for client connections on {options.host}:{self.sessions.port}")
                 self._write_files()
-                log.info("Server is ready")
+                say.info("Server is ready")
         if self.jetstream is not None:
             self.jetstream.stop()
 
@@ -321,6 +321,7 @@ class Server:
         )
 
     async def _start_mesh(self, nursery: trio.Nursery) -> None:
+        assert self.mesh is not None
         try:
             await nursery.start(self.mesh.run)
         except OSError as error:
@@ -328,33 +329,34 @@ class Server:
             assert cluster is not None
             raise StartError(f"Error listening on router port: {cluster.host}:{cluster.port} - {error}") from error
         address = self.mesh.listen_address
+        assert address is not None
         if self.identity.cluster_name:
-            self.logger.info(f"Cluster name is {self.identity.cluster_name}")
-        self.logger.info(f"Listening for route connections on {address.host}:{address.port}")
+            self.say.info(f"Cluster name is {self.identity.cluster_name}")
+        self.say.info(f"Listening for route connections on {address.host}:{address.port}")
 
     async def _watch_signals(self, signals: Any, scope: trio.CancelScope) -> None:
         async for number in signals:
             if number in (signal.SIGTERM, signal.SIGINT):
-                self.logger.info(f"Initiating Shutdown... ({signal.Signals(number).name})")
+                self.say.info(f"Initiating Shutdown... ({signal.Signals(number).name})")
                 await self._stop()
                 scope.cancel()
                 return
             if number == signal.SIGUSR1:
-                self.logger.reopen()
-                self.logger.info("File log re-opened")
+                self.say.reopen()
+                self.say.info("File log re-opened")
             elif number == signal.SIGUSR2:
                 await self._lame_duck()
                 scope.cancel()
                 return
             else:
-                self.logger.error("Configuration reload is not served yet; restart the server to apply changes")
+                self.say.error("Configuration reload is not served yet; restart the server to apply changes")
 
     async def _stop(self) -> None:
         """Let other nodes take over what this one leads, say goodbye to clients."""
         if self.jetstream is not None and self.jetstream.step_down():
             with trio.move_on_after(STEP_DOWN_S):
-                while self.jetstream.leads_others():
-                    await trio.sleep(0.01)
+                while self.jetstream.leads_others():  # noqa: ASYNC110  no event says that the last transfer is done
+                    await trio.sleep(STEP_DOWN_POLL_S)
         for cid in self.plane.connection_ids():
             self.plane.close(cid, Reason.SERVER_SHUTDOWN)
         self.reactor.end_turn()
@@ -362,7 +364,7 @@ class Server:
     async def _lame_duck(self) -> None:
         """Tell clients to go elsewhere, give them time, close them bit by bit, then stop."""
         options = self.options
-        self.logger.info("Entering lame duck mode, stop accepting new clients")
+        self.say.info("Entering lame duck mode, stop accepting new clients")
         self.client_socket.close()
         self.sessions.lame_duck = True
         for cid, session in self.sessions.by_cid.items():

@@ -13,6 +13,7 @@ from jetraft.api.config.options import (
 )
 
 Settings = dict[str, Any]
+ROUTES_NEEDED = "JetStream cluster requires configured routes or solicited leafnode for the system account"
 
 
 class OptionsError(ValueError):
@@ -83,8 +84,8 @@ def users(settings: Settings) -> tuple[User, ...]:
 PLAIN = (
     "host", "port", "server_name", "client_advertise", "http_host", "http_port", "http_base_path", "auth_timeout_ns",
     "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections", "max_subscriptions",
-    "ping_interval_ns", "ping_max", "write_deadline_ns", "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime",
-    "log_file", "pid_file", "ports_file_dir", "server_tags", "server_metadata", "config_file", "config_digest",
+    "ping_interval_ns", "ping_max", "write_deadline_ns", "lame_duck_duration_ns", "lame_duck_grace_period_ns",
+    "logtime", "log_file", "pid_file", "ports_file_dir", "server_tags", "server_metadata", "config_file", "config_digest",
 )  # fmt: skip
 
 

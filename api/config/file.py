@@ -1,4 +1,4 @@
-"""The configuration file's keys, made into the settings that flags make too; an unknown key is an error with its name."""
+"""The keys of a configuration file, made into the settings that flags make too; an unknown key is an error."""
 
 import hashlib
 import os

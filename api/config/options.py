@@ -1,6 +1,7 @@
 """What a server is told at start: one frozen value, whatever mixture of flags and configuration file it came from.
 
-Names are nats-server's keys with the unit last. Defaults are nats-server's (const.go, opts.go) unless a comment says why not.
+Names are nats-server's keys with the unit last. Defaults are nats-server's (const.go, opts.go) unless a comment says
+why not.
 """
 
 import attrs

@@ -180,10 +180,11 @@ class Pages:
 
     def connz(self, arguments: dict[str, str]) -> Page:
         """The open client connections, a page of at most 1024."""
-        offset = max(0, int(arguments.get("offset", "0") or 0)) if arguments.get("offset", "0").isdigit() else 0
-        limit = int(arguments["limit"]) if arguments.get("limit", "").isdigit() else CONNZ_LIMIT
+        offset = int(arguments["offset"]) if arguments.get("offset", "").isdecimal() else 0
+        limit = int(arguments["limit"]) if arguments.get("limit", "").isdecimal() else CONNZ_LIMIT
         cids = sorted(self.sessions.by_cid)
-        rows = [self._connection(cid, subs=arguments.get("subs") in ("1", "true")) for cid in cids[offset : offset + limit]]
+        subs = arguments.get("subs") in ("1", "true")
+        rows = [self._connection(cid, subs=subs) for cid in cids[offset : offset + limit]]
         document = {
             "server_id": self.identity.server_id,
             "now": format_time(self.clock.unix_ns()),
@@ -222,5 +223,6 @@ class Pages:
         if session.options.user:
             row["authorized_user"] = session.options.user
         if subs:
-            row["subscriptions_list"] = [subject.decode(errors="replace") for subject in self.reactor.plane.subscriptions(cid)]
+            subjects = self.reactor.plane.subscriptions(cid)
+            row["subscriptions_list"] = [subject.decode(errors="replace") for subject in subjects]
         return row

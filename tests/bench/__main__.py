@@ -19,7 +19,10 @@ from tests.bench.measure import Result, build_generator, run_case
 from tests.bench.memory import memory_rows
 
 QUICK_SHARE = 0.25
-HEAD = f"{'case':<24}{'ours/s':>12}{'peer/s':>12}{'ratio':>8}  {'min..max':<16}{'floor':>6}{'cpu ns ours/peer':>20}{'p50 us':>16}{'p99 us':>18}"
+HEAD = (
+    f"{'case':<24}{'ours/s':>12}{'peer/s':>12}{'ratio':>8}  {'min..max':<16}{'floor':>6}{'cpu ns ours/peer':>20}"
+    f"{'p50 us':>16}{'p99 us':>18}"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -64,7 +67,8 @@ class Row:
         spread = f"{min(self.ratios):.2f}..{max(self.ratios):.2f}"
         cpu = f"{row['cpu_ns_ours']:,}/{row['cpu_ns_peer']:,}"
         return (
-            f"{self.case.name:<24}{row['ours']:>12,.0f}{row['peer']:>12,.0f}{ratio:>7.2f}x  {spread:<16}{floor:>6}{cpu:>20}"
+            f"{self.case.name:<24}{row['ours']:>12,.0f}{row['peer']:>12,.0f}{ratio:>7.2f}x  "
+            f"{spread:<16}{floor:>6}{cpu:>20}"
             f"{pair(row['p50_us_ours'], row['p50_us_peer']):>16}{pair(row['p99_us_ours'], row['p99_us_peer']):>18}"
         )
 

@@ -18,7 +18,7 @@ ALWAYS_PEER_MSGS_MIN = 1500
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """One line of the table. `msgs` is sized for about a second of the faster server; `floor` is what must be reached."""
+    """One line of the table. `msgs` is about a second's work of the faster server; `floor` is what must be reached."""
 
     name: str
     mode: Literal["pub", "fan", "req", "jspub", "fetch", "push"]
@@ -56,8 +56,23 @@ R1 = (
 )
 R3 = (
     Case(name="js_r3_w1", mode="jspub", msgs=2_000, options=("window=1", "replicas=3"), nodes=3),
-    Case(name="js_r3_w1000", mode="jspub", msgs=300_000, options=("window=1000", "replicas=3"), nodes=3, floor=2, quick=True),
-    Case(name="js_r3_8c_w1000", mode="jspub", msgs=500_000, options=("conns=8", "window=1000", "replicas=3"), nodes=3, floor=2),
+    Case(
+        name="js_r3_w1000",
+        mode="jspub",
+        msgs=300_000,
+        options=("window=1000", "replicas=3"),
+        nodes=3,
+        floor=2,
+        quick=True,
+    ),
+    Case(
+        name="js_r3_8c_w1000",
+        mode="jspub",
+        msgs=500_000,
+        options=("conns=8", "window=1000", "replicas=3"),
+        nodes=3,
+        floor=2,
+    ),
 )
 READ = (
     Case(name="fetch_explicit", mode="fetch", msgs=300_000, fill=300_000, floor=8, quick=True),

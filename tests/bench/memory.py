@@ -15,7 +15,7 @@ def measure(generator: Path, kind: Kind) -> dict[str, float]:
     with servers(kind, nodes=1) as (server,):
         idle = rss_bytes(server.running.pid) / 1e6
         words = [str(generator), "idle", f"port={server.client_port}", f"conns={CONNECTIONS}"]
-        client = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        client = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert client.stdin is not None
         assert client.stdout is not None
         if not client.stdout.readline():

@@ -11,7 +11,10 @@ server_name: n1
 listen: 127.0.0.1:-1
 http: 127.0.0.1:-1
 jetstream { store_dir: /tmp/x, max_file_store: 10G, sync_interval: always }
-cluster { name: C, listen: "127.0.0.1:6222", routes: [nats-route://127.0.0.1:6223], authorization { user: r, password: s } }
+cluster {
+  name: C, listen: "127.0.0.1:6222", routes: [nats-route://127.0.0.1:6223]
+  authorization { user: r, password: s }
+}
 authorization { users: [ {user: a, password: b} ], token: t }
 ping_interval: 30s
 max_payload: 2MB

@@ -63,7 +63,7 @@ def received(plane: Plane, cid: int) -> list[bytes]:
 
 @given(st.lists(st.tuples(PATTERNS, st.booleans()), max_size=20), st.lists(LITERALS, min_size=1, max_size=10))
 @settings(deadline=None, max_examples=150)
-def test_every_matching_subscription_gets_each_message_once(subs, subjects) -> None:
+def test_every_matching_subscription_gets_each_message_once(subs: list, subjects: list[str]) -> None:
     plane = make_plane()
     cids = [client(plane) for _ in subs]
     publisher = client(plane)
@@ -82,7 +82,7 @@ def test_every_matching_subscription_gets_each_message_once(subs, subjects) -> N
     st.lists(st.tuples(st.sampled_from(["pub", "unsub"]), LITERALS, st.integers(0, 15)), max_size=30),
 )
 @settings(deadline=None, max_examples=150)
-def test_queue_groups_take_one_member_and_changes_take_effect_at_once(subs, actions) -> None:
+def test_queue_groups_take_one_member_and_changes_take_effect_at_once(subs: list, actions: list) -> None:
     plane = make_plane()
     cids = [client(plane) for _ in range(4)]
     publisher = client(plane)
@@ -190,7 +190,7 @@ def exchange(left: Plane, right: Plane, left_route: int, right_route: int) -> No
     st.lists(LITERALS, min_size=1, max_size=6),
 )
 @settings(deadline=None, max_examples=100)
-def test_two_nodes_deliver_like_one(subs, subjects) -> None:
+def test_two_nodes_deliver_like_one(subs: list, subjects: list[str]) -> None:
     left, right, lr, rr = joined_planes()
     planes = (left, right)
     clients = [(planes[side], client(planes[side])) for side, _, _ in subs]
@@ -239,7 +239,7 @@ def test_a_peer_that_comes_later_learns_all_interest_and_its_loss_ends_it() -> N
 
 @given(st.binary(max_size=80))
 @settings(deadline=None)
-def test_malformed_peer_records_are_refused(noise) -> None:
+def test_malformed_peer_records_are_refused(noise: bytes) -> None:
     plane = make_plane()
     route = plane.open_route()
     try:
@@ -251,7 +251,7 @@ def test_malformed_peer_records_are_refused(noise) -> None:
 
 @given(st.binary(max_size=300))
 @settings(deadline=None, max_examples=300)
-def test_noise_never_breaks_the_plane_and_other_clients_live_on(noise) -> None:
+def test_noise_never_breaks_the_plane_and_other_clients_live_on(noise: bytes) -> None:
     plane = make_plane()
     noisy, calm = client(plane), client(plane)
     plane.feed(calm, b"SUB calm 1\r\n")
@@ -264,7 +264,7 @@ def test_noise_never_breaks_the_plane_and_other_clients_live_on(noise) -> None:
 def test_one_send_carries_what_a_turn_collected() -> None:
     plane = make_plane()
     ours, theirs = socket.socketpair()
-    ours.setblocking(False)
+    ours.setblocking(False)  # noqa: FBT003
     cid = plane.open(ours.detach(), b"")
     theirs.sendall(b"CONNECT " + QUIET + b"\r\nSUB a 1\r\n" + b"PUB a 1\r\nx\r\n" * 10 + b"PING\r\n")
     plane.turn()
@@ -279,13 +279,13 @@ def test_one_send_carries_what_a_turn_collected() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 4096, 1 << 20])
-def test_payloads_up_to_the_limit_arrive_whole(size) -> None:
+def test_payloads_up_to_the_limit_arrive_whole(size: int) -> None:
     plane = make_plane()
     ours, theirs = socket.socketpair()
-    ours.setblocking(False)
+    ours.setblocking(False)  # noqa: FBT003
     plane.open(ours.detach(), b"")
     text = b"CONNECT " + QUIET + b"\r\nSUB a 1\r\nPUB a %d\r\n" % size + b"x" * size + b"\r\n"
-    theirs.setblocking(False)
+    theirs.setblocking(False)  # noqa: FBT003
     got, sent = b"", 0
     while len(got) < size + len(b"MSG a 1 %d\r\n" % size) + 2:
         if sent < len(text):
