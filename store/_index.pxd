@@ -38,6 +38,7 @@ cdef class Index:
     cdef uint32_t hdr_overhead_bytes
 
     cdef bint place_of(self, uint64_t seq, Place *out) noexcept
+    cdef uint64_t last_live(self) noexcept
     cdef uint64_t count_all(self, uint64_t low) noexcept
     cdef uint64_t follow(self, uint64_t seq, uint32_t subject_id) noexcept
     cdef uint64_t first_from(self, uint32_t subject_id, uint64_t low) noexcept

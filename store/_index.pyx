@@ -235,6 +235,15 @@ cdef class Index:
             return False
         return self.spans.find(seq, chunk.offset[seq & CHUNK_MASK], out)
 
+    cdef uint64_t last_live(self) noexcept:
+        """The highest live sequence, 0 when there is none."""
+        cdef uint64_t seq = self.last_seq
+        if self.messages == 0:
+            return 0
+        while self.chunks.subject_of(seq) == 0:
+            seq = (seq & ~<uint64_t>CHUNK_MASK) - 1 if self.chunks.at(seq) == NULL else seq - 1
+        return seq
+
     cdef uint64_t count_all(self, uint64_t low) noexcept:
         """Live messages at or above `low`: at once when nothing between is missing, else by the shorter side."""
         low = max(low, self.first_seq)

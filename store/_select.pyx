@@ -125,6 +125,25 @@ cdef class FilterSet(Verdicts):
             free(ids.ids)
         return sorted(found)
 
+    def last_match(self):
+        """The highest admitted sequence, None when there is none."""
+        cdef IdList ids
+        cdef size_t i
+        cdef uint64_t highest = 0
+        cdef bytes one
+        if self.mode == Mode.EVERYTHING:
+            highest = self.index.last_live()
+            return highest if highest else None
+        memset(&ids, 0, sizeof(ids))
+        try:
+            for one in self.filters:
+                self.index.tree.collect(one, len(one), &ids)
+            for i in range(ids.count):
+                highest = max(highest, self.index.tree.subjects[ids.ids[i]].last_seq)
+        finally:
+            free(ids.ids)
+        return highest if highest else None
+
     cdef bint admits(self, uint32_t subject_id) except -1:
         """Tell whether the filters admit a subject; asks once."""
         cdef Subject *subject

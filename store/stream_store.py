@@ -251,8 +251,7 @@ class StreamStore:
 
     def last_match(self, filters: Sequence[bytes]) -> int | None:
         """The highest live sequence that the filters admit."""
-        found = self.last_per_subject(filters)
-        return found[-1] if found else None
+        return self._filter_set(filters).last_match()
 
     def last_per_subject(self, filters: Sequence[bytes], up_to_seq: int | None = None) -> list[int]:
         """The last message (at or below `up_to_seq`) of each subject that the filters admit, ascending."""

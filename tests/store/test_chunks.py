@@ -5,6 +5,10 @@ from random import Random
 import pytest
 
 from jetraft.store._index import Index
+from jetraft.store.mem_log import MemLog
+from jetraft.store.retention import StoreLimits
+from jetraft.store.stream_store import StreamStore
+from tests.store.naive_stream import Message, append_messages
 from tests.store.test_select import extend, index_of
 
 CHUNK = 4096
@@ -27,6 +31,18 @@ def test_counts_agree_from_every_kind_of_place(seed: int) -> None:
     for low in [0, 1, *live[:3], *live[-3:], *(seq for seq in borders if seq >= 0), index.last_seq + 1]:
         assert index.count_from(low) == sum(seq >= low for seq in live)
         assert index.next_from(low) == min((seq for seq in live if seq >= low), default=None)
+
+
+def test_the_last_message_is_found_below_a_long_gap() -> None:
+    log = MemLog()
+    store = StreamStore(log, StoreLimits())
+    store.apply_messages(append_messages(log, 1, [Message(b"a"), Message(b"b")]))
+    store.apply_messages(append_messages(log, 100 * CHUNK, [Message(b"c")] * 5))
+    assert store.last_match(()) == 100 * CHUNK + 4
+    store.remove(range(100 * CHUNK, 100 * CHUNK + 5))
+    assert store.last_match(()) == 2
+    assert store.last_match((b"a", b"c")) == 1
+    assert store.last_match((b"c",)) is None
 
 
 def test_removing_many_says_what_was_there_in_the_order_asked() -> None:
