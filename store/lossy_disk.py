@@ -267,12 +267,12 @@ class LossyDisk:
         self._faults[operation] = errno
 
     def flip_bit(self, path: Path, offset: int) -> None:
-        """Damage one bit of a file, on the device and in memory."""
+        """Damage one bit of a file, on the device and in memory. What waited for a sync reaches the device first."""
         file = self._directory(path.parent).names[path.name]
         assert isinstance(file, _File)
+        file.sync()
+        file.durable[offset] ^= 1
         file.data[offset] ^= 1
-        if offset < len(file.durable):
-            file.durable[offset] ^= 1
 
     def sync_names(self) -> None:
         """Make every name that exists durable, as if the machine had been left alone for long."""

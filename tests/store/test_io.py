@@ -1,0 +1,173 @@
+"""The writer threads and the local disk, on real files."""
+
+import errno
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from jetraft.store import _frame
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import Identity, Kind
+from jetraft.store.io import LocalDisk, Writer, free_bytes, run_blocking
+from jetraft.store.log import FileLog
+from jetraft.store.log_open import discard_log, open_log
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, HardState
+
+IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
+
+
+@pytest.fixture
+def writer() -> Iterator[Writer]:
+    writer = Writer(threads=2)
+    yield writer
+    if writer.fileno() >= 0:
+        writer.stop()
+
+
+@pytest.fixture
+def disk(writer: Writer) -> LocalDisk:
+    return LocalDisk(writer)
+
+
+def wait_for(writer: Writer, done: list[OSError | None], count: int) -> None:
+    while len(done) < count:
+        assert select.select([writer], [], [], 10)[0]
+        writer.drain()
+
+
+def test_operations_are_done_in_order(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    fd = disk.open_file(tmp_path / "a.tmp", create=True)
+    directory = disk.open_directory(tmp_path)
+    batch = disk.batch()
+    batch.allocate(fd, 8192)
+    batch.write(fd, [b"one", b"", b"two"] + [b"x"] * 3000, 100)
+    batch.sync_data(fd)
+    batch.truncate(fd, 3106)
+    batch.rename(bytes(tmp_path / "a.tmp"), bytes(tmp_path / "a"))
+    batch.sync(directory)
+    done: list[OSError | None] = []
+
+    disk.submit(batch, done.append)
+    wait_for(writer, done, 1)
+
+    assert done == [None]
+    assert (tmp_path / "a").read_bytes() == bytes(100) + b"onetwo" + b"x" * 3000
+    assert disk.read(fd, 10, 3100) == b"x" * 6
+    disk.close_file(fd)
+    disk.close_file(directory)
+
+
+def test_batch_stops_at_the_first_failure(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    fd = os.open("/dev/full", os.O_WRONLY)
+    batch = disk.batch()
+    batch.write(fd, [b"x"], 0)
+    batch.unlink(bytes(tmp_path))
+    done: list[OSError | None] = []
+    disk.submit(batch, done.append)
+    wait_for(writer, done, 1)
+    os.close(fd)
+    assert done[0] is not None
+    assert (done[0].errno, done[0].strerror) == (errno.ENOSPC, "write: No space left on device")
+    assert tmp_path.exists()
+    assert writer.statistics().batches_failed == 1
+
+
+def test_performed_batch_raises(tmp_path: Path, disk: LocalDisk) -> None:
+    batch = disk.batch()
+    batch.unlink(bytes(tmp_path / "missing"))
+    with pytest.raises(FileNotFoundError, match="unlink"):
+        disk.perform(batch)
+
+
+def test_stop_finishes_what_is_queued(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    fd = disk.open_file(tmp_path / "a", create=True)
+    done: list[OSError | None] = []
+    for number in range(50):
+        batch = disk.batch()
+        batch.write(fd, [b"%02d" % number], number * 2)
+        batch.sync_data(fd)
+        disk.submit(batch, done.append)
+    writer.stop()
+    assert done == [None] * 50
+    assert len((tmp_path / "a").read_bytes()) == 100
+    disk.close_file(fd)
+
+
+def test_callback_may_submit(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    fd = disk.open_file(tmp_path / "a", create=True)
+    done: list[OSError | None] = []
+
+    def again(error: OSError | None) -> None:
+        done.append(error)
+        if len(done) < 3:
+            batch = disk.batch()
+            batch.sync(fd)
+            disk.submit(batch, again)
+
+    disk.submit(disk.batch(), again)
+    wait_for(writer, done, 3)
+    assert done == [None, None, None]
+    disk.close_file(fd)
+
+
+def test_symbolic_link_is_not_followed(tmp_path: Path, disk: LocalDisk) -> None:
+    (tmp_path / "target").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="symbolic"):
+        disk.open_file(tmp_path / "link")
+
+
+def test_made_directories_are_named_for_syncing(tmp_path: Path, disk: LocalDisk) -> None:
+    assert disk.make_directory(tmp_path / "a" / "b") == [tmp_path / "a", tmp_path]
+    assert disk.make_directory(tmp_path / "a" / "b") == []
+    assert disk.list_directory(tmp_path / "none") == []
+
+
+def test_free_bytes_is_what_may_be_written(tmp_path: Path) -> None:
+    assert 0 < free_bytes(tmp_path) < 1 << 60
+
+
+async def test_blocking_calls_run_in_a_thread() -> None:
+    assert await run_blocking(lambda: 5) == 5
+
+
+async def test_log_on_real_files_comes_back(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    def opened() -> FileLog:
+        return open_log(disk, tmp_path / "groups" / "g", IDENTITY, BlockCache(bytes_max=1 << 16))
+
+    async def durable(log: FileLog) -> None:
+        log.submit()
+        with trio.fail_after(30):
+            while log.durable_token < log.token():
+                await trio.lowlevel.wait_readable(writer.fileno())
+                writer.drain()
+
+    entries = []
+    for index in range(1, 200):
+        frame = _frame.seal(Kind.NOOP, index=index, term=1, incarnation=7, body=bytes(5000))
+        entries.append(Entry(index=index, term=1, kind=Kind.NOOP, frame=frame))
+    log = opened()
+    for start in range(0, 199, 20):
+        log.append(entries[start : start + 20])
+        log.set_hard_state(HardState(term=start, vote=NodeId("AAAAAAAA")))
+        await durable(log)
+    log.save_checkpoint(150, 1, b"m", b"s")
+    await durable(log)
+    assert log.entries(1, 199, 1 << 30) == entries
+    log.close()
+
+    log = await run_blocking(opened)
+
+    assert log.entries(1, 199, 1 << 30) == entries
+    assert log.hard_state == HardState(term=180, vote=NodeId("AAAAAAAA"))
+    assert log.trim(1 << 62, 150) > 0
+    await durable(log)
+    assert [entry for _, entry in log.frames(1, 199)] == entries[log.first_index - 1 :]
+    log.close()
+    discard_log(disk, tmp_path / "groups" / "g")
+    assert not (tmp_path / "groups" / "g").exists()

@@ -1,0 +1,359 @@
+"""What an opening takes for a torn tail, what for damage, and what it refuses."""
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+
+from jetraft.store import _frame
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, Kind
+from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log_open import discard_log, open_log
+from jetraft.store.lossy_disk import LossyDisk
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, HardState, HardStateLost, StoreCorrupt, StoreError, StoreFailed, StoreRefused
+from jetraft.store.recovery import RecoveryMode
+
+GROUP = Path("/groups/S-R1F-abcdefgh")
+LOG = GROUP / "log-00000001"
+FIRST = LOG / "00000000000000000001-00000001.blk"
+IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
+FRAME_BYTES = 148
+
+
+@pytest.fixture
+def disk() -> LossyDisk:
+    return LossyDisk()
+
+
+def opened(disk: LossyDisk, **options: Any) -> FileLog:
+    return open_log(disk, GROUP, IDENTITY, BlockCache(), attrs.evolve(LogOptions(), **options))
+
+
+def entry(index: int, term: int = 1) -> Entry:
+    frame = _frame.seal(Kind.NOOP, index=index, term=term, incarnation=7, body=b"%d" % term * 100)
+    return Entry(index=index, term=term, kind=Kind.NOOP, frame=frame)
+
+
+def written(disk: LossyDisk, *batches: list[int]) -> FileLog:
+    """A log with one entry per index, one fsync per batch."""
+    log = opened(disk)
+    for batch in batches:
+        log.append([entry(index) for index in batch])
+        log.submit()
+        disk.finish()
+    return log
+
+
+def leave_a_torn_tail(disk: LossyDisk) -> None:
+    """Entries 1 to 3 are whole, 4 is damaged, 5 is whole; 3 to 5 were written and not fsynced."""
+    log = written(disk, [1, 2])
+    log.append([entry(3), entry(4), entry(5)])
+    log.submit()
+    assert disk.step()  # the write; neither fsync nor mark
+    disk.flip_bit(FIRST, BLOCK_HEAD_BYTES + 2 * FRAME_BYTES + 32 + FRAME_BYTES + 60)
+    disk.kill()
+
+
+def test_tail_of_the_last_batch_without_a_mark_is_torn(disk: LossyDisk) -> None:
+    leave_a_torn_tail(disk)
+
+    log = opened(disk)
+
+    assert log.last_index == 3
+    assert log.recovery_report.torn_bytes > FRAME_BYTES
+    assert log.entries(1, 3, 1 << 20) == [entry(1), entry(2), entry(3)]
+
+
+def test_strict_opening_does_not_cut_a_torn_tail(disk: LossyDisk) -> None:
+    leave_a_torn_tail(disk)
+    with pytest.raises(StoreCorrupt, match="torn tail"):
+        opened(disk, mode=RecoveryMode.STRICT)
+
+
+def test_frames_behind_a_tear_never_come_back(disk: LossyDisk) -> None:
+    """The torn batch leaves sound frames at the very places where their successors would be written."""
+    log = written(disk, [1])
+    log.append([entry(2, term=5), entry(3, term=5), entry(4, term=5)])
+    log.submit()
+    disk.step()
+    disk.flip_bit(FIRST, BLOCK_HEAD_BYTES + FRAME_BYTES + 32 + 60)  # entry 2 is torn, 3 and 4 are whole
+    disk.kill()
+    log = opened(disk)
+    assert log.last_index == 1
+    log.append([entry(2, term=5)])
+    log.submit()
+    disk.finish()
+    log.close()
+
+    assert opened(disk).last_index == 2
+
+
+@pytest.mark.parametrize("place", [BLOCK_HEAD_BYTES + 60, BLOCK_HEAD_BYTES + FRAME_BYTES + 3, BLOCK_HEAD_BYTES])
+def test_damage_before_a_mark_is_not_a_torn_tail(disk: LossyDisk, place: int) -> None:
+    log = written(disk, [1, 2, 3])
+    log.close()
+    disk.flip_bit(FIRST, place)
+    with pytest.raises(StoreCorrupt, match=r"entry \d at byte \d+ was durable and is damaged"):
+        opened(disk)
+
+
+def test_damage_in_a_sealed_block_is_reported(disk: LossyDisk) -> None:
+    written(disk, [1, 2, 3]).close()
+    log = opened(disk)
+    log.append([entry(4)])
+    log.submit()
+    disk.finish()
+    log.close()
+    disk.flip_bit(FIRST, BLOCK_HEAD_BYTES + FRAME_BYTES + 60)
+    with pytest.raises(StoreCorrupt, match="entry 2"):
+        opened(disk)
+
+
+def test_damaged_head_is_reported(disk: LossyDisk) -> None:
+    written(disk, [1, 2, 3]).close()
+    disk.flip_bit(FIRST, 5)
+    with pytest.raises(StoreCorrupt, match="does not start"):
+        opened(disk)
+
+
+def test_missing_block_is_damage(disk: LossyDisk) -> None:
+    written(disk, [1, 2, 3]).close()
+    log = opened(disk)
+    log.append([entry(4)])
+    log.submit()
+    disk.finish()
+    log.close()
+    batch = disk.batch()
+    batch.unlink(bytes(FIRST))
+    disk.perform(batch)
+    with pytest.raises(StoreCorrupt, match="entries from 1 to 3 are missing"):
+        opened(disk)
+
+
+def test_log_shorter_than_its_checkpoint_is_damage(disk: LossyDisk) -> None:
+    log = written(disk, [1, 2, 3])
+    log.save_checkpoint(3, 1, b"", b"")
+    log.submit()
+    disk.finish()
+    log.close()
+    batch = disk.batch()
+    batch.unlink(bytes(FIRST))
+    disk.perform(batch)
+    with pytest.raises(StoreCorrupt, match="checkpoint at 3, but the log ends at 0"):
+        opened(disk)
+
+
+def test_lost_log_beside_a_vote_is_damage(disk: LossyDisk) -> None:
+    written(disk, [1]).close()
+    disk.remove_directory(LOG)
+    with pytest.raises(StoreCorrupt, match="the log is not"):
+        opened(disk)
+
+
+def test_cut_entries_do_not_come_back_when_the_block_that_cut_them_is_trimmed(disk: LossyDisk) -> None:
+    """The head of a block voids what older blocks hold; the record of the trim must go on doing so."""
+    log = written(disk, [1, 2, 3, 4])
+    log.append([])
+    log.cut_from(3)
+    log.append([entry(3, term=2), entry(4, term=2)])
+    log.submit()
+    disk.finish()
+    log.close()
+    log = opened(disk)
+    log.append([message(5, seq=9)])
+    log.submit()
+    disk.finish()
+    log.save_checkpoint(4, 2, b"", b"")
+    log.submit()
+    disk.finish()
+    assert log.trim(1, 4) == 2
+    log.submit()
+    disk.finish()
+    log.close()
+
+    log = opened(disk)
+
+    assert [found.index for _, found in log.frames(1, 9)] == [5]
+    assert log.boundary == (4, 2)
+
+
+def message(index: int, *, seq: int, term: int = 2) -> Entry:
+    record = _frame.make_record(b"a", b"", b"p", ts_ns=1)
+    frame = _frame.seal(Kind.MESSAGES, index=index, term=term, incarnation=7, body=record, first_seq=seq, count=1)
+    return Entry(index=index, term=term, kind=Kind.MESSAGES, frame=frame)
+
+
+def test_blocks_between_live_ones_go_and_first_index_moves_behind_the_hole(disk: LossyDisk) -> None:
+    """Block 1 has a message and a cut tail, block 2 only other entries, block 3 grows."""
+    log = opened(disk)
+    log.append([message(1, seq=1), message(2, seq=2), entry(3, term=2)])
+    log.submit()
+    disk.finish()
+    log.cut_from(3)
+    log.append([entry(3, term=3), entry(4, term=3)])
+    log.submit()
+    disk.finish()
+    log.close()
+    log = opened(disk)
+    log.append([entry(5, term=3)])
+    log.save_checkpoint(4, 3, b"", b"")
+    log.submit()
+    disk.finish()
+
+    assert log.trim(1, 4) == 1
+    log.submit()
+    disk.finish()
+
+    for _ in range(2):
+        assert [found.index for _, found in log.frames(1, 9)] == [1, 2, 5]
+        assert (log.first_index, log.boundary) == (5, (4, 3))
+        assert log.locate(3) is None
+        log.close()
+        log = opened(disk)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"node_id": NodeId("N7654321")}, "belongs to"),
+        ({"group_id": GroupId("S-R1F-hgfedcba")}, "belongs to"),
+        ({"incarnation": 8}, "belongs to"),
+    ],
+)
+def test_foreign_log_is_refused(disk: LossyDisk, change: dict[str, Any], error: str) -> None:
+    written(disk, [1]).close()
+    with pytest.raises(StoreRefused, match=error):
+        open_log(disk, GROUP, attrs.evolve(IDENTITY, **change), BlockCache())
+
+
+def test_one_damaged_copy_of_the_hard_state_does_no_harm(disk: LossyDisk) -> None:
+    log = written(disk, [1])
+    log.set_hard_state(HardState(term=4, vote=NodeId("AAAAAAAA")))
+    log.submit()
+    disk.finish()
+    log.close()
+    for name in ("hard-state.0", "hard-state.1"):
+        disk.flip_bit(GROUP / name, 90)
+        log = opened(disk)
+        assert log.hard_state == HardState(term=4, vote=NodeId("AAAAAAAA"))
+        log.close()
+        disk.flip_bit(GROUP / name, 90)
+
+
+def test_two_damaged_copies_forbid_voting(disk: LossyDisk) -> None:
+    written(disk, [1]).close()
+    for name in ("hard-state.0", "hard-state.1"):
+        disk.flip_bit(GROUP / name, 90)
+    with pytest.raises(HardStateLost, match="checksum"):
+        opened(disk)
+
+    log = opened(disk, accept_lost_hard_state=True)
+
+    assert log.hard_state_lost
+    assert log.hard_state == HardState(term=1, vote=None)
+
+
+def test_damaged_checkpoint_falls_back_to_the_one_before(disk: LossyDisk) -> None:
+    log = written(disk, [1, 2, 3])
+    for index in (1, 2, 3):
+        log.save_checkpoint(index, 1, b"", b"state %d" % index)
+        log.submit()
+        disk.finish()
+    log.close()
+    disk.flip_bit(LOG / "00000000000000000003.ckpt", 110)
+    log = opened(disk)
+    checkpoint = log.load_checkpoint()
+    assert checkpoint is not None
+    assert checkpoint.state == b"state 2"
+    disk.flip_bit(LOG / "00000000000000000002.ckpt", 110)
+    with pytest.raises(StoreCorrupt, match=r"00002\.ckpt"):
+        log.load_checkpoint()
+
+
+def test_damaged_frame_is_never_read(disk: LossyDisk) -> None:
+    written(disk, [1, 2, 3]).close()
+    log = opened(disk)
+    ref = log.locate(2)
+    assert ref is not None
+    disk.flip_bit(FIRST, ref.offset + 70)
+    for read in (lambda: log.entries(1, 3, 1 << 20), lambda: log.frame_at(ref.block, ref.offset)):
+        with pytest.raises(StoreCorrupt, match="entry 2"):
+            read()
+    assert log.frame_at(ref.block, BLOCK_HEAD_BYTES) == entry(1).frame
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "allocate", "open"])
+def test_failed_write_is_final(disk: LossyDisk, operation: str) -> None:
+    log = opened(disk)
+    told: list[Exception | None] = []
+    log.on_durable = lambda: told.append(log.failed)
+    log.append([entry(1)])
+    disk.fail_next(operation, 5)
+    log.submit()
+    disk.finish()
+
+    assert log.durable_index == 0
+    assert log.durable_token == 0
+    assert [type(error) for error in told] == [OSError]
+    with pytest.raises(StoreFailed, match="ordered to fail"):
+        log.append([entry(2)])
+    log.submit()
+    assert not disk.step()
+    log.close()
+    assert disk.open_files == 0
+
+
+def test_one_batch_is_in_flight_and_the_rest_is_the_next(disk: LossyDisk) -> None:
+    log = opened(disk)
+    log.append([entry(1)])
+    log.submit()
+    first = log.token()
+    log.append([entry(2)])
+    log.submit()
+    log.append([entry(3)])
+    while log.durable_token == 0:
+        disk.step()
+    assert (log.durable_token, log.durable_index) == (first, 1)
+    disk.finish()
+    assert (log.durable_token, log.durable_index) == (log.token(), 3)
+    assert log.statistics().batches == 2
+
+
+def test_cut_lowers_what_a_batch_in_flight_makes_durable(disk: LossyDisk) -> None:
+    log = opened(disk)
+    log.append([entry(1), entry(2), entry(3)])
+    log.submit()
+    log.cut_from(2)
+    log.append([entry(2, term=2), entry(3, term=2)])
+    while log.durable_token == 0:
+        disk.step()
+    assert log.durable_index == 1
+
+
+def test_discarded_log_leaves_nothing(disk: LossyDisk) -> None:
+    written(disk, [1]).close()
+    discard_log(disk, GROUP)
+    assert disk.list_directory(GROUP.parent) == []
+    assert opened(disk).last_index == 0
+
+
+def test_every_error_of_an_opening_is_a_store_error(disk: LossyDisk) -> None:
+    """Any single flipped bit: the log opens with all its entries, or the opening says what is wrong."""
+    log = written(disk, [1, 2], [3])
+    log.close()
+    size = BLOCK_HEAD_BYTES + 3 * FRAME_BYTES + 64
+    random = Random(1)
+    for offset in random.sample(range(size), 150):
+        disk.flip_bit(FIRST, offset)
+        try:
+            found = opened(disk)
+        except StoreError:
+            pass
+        else:
+            assert found.last_index == 3
+            found.close()
+        disk.flip_bit(FIRST, offset)
