@@ -25,16 +25,20 @@ class CheckpointPolicy:
 
 
 class Checkpointer:
-    """Saves checkpoints of one group and trims its log behind them."""
+    """Saves checkpoints of one group and trims its log behind them.
+
+    The blocks that the *older* of the two checkpoints needs are kept: its messages are those that were live when it was
+    taken, not those that are live now, and either may be what the next start begins with.
+    """
 
     __slots__ = (
         "_bytes",
         "_configurations",
         "_entries",
-        "_index",
         "_log",
         "_machine",
         "_policy",
+        "_saved",
         "_state_bytes",
         "_trim_token",
     )
@@ -53,7 +57,7 @@ class Checkpointer:
         self._log = log
         self._machine = machine
         self._configurations = configurations
-        self._index = index
+        self._saved = [(index, machine.first_live_seq if index else 0)]  # (index, first live sequence), two at most
         self._state_bytes = state_bytes
         self._bytes = 0
         self._entries = 0
@@ -62,7 +66,11 @@ class Checkpointer:
     @property
     def index(self) -> int:
         """The index of the newest checkpoint, durable or not; 0 when there is none."""
-        return self._index
+        return self._saved[-1][0]
+
+    def live_seqs(self) -> list[tuple[int, int]]:
+        """(index, first sequence that was live) of the checkpoints kept, the newest first."""
+        return self._saved[::-1]
 
     def note_applied(self, entries: Sequence[Entry]) -> None:
         """These entries are applied."""
@@ -83,7 +91,8 @@ class Checkpointer:
         state = self._machine.snapshot()
         self._log.save_checkpoint(applied_index, term, members, state)
         self._configurations.rebase(applied_index)
-        self._index, self._state_bytes, self._bytes, self._entries = applied_index, len(state), 0, 0
+        self._saved = [self._saved[-1], (applied_index, self._machine.first_live_seq)]
+        self._state_bytes, self._bytes, self._entries = len(state), 0, 0
         self._trim_token = self._log.token()
 
     def trim_if_durable(self) -> int:
@@ -91,9 +100,5 @@ class Checkpointer:
         if self._trim_token is None or self._log.durable_token < self._trim_token:
             return 0
         self._trim_token = None
-        return self._log.trim(self._machine.first_live_seq, self._index)
-
-    def restored(self, index: int, state_bytes: int) -> None:
-        """A snapshot was installed: it is the newest checkpoint."""
-        self._index, self._state_bytes, self._bytes, self._entries = index, state_bytes, 0, 0
-        self._trim_token = None
+        index, first_live_seq = self._saved[0]
+        return self._log.trim(first_live_seq, index)

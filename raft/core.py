@@ -105,7 +105,7 @@ class Core:
         self.verified_index = 0  # the log equals the current leader's up to here
         self.up: set[NodeId] = set()  # nodes with a link session
         self.sends: list[tuple[NodeId, Message]] = []
-        self.pending_offer: tuple[NodeId, SnapshotOffer] | None = None  # for the shell: fetch it, then `installed`
+        self.pending_offer: tuple[NodeId, SnapshotOffer] | None = None  # for the shell: fetch it
 
     # What the shell reads.
 
@@ -215,10 +215,6 @@ class Core:
             self.leadership.link_changed(node, up=False, now_ns=now_ns)
         elif node == self.leader:
             self.drop_claim(now_ns)
-
-    def installed(self, sender: NodeId, offer: SnapshotOffer, last_index: int, now_ns: int) -> None:
-        """The offered snapshot and the entries after it, up to `last_index`, are in the log now."""
-        following.installed(self, sender, offer, last_index, now_ns)
 
     def transfer(self, target: NodeId | None, now_ns: int) -> bool:
         """Hand leadership over, to whoever is most advanced when `target` is None. Returns whether that has begun."""

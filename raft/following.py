@@ -108,11 +108,11 @@ def on_read_probe(core: "Core", sender: NodeId, message: ReadProbe, now_ns: int)
         core.sends.append((sender, ReadProbeSeen(term=core.term, round=message.round)))
 
 
-# Snapshots: the shell fetches and installs; the core judges before and answers after.
-
-
 def on_snapshot_offer(core: "Core", sender: NodeId, message: SnapshotOffer, now_ns: int) -> None:
-    """Ignore what the own log covers (rule 35), else ask the shell to fetch it (`pending_offer`)."""
+    """Ignore what the own log covers (rule 35), else ask the shell to fetch it (`pending_offer`).
+
+    After the shell has replaced the log the replica starts anew, and the leader's next offer finds the log covering it.
+    """
     if not hears_leader(core, sender, message.term, now_ns):
         return
     if message.index <= core.commit_index or core.log.term_at(message.index) == message.index_term:
@@ -120,14 +120,3 @@ def on_snapshot_offer(core: "Core", sender: NodeId, message: SnapshotOffer, now_
         core.send(sender, AppendAccepted(term=core.term, prev_index=0, verified_index=message.index))
     else:
         core.pending_offer = (sender, message)
-
-
-def installed(core: "Core", sender: NodeId, offer: SnapshotOffer, last_index: int, now_ns: int) -> None:
-    """The log was replaced by the leader's, up to `last_index`; acknowledged when that is durable (rule 34)."""
-    assert core.log.boundary[0] <= offer.index <= last_index
-    core.configurations.reset(offer.index, Configuration.decode(offer.members))
-    core.commit_index = max(core.commit_index, offer.index)
-    configuration_changed(core, now_ns)
-    if sender == core.leader and offer.term == core.term:
-        core.verified_index = max(core.verified_index, last_index)
-        core.send(sender, AppendAccepted(term=core.term, prev_index=0, verified_index=last_index))

@@ -13,6 +13,7 @@ import enum
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -27,7 +28,10 @@ from jetraft.raft.recovery import recover
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry, GroupLog
+from jetraft.store.port import Checkpoint, Entry, GroupLog
+
+if TYPE_CHECKING:
+    from jetraft.store.snapshot import Manifest
 
 log_ = logging.getLogger(__name__)
 
@@ -139,6 +143,7 @@ class Group:
         self._term_led = 0
         self._elections_won = 0
         self._submitted_token = -1
+        self._held_until_ns = 0
         self._persisted_token = -1
         recovered = recover(log, machine, Configuration(voters=spec.members))
         self.applied_index = recovered.applied_index
@@ -271,7 +276,8 @@ class Group:
 
     def checkpoint(self) -> None:
         """Checkpoint and trim now: after a purge the space should come back soon. No-op when nothing was applied."""
-        if self.failed is None and self.applied_index > self._checkpointer.index:
+        held = self._clock.mono_ns() < self._held_until_ns
+        if self.failed is None and not held and self.applied_index > self._checkpointer.index:
             self._checkpointer.save(self.applied_index)
             self._mark_dirty(self)
 
@@ -340,7 +346,7 @@ class Group:
             self._persisted_token = self.log.durable_token
             self.core.persisted(now_ns)
             self._observe(now_ns)
-            self._checkpointer.trim_if_durable()
+            self._trim(now_ns)
         self._apply(now_ns)
         self._seal_queue()
         self.core.flush(now_ns)
@@ -348,6 +354,10 @@ class Group:
         if token != self._submitted_token:
             self._submitted_token = token
             self.log.submit()
+
+    def _trim(self, now_ns: int) -> None:
+        if now_ns >= self._held_until_ns:
+            self._checkpointer.trim_if_durable()
 
     def _observe(self, now_ns: int) -> None:
         """Notice a change of leadership."""
@@ -394,7 +404,7 @@ class Group:
             self._tell_proposers(entries, results)
             if self.applied_index < target:
                 self._mark_dirty(self)
-            if self._checkpointer.is_due():
+            if self._checkpointer.is_due() and now_ns >= self._held_until_ns:
                 self._checkpointer.save(self.applied_index)
         if self._term_led and not self.is_leader and self.applied_index >= self.core.term_start_index:
             self.is_leader = True
@@ -445,19 +455,23 @@ class Group:
 
     def _snapshot_offer(self, term: int) -> SnapshotOffer | None:
         """What a peer that is behind the log may fetch: the newest checkpoint."""
-        checkpoint = self.log.load_checkpoint()
-        if checkpoint is None or checkpoint.index < self.log.boundary[0]:
+        found = self.snapshot()
+        if found is None or found[1].index < self.log.boundary[0]:
             return None
+        checkpoint = found[1]
         return SnapshotOffer(term=term, index=checkpoint.index, index_term=checkpoint.term, members=checkpoint.members)
 
-    def snapshot_installed(self, sender: NodeId, offer: SnapshotOffer, state: bytes) -> None:
-        """The log was replaced by the fetched one: restore the state and go on from its index."""
-        now_ns = self._clock.mono_ns()
-        self.machine.restore(state)
-        self.applied_index = offer.index
-        self._checkpointer.restored(offer.index, len(state))
-        self.core.installed(sender, offer, self.log.last_index, now_ns)
-        self._mark_dirty(self)
+    def hold_checkpoint_until(self, until_ns: int) -> None:
+        """A peer fetches the newest checkpoint: take no other, and trim nothing, until then (rule 36)."""
+        self._held_until_ns = max(self._held_until_ns, until_ns)
+
+    def snapshot(self) -> "tuple[Manifest, Checkpoint] | None":
+        """What a peer that is behind the log may fetch: the newest durable checkpoint, and the blocks it needs."""
+        for index, first_live_seq in self._checkpointer.live_seqs():
+            found = self.log.manifest(first_live_seq)
+            if found is not None and found[1].index == index:
+                return found
+        return self.log.manifest(0)
 
 
 class GroupStoppedError(Exception):

@@ -13,7 +13,7 @@ import heapq
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -23,6 +23,9 @@ from jetraft.raft.wire import decode, encode
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import GroupLog
+
+if TYPE_CHECKING:
+    from jetraft.raft.engine import SnapshotOffer
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +83,7 @@ class Manager:
         self._outgoing: dict[NodeId, list[bytes]] = {}
         self._messages_sent = self._messages_received = self._messages_dropped = self._payload_bytes_sent = 0
         self.on_dirty: Callable[[], None] = lambda: None
+        self.on_offer: Callable[[Group, NodeId, SnapshotOffer], None] = lambda _group, _sender, _offer: None
         links.on_frame(CHANNEL_RAFT, self._on_payload)
         links.on_peer_up.append(self._on_peer_up)
         links.on_peer_down.append(self._on_peer_down)
@@ -181,6 +185,9 @@ class Manager:
 
     def _collect(self, group: Group) -> None:
         """Encode what the group's engine sends."""
+        if group.core.pending_offer is not None:
+            (sender, offer), group.core.pending_offer = group.core.pending_offer, None
+            self.on_offer(group, sender, offer)
         sends = group.core.sends
         if not sends:
             return

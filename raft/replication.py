@@ -108,9 +108,11 @@ class Replication:
     def probe_again(self, node: NodeId) -> None:
         """The member forgot us inside the session: ask, and so claim the group, at the next `pump`."""
         peer = self.peers.get(node)
-        if peer is not None and peer.state is PeerState.REPLICATE:
-            peer.probe()
+        if peer is None or peer.state is PeerState.PROBE:
+            return
+        if peer.state is PeerState.REPLICATE:
             peer.next_index = peer.match_index + 1
+        peer.probe()
 
     def in_contact(self) -> list[NodeId]:
         """The members that answered in this link session."""

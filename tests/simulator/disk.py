@@ -4,10 +4,12 @@ A `SimLog` is a log in memory whose changes are also an ordered list of operatio
 operations that survived. At most one batch is in flight, as in the real writer.
 """
 
+import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from jetraft.store.mem_log import MemLog
-from jetraft.store.port import Entry, HardState
+from jetraft.store.port import Checkpoint, Entry, HardState
 from tests.simulator.world import MS, US, World
 
 BLOCK_BYTES = 500  # small blocks, so that trimming has something to drop
@@ -62,6 +64,7 @@ class SimLog(MemLog):
         MemLog.submit(self)
         self.complete()
         self._replayed = True
+        self._opened_with = (is_alive, on_append)
         self._on_append = on_append
 
     _replayed = False
@@ -97,6 +100,24 @@ class SimLog(MemLog):
             self._token += 1
             self._keep(lambda log: log.trim(first_live_seq, index))
         return dropped
+
+    def adopt(self, parts: Any, checkpoint: Checkpoint) -> "SimLog":
+        """A snapshot replaces the log, on disk by one rename: all at once, or not."""
+        plain = super().adopt(parts, checkpoint)
+
+        def become(log: MemLog) -> None:
+            assert isinstance(log, SimLog)
+            log._become(plain)
+
+        self._disk.operations = [become]
+        self._disk.submitted = self._disk.durable = 1
+        assert self._opened_with is not None
+        return SimLog(self._world, self._disk, *self._opened_with)
+
+    def _become(self, plain: MemLog) -> None:
+        for name in ("_blocks", "_frames", "_checkpoints"):
+            setattr(self, name, copy.deepcopy(getattr(plain, name)))
+        super().set_hard_state(plain.hard_state)
 
     def submit(self) -> None:
         if self._in_flight:

@@ -10,23 +10,28 @@ from jetraft.raft.engine import Limits, Proposal, Role
 from jetraft.raft.group import Group, GroupSetting, GroupSpec, Outcome
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.raft.manager import Manager
-from jetraft.store._frame import seal
+from jetraft.store._frame import parse_header, seal
 from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, GroupLog
+from jetraft.store.snapshot import Staging
+from tests.simulator.catchup import SimCatchup
 from tests.simulator.checkers import Checker
 from tests.simulator.disk import SimDisk, SimLog
 from tests.simulator.network import Network, Ports
-from tests.simulator.world import US, ViolationError, World
+from tests.simulator.world import MS, US, ViolationError, World
 
 GROUP = GroupId("S-R3F-simulate")
 INCARNATION = 7
+LIVE_MESSAGES = 15
 
 
 class HistoryMachine:
-    """The list of everything applied; its result is the index."""
+    """The list of everything applied; its result is the index.
 
-    first_live_seq = NO_LIVE_MESSAGES
+    Commands are messages to the log, and the newest `LIVE_MESSAGES` count as live, so that trimming leaves holes and
+    snapshots carry blocks.
+    """
 
     def __init__(self, node: NodeId, checker: Checker, log: GroupLog) -> None:
         self._node = node
@@ -34,6 +39,11 @@ class HistoryMachine:
         self._log = log
         self.bodies: list[bytes] = []
         self.applied_index = 0
+        self._last_seq = 0
+
+    @property
+    def first_live_seq(self) -> int:
+        return max(1, self._last_seq - LIVE_MESSAGES) if self._last_seq else NO_LIVE_MESSAGES
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         self._checker.on_apply(self._node, entries, self._log)
@@ -41,14 +51,15 @@ class HistoryMachine:
             if entry.index <= self.applied_index:
                 raise ViolationError(f"{self._node} applies {entry.index} again")
             self.applied_index = entry.index
+            self._last_seq = max(self._last_seq, parse_header(entry.frame).first_stream_seq)
             self.bodies.append(entry.frame[FRAME_HEADER_BYTES:])
         return [entry.index for entry in entries]
 
     def snapshot(self) -> bytes:
-        return bytes(msgpack.packb([self.applied_index, self.bodies]))
+        return bytes(msgpack.packb([self.applied_index, self._last_seq, self.bodies]))
 
     def restore(self, state: bytes) -> None:
-        self.applied_index, self.bodies = msgpack.unpackb(state)
+        self.applied_index, self._last_seq, self.bodies = msgpack.unpackb(state)
 
     def became_leader(self, term: int) -> None:
         pass
@@ -119,10 +130,7 @@ class Host:
         self.on_peer_down.clear()
         self._paused, self._turn_scheduled, self._tick_at_ns = None, False, None
         self._led_term = self._commit_seen = 0
-        self.log = SimLog(
-            self._world, self.disk, lambda: self.alive and self.process == process, self._checker.on_append
-        )
-        self.machine = HistoryMachine(self.node_id, self._checker, self.log)
+        log = SimLog(self._world, self.disk, lambda: self.alive and self.process == process, self._checker.on_append)
         setting = GroupSetting(
             node_id=self.node_id,
             seal=seal,
@@ -132,9 +140,38 @@ class Host:
         )
         self.manager = Manager(setting, links=self, clock=self._world.clock)
         self.manager.on_dirty = self._schedule_turn
+        self.catchup = SimCatchup(self._world, self)
+        self._open(log)
+
+    def _open(self, log: SimLog) -> None:
+        """Start the replica over its log; the checkers look at this log from now on."""
+        self.log = log
+        self.machine = HistoryMachine(self.node_id, self._checker, log)
         preferred = self._members[0] if self._world.chance(0.5) else None
         spec = GroupSpec(group_id=GROUP, incarnation=INCARNATION, members=self._members, preferred_leader=preferred)
-        self.group: Group = self.manager.create(spec, self.log, self.machine)
+        self.group: Group = self.manager.create(spec, log, self.machine)
+
+    def replace_log(self, staging: Staging) -> None:
+        """The owner's part of catching up: end the replica, replace the log, start again (raft/catchup.py)."""
+        process = self.process
+        self.manager.remove(GROUP)
+
+        def finish() -> None:
+            if self.process != process or not self.alive:
+                return
+            if self.log.durable_token < self.log.token():
+                self.log.submit()
+                self._world.after(5 * MS, finish)
+                return
+            log = staging.finish()
+            assert isinstance(log, SimLog)
+            self._world.counts["snapshots"] += 1
+            self._world.note(f"{self.node_id} has installed a snapshot up to {log.boundary[0]}")
+            self._open(log)
+            self._observe()
+            self._schedule_turn()
+
+        self._world.after(self._world.between(0, 20 * MS), finish)
 
     def crash(self, *, power: bool) -> None:
         """The process ends; `power` also takes what was not fsynced."""
@@ -220,8 +257,10 @@ class Host:
                 self._checker.on_commit(self.node_id, core.term, entry)
         self._commit_seen = max(self._commit_seen, top)
 
-    def propose(self, body: bytes) -> None:
+    def propose(self, number: int, body: bytes) -> None:
         """A client's command at this node, if it takes itself for the leader."""
+
+        proposal = Proposal(kind=Kind.MESSAGES, first_seq=number, count=1, body=body)
 
         def done(outcome: Outcome, result: object) -> None:
             self._world.counts[outcome.value] += 1
@@ -229,4 +268,4 @@ class Host:
                 assert isinstance(result, int)
                 self._checker.on_acknowledged(body, result)
 
-        self._do(lambda: self.group.propose(Proposal(kind=Kind.META, body=body), done))
+        self._do(lambda: self.group.propose(proposal, done))

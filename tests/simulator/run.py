@@ -89,7 +89,9 @@ class Simulation:
             if host.alive and host.group.is_leader and world.chance(0.8):
                 for _ in range(world.rng.choice((1, 1, 3, 8))):
                     self._commands += 1
-                    host.propose(b"command %d " % self._commands + b"." * world.rng.choice((0, 0, 20, 300)))
+                    host.propose(
+                        self._commands, b"command %d " % self._commands + b"." * world.rng.choice((0, 0, 20, 300))
+                    )
         world.after(int(world.rng.expovariate(20) * NS_PER_S), self._client)
 
     def _fault(self) -> None:

@@ -5,7 +5,7 @@ from tests.simulator.run import MODES, Simulation
 SEEDS_PER_MODE = 40
 
 
-@pytest.mark.parametrize("mode", ["base", "chaos", "one"])
+@pytest.mark.parametrize("mode", list(MODES))
 def test_no_promise_is_broken_under_faults_and_the_cluster_heals(mode: str) -> None:
     problems = {}
     for seed in range(SEEDS_PER_MODE):

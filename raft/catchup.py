@@ -1,0 +1,222 @@
+"""Catching up over the mesh: serves pieces of snapshots to other members, and fetches what this node was offered.
+
+At most one fetch per group, few per node; an interrupted one goes on with the leader's next offer. Bulk calls have the
+lowest priority on a link, so a transfer takes what the others leave. While pieces of a checkpoint are asked for, its
+group takes no new checkpoint and trims nothing (rule 36), for a bounded time.
+
+When everything is here, the replica's owner stops it, the log is replaced, and the owner starts the replica again over
+the new log: exactly as at the start of a server, so there is no second way in which a replica comes to its state.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+import trio
+
+from jetraft.raft.rpc import CallTimeoutError, Handler, PeerUnavailableError, RemoteCallError
+from jetraft.raft.snapshot import SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store.io import run_blocking
+from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Checkpoint, GroupLog, StoreError
+from jetraft.store.snapshot import Manifest, Staging
+
+if TYPE_CHECKING:
+    from jetraft.raft.engine import SnapshotOffer
+    from jetraft.raft.group import Group
+    from jetraft.raft.manager import Manager
+
+log = logging.getLogger(__name__)
+
+METHOD: Final = "raft.snapshot"
+PIECE_TIMEOUT_S: Final = 10.0
+FETCHES_AT_ONCE: Final = 2  # a node that returns after long may be behind in every group
+LEASE_NS: Final = 30 * NS_PER_S  # a checkpoint is held for a peer that long after its last request
+
+Swap = Callable[[], Awaitable[GroupLog]]
+Reopen = Callable[["Group", Swap], Awaitable[None]]
+
+
+class CallLinks(Protocol):
+    """What catching up needs of the mesh."""
+
+    def serve(self, method: str, handler: Handler) -> None:
+        """Answer calls of `method`."""
+        ...
+
+    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
+        """Ask another node."""
+        ...
+
+
+@attrs.define(slots=True)
+class _Held:
+    """A snapshot that peers are fetching."""
+
+    manifest: Manifest
+    checkpoint: Checkpoint
+    until_ns: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CatchupStatistics:
+    """A snapshot of the figures."""
+
+    fetches_running: int
+    fetches_done: int
+    fetches_failed: int
+    pieces_served: int
+    bytes_served: int
+
+
+class Catchup:
+    """See the module. Construct it beside the manager; `run` owns the fetches.
+
+    `reopen(group, swap)` is the owner's part: end the replica (`Manager.remove`, but do not close its log), await
+    `swap()`, and start the replica over the log that it returns. `swap` closes the old log, and raises StoreError or
+    OSError when the new one is damaged: the old one can then be opened again.
+    """
+
+    def __init__(self, manager: "Manager", links: CallLinks, *, clock: Clock, reopen: Reopen) -> None:
+        self._manager = manager
+        self._links = links
+        self._clock = clock
+        self._reopen = reopen
+        self._held: dict[GroupId, _Held] = {}
+        self._fetches: dict[GroupId, SnapshotFetch] = {}
+        self._running: set[GroupId] = set()
+        self._nursery: trio.Nursery | None = None
+        self._limiter = trio.CapacityLimiter(FETCHES_AT_ONCE)
+        self._done = self._failed = self._pieces_served = self._bytes_served = 0
+        manager.on_offer = self._on_offer
+        links.serve(METHOD, self._serve)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Fetch what is offered, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    def statistics(self) -> CatchupStatistics:
+        """Figures for monitoring and tests."""
+        return CatchupStatistics(
+            fetches_running=len(self._running),
+            fetches_done=self._done,
+            fetches_failed=self._failed,
+            pieces_served=self._pieces_served,
+            bytes_served=self._bytes_served,
+        )
+
+    # Serving.
+
+    async def _serve(self, _sender: NodeId, payload: bytes) -> bytes:
+        """One piece. Raises RemoteCallError, which the asking node takes as: wait for another offer."""
+        await trio.lowlevel.checkpoint()
+        try:
+            request = SnapshotRequest.decode(payload)
+            group = self._manager.groups.get(request.group_id)
+            if group is None or group.incarnation != request.incarnation or group.failed is not None:
+                raise RemoteCallError(f"{request.group_id} is not here")
+            held = self._hold(group)
+            piece = answer(group.log, held.manifest, held.checkpoint, request)
+        except (RemoteProtocolError, SnapshotGoneError, StoreError) as error:
+            raise RemoteCallError(str(error)) from error
+        self._pieces_served += 1
+        self._bytes_served += len(piece)
+        return piece
+
+    def _hold(self, group: "Group") -> _Held:
+        """The group's newest snapshot, held while it is asked for."""
+        now_ns = self._clock.mono_ns()
+        for group_id in [group_id for group_id, held in self._held.items() if held.until_ns < now_ns]:
+            del self._held[group_id]
+        held = self._held.get(group.group_id)
+        if held is None:
+            found = group.snapshot()
+            if found is None:
+                raise SnapshotGoneError(f"{group.group_id} has no checkpoint")
+            held = self._held[group.group_id] = _Held(*found, 0)
+        held.until_ns = now_ns + LEASE_NS
+        group.hold_checkpoint_until(held.until_ns)
+        return held
+
+    # Fetching.
+
+    def _on_offer(self, group: "Group", sender: NodeId, offer: "SnapshotOffer") -> None:
+        """The engine found this offer worth taking; it is repeated until the group has caught up."""
+        if self._nursery is not None and group.group_id not in self._running:
+            self._running.add(group.group_id)
+            self._nursery.start_soon(self._fetch, group, sender, offer)
+
+    async def _fetch(self, group: "Group", sender: NodeId, offer: "SnapshotOffer") -> None:
+        group_id = group.group_id
+        try:
+            async with self._limiter:
+                await self._fetch_all(group, self._fetch_for(group, sender, offer))
+            self._done += 1
+            log.info("%s has caught up to %d from %s", group_id, offer.index, sender)
+        except (PeerUnavailableError, CallTimeoutError) as error:
+            log.info("fetching %s stopped, to be continued: %s", group_id, error)
+        except (RemoteCallError, RemoteProtocolError, StoreError, OSError) as error:
+            self._failed += 1
+            log.warning("fetching %s from %s failed: %s", group_id, sender, error)
+            self._drop(group_id)
+        finally:
+            self._running.discard(group_id)
+
+    def _fetch_for(self, group: "Group", sender: NodeId, offer: "SnapshotOffer") -> SnapshotFetch:
+        """The fetch to go on with: an interrupted one of the same snapshot, or a new one."""
+        known = self._fetches.get(group.group_id)
+        if known is not None and known.continues(sender, offer):
+            return known
+        self._drop(group.group_id)
+        fetch = self._fetches[group.group_id] = SnapshotFetch(
+            group_id=group.group_id, incarnation=group.incarnation, sender=sender, offer=offer, log=group.log
+        )
+        return fetch
+
+    def _drop(self, group_id: GroupId) -> None:
+        fetch = self._fetches.pop(group_id, None)
+        if fetch is not None:
+            fetch.abandon()
+
+    async def _fetch_all(self, group: "Group", fetch: SnapshotFetch) -> None:
+        while (request := fetch.next_request()) is not None:
+            piece = await self._links.call(fetch.sender, METHOD, request.encode(), timeout_s=PIECE_TIMEOUT_S, bulk=True)
+            if not self._is_wanted(group, fetch):
+                raise RemoteCallError("the group has moved on")
+            fetch.received(piece)
+        if not self._is_wanted(group, fetch):
+            raise RemoteCallError("the group has moved on")
+        assert fetch.staging is not None
+        del self._fetches[group.group_id]
+        await self._reopen(group, partial(_swap, group.log, fetch.staging))
+
+    def _is_wanted(self, group: "Group", fetch: SnapshotFetch) -> bool:
+        """Whether the group is here and still behind the snapshot (rule 35)."""
+        is_here = self._manager.groups.get(group.group_id) is group and group.failed is None
+        return is_here and not group.is_leader and group.commit_index < fetch.offer.index
+
+
+async def _swap(old: GroupLog, staging: Staging) -> GroupLog:
+    """Put the staged log in place of the old one. Term and vote must be on disk: the new log reads them there."""
+    await _until_durable(old)
+    old.close()
+    return await run_blocking(staging.finish)
+
+
+async def _until_durable(old: GroupLog) -> None:
+    while old.durable_token < old.token():
+        if old.failed is not None:
+            raise old.failed
+        moved = trio.Event()
+        old.on_durable = moved.set
+        old.submit()
+        if old.durable_token < old.token() and old.failed is None:
+            await moved.wait()
+    old.on_durable = None

@@ -1,0 +1,189 @@
+"""Catching up a member that is behind the log: what is fetched, in which pieces, in which order. Pure.
+
+A snapshot is the newest durable checkpoint of another member and the parts of its blocks that hold live messages up to
+it. They are fetched by calls, a small piece at a time, so writers are not held up and a broken link costs one piece:
+the fetch goes on where it was when the same checkpoint is offered by the same member again. The pieces gather in a
+`Staging` of the log (store/snapshot.py), which verifies every frame and replaces the log, whole or not at all, when
+everything is there (rule 34).
+
+    request (msgpack): group, incarnation, index of the checkpoint, "open" | "state" | "chunk", block, offset, size
+    answer: open: msgpack [manifest, members, bytes of the state, crc32c of the state]; else the bytes asked for
+"""
+
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from jetraft.raft.engine import SnapshotOffer
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store._frame import crc32c
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Checkpoint, GroupLog
+from jetraft.store.snapshot import Manifest, Staging
+
+PIECE_BYTES_MAX: Final = 1 << 20  # whatever is asked for, an answer is not larger
+STATE_BYTES_MAX: Final = 1 << 30  # bounds the memory that a peer can make this node take
+OPEN, STATE, CHUNK = "open", "state", "chunk"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class SnapshotRequest:
+    """One piece that is wanted; `block` counts for chunks only, as the sender numbers them."""
+
+    group_id: GroupId
+    incarnation: int
+    index: int
+    what: str
+    block: int = 0
+    offset: int = 0
+    size: int = 0
+
+    def encode(self) -> bytes:
+        """The payload of the call."""
+        return bytes(msgpack.packb(attrs.astuple(self)))
+
+    @classmethod
+    def decode(cls, data: bytes) -> "SnapshotRequest":
+        """The reverse. Raises RemoteProtocolError."""
+        try:
+            fields: Any = msgpack.unpackb(data, raw=False)
+            group_id, incarnation, index, what, block, offset, size = fields
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise RemoteProtocolError("no snapshot request") from error
+        numbers = (incarnation, index, block, offset, size)
+        if not isinstance(group_id, str) or what not in {OPEN, STATE, CHUNK}:
+            raise RemoteProtocolError("no snapshot request")
+        if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
+            raise RemoteProtocolError("no snapshot request")
+        return cls(
+            group_id=GroupId(group_id),
+            incarnation=incarnation,
+            index=index,
+            what=what,
+            block=block,
+            offset=offset,
+            size=min(size, PIECE_BYTES_MAX),
+        )
+
+
+class SnapshotGoneError(Exception):
+    """What was asked for is not there any more; the leader will offer what is."""
+
+
+def answer(log: GroupLog, manifest: Manifest, checkpoint: Checkpoint, request: SnapshotRequest) -> bytes:
+    """The piece asked for, of the snapshot that the caller holds for this transfer. Raises SnapshotGoneError."""
+    if request.index != checkpoint.index:
+        raise SnapshotGoneError(f"the checkpoint is at {checkpoint.index}, not {request.index}")
+    if request.what == OPEN:
+        opened = [manifest.to_bytes(), checkpoint.members, len(checkpoint.state), crc32c(checkpoint.state)]
+        return bytes(msgpack.packb(opened))
+    if request.what == STATE:
+        return checkpoint.state[request.offset : request.offset + request.size]
+    try:
+        return log.read_chunk(request.block, request.offset, request.size)
+    except KeyError as error:
+        raise SnapshotGoneError(f"block {request.block} was trimmed") from error
+
+
+class SnapshotFetch:
+    """One snapshot on its way here: `next_request` and `received` take turns until there is no next request."""
+
+    def __init__(
+        self, *, group_id: GroupId, incarnation: int, sender: NodeId, offer: SnapshotOffer, log: GroupLog
+    ) -> None:
+        self.group_id = group_id
+        self.incarnation = incarnation
+        self.sender = sender
+        self.offer = offer
+        self.staging: Staging | None = None
+        self.log = log
+        self._manifest: Manifest | None = None
+        self._state = bytearray()
+        self._state_bytes = self._state_crc = 0
+        self.asked: SnapshotRequest | None = None
+
+    def continues(self, sender: NodeId, offer: SnapshotOffer) -> bool:
+        """Whether a new offer is of the same snapshot, so that what was fetched is still good."""
+        mine = self.offer
+        return (self.sender, mine.index, mine.index_term) == (sender, offer.index, offer.index_term)
+
+    def next_request(self) -> SnapshotRequest | None:
+        """The next piece to ask for; None when everything is here."""
+        if self._manifest is None:
+            self.asked = self._request(OPEN)
+        elif self.staging is None:
+            self.asked = self._request(STATE, offset=len(self._state), size=PIECE_BYTES_MAX)
+        else:
+            missing = self.staging.missing()
+            if missing is None:
+                return None
+            block, offset, size = missing
+            self.asked = self._request(CHUNK, block=block, offset=offset, size=size)
+        return self.asked
+
+    def _request(self, what: str, *, block: int = 0, offset: int = 0, size: int = 0) -> SnapshotRequest:
+        return SnapshotRequest(
+            group_id=self.group_id,
+            incarnation=self.incarnation,
+            index=self.offer.index,
+            what=what,
+            block=block,
+            offset=offset,
+            size=size,
+        )
+
+    def received(self, data: bytes) -> None:
+        """Take the answer to the last request. Raises RemoteProtocolError, StoreError, OSError."""
+        asked = self.asked
+        assert asked is not None, "an answer follows a request"
+        if asked.what == OPEN:
+            self._take_opening(data)
+        elif asked.what == STATE:
+            self._take_state(data)
+        else:
+            self._take_chunk(asked, data)
+
+    def _take_opening(self, data: bytes) -> None:
+        try:
+            fields: Any = msgpack.unpackb(data, raw=False)
+            manifest, members, self._state_bytes, self._state_crc = fields
+            self._manifest = Manifest.from_bytes(manifest)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise RemoteProtocolError(f"a snapshot that does not parse: {error}") from error
+        found = (self._manifest.index, self._manifest.term, members)
+        if found != (self.offer.index, self.offer.index_term, self.offer.members):
+            raise RemoteProtocolError("a snapshot that is not the one that was offered")
+        if not isinstance(self._state_bytes, int) or not 0 <= self._state_bytes <= STATE_BYTES_MAX:
+            raise RemoteProtocolError("a state of an impossible size")
+        self._stage_when_complete()
+
+    def _take_state(self, data: bytes) -> None:
+        if not data or len(self._state) + len(data) > self._state_bytes:
+            raise RemoteProtocolError("a state that does not have its length")
+        self._state += data
+        self._stage_when_complete()
+
+    def _stage_when_complete(self) -> None:
+        if len(self._state) < self._state_bytes:
+            return
+        if crc32c(self._state) != self._state_crc:
+            raise RemoteProtocolError("a state with a wrong checksum")
+        offer, manifest = self.offer, self._manifest
+        assert manifest is not None
+        checkpoint = Checkpoint(
+            index=offer.index, term=offer.index_term, members=offer.members, state=bytes(self._state)
+        )
+        self.staging = self.log.begin_install(manifest, checkpoint)
+
+    def _take_chunk(self, asked: SnapshotRequest, data: bytes) -> None:
+        assert self.staging is not None
+        try:
+            self.staging.put_chunk(asked.block, asked.offset, data)
+        except ValueError as error:
+            raise RemoteProtocolError(str(error)) from error
+
+    def abandon(self) -> None:
+        """Forget what was fetched."""
+        if self.staging is not None:
+            self.staging.abandon()

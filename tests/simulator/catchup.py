@@ -1,0 +1,75 @@
+"""Catching up inside the simulator: the real fetch and its answers, with calls as plain messages.
+
+It does what `jetraft.raft.catchup` does with trio: one fetch at a time, an interrupted one goes on with the next offer.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from jetraft.raft.engine import SnapshotOffer
+from jetraft.raft.group import Group
+from jetraft.raft.snapshot import SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer
+from jetraft.store.model.ids import NodeId
+from tests.simulator.world import MS, World
+
+if TYPE_CHECKING:
+    from tests.simulator.host import Host
+
+CHANNEL_ASK, CHANNEL_ANSWER = 2, 3
+LEASE_NS = 2000 * MS
+
+
+class SimCatchup:
+    """One host's part, for one process."""
+
+    def __init__(self, world: World, host: "Host") -> None:
+        self._world = world
+        self._host = host
+        self._fetch: SnapshotFetch | None = None
+        host.manager.on_offer = self._on_offer
+        host.on_frame(CHANNEL_ASK, self._on_request)
+        host.on_frame(CHANNEL_ANSWER, self._on_answer)
+
+    def _on_offer(self, group: Group, sender: NodeId, offer: SnapshotOffer) -> None:
+        if self._fetch is None or not self._fetch.continues(sender, offer) or self._fetch.log is not group.log:
+            self._fetch = SnapshotFetch(
+                group_id=group.group_id, incarnation=group.incarnation, sender=sender, offer=offer, log=group.log
+            )
+        self._ask()
+
+    def _ask(self) -> None:
+        fetch = self._fetch
+        assert fetch is not None
+        request = fetch.next_request()
+        if request is not None:
+            self._host.send(fetch.sender, CHANNEL_ASK, request.encode())
+            return
+        self._fetch = None
+        group = self._host.group
+        is_wanted = group.log is fetch.log and group.failed is None and group.commit_index < fetch.offer.index
+        if is_wanted and not group.is_leader:
+            assert fetch.staging is not None
+            self._host.replace_log(fetch.staging)
+
+    def _on_request(self, sender: NodeId, payload: memoryview) -> None:
+        group = self._host.group
+        found = group.snapshot()
+        if group.failed is not None or found is None:
+            return
+        group.hold_checkpoint_until(self._world.now_ns + LEASE_NS)
+        try:
+            piece = answer(group.log, *found, SnapshotRequest.decode(bytes(payload)))
+        except SnapshotGoneError:
+            return
+        self._host.send(sender, CHANNEL_ANSWER, msgpack.packb([bytes(payload), piece]))
+
+    def _on_answer(self, sender: NodeId, payload: memoryview) -> None:
+        asked, piece = msgpack.unpackb(payload)
+        fetch = self._fetch
+        if fetch is None or fetch.sender != sender or fetch.asked is None or fetch.asked.encode() != asked:
+            return
+        fetch.received(piece)
+        self._world.counts["pieces"] += 1
+        fetch.asked = None
+        self._ask()
