@@ -77,7 +77,7 @@ cdef class ChunkTable:
             self._free(<size_t>(number - self.base))
             number += 1
         gone = <size_t>(end - self.base) if end > self.base else 0
-        if gone * 2 >= self.count:
+        if gone and gone * 2 >= self.count:
             memmove(self.shelves, self.shelves + gone, (self.count - gone) * sizeof(Shelf))
             self.count -= gone
             self.base += gone
