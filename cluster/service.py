@@ -198,9 +198,9 @@ class ClusterService:
         return sorted(rows, key=lambda row: row.config.name)
 
     async def infos_of(self, rows: Iterable[StreamAssignment]) -> StreamPage:
-        """Ask the leaders of all these streams at the same time; who does not answer in time is missing."""
+        """Ask the leaders of all these streams at the same time; who is away or does not answer in time is missing."""
         infos: dict[str, dict[str, Any]] = {}
-        wanted = list(rows)
+        wanted, online = list(rows), self.cluster.online()
 
         async def ask(row: StreamAssignment) -> None:
             info = await self._info_of(row)
@@ -210,7 +210,8 @@ class ClusterService:
         with trio.move_on_after(LIST_WAIT_S):
             async with trio.open_nursery() as nursery:
                 for row in wanted:
-                    nursery.start_soon(ask, row)
+                    if any(peer in online for peer in row.peers):
+                        nursery.start_soon(ask, row)
         missing = tuple(row.config.name for row in wanted if row.config.name not in infos)
         return StreamPage(infos={name: infos[name] for name in sorted(infos)}, missing=missing)
 

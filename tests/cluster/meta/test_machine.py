@@ -1,6 +1,8 @@
 """What committed commands do to the table, on every node alike."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,9 @@ from jetraft.cluster.meta.assignment import StreamKey
 from jetraft.cluster.meta.commands import Command, NameNode, ReconfigureStream, RemoveStream
 from jetraft.cluster.meta.machine import MetaMachine
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, assign, config, entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def key(name: str) -> StreamKey:

@@ -1,0 +1,241 @@
+"""From captured requests to published answers, over a service that answers from a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+import pytest
+import trio
+
+from jetraft.api.jetstream import gateway as gateway_module
+from jetraft.api.jetstream.gateway import JetStreamGateway, captures, error_json
+from jetraft.cluster.forward import AnswerLost, Moved, Owner, Request
+from jetraft.cluster.streams._admit import encode_capture
+from jetraft.store.model import errors
+from jetraft.store.model.responses import ResponseType
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class FakeForwarder:
+    """Carries out everything here, after `delay_s`; notes what it was given."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.execute: Callable[[Request], Awaitable[bytes]]
+        self.delays: dict[bytes, float] = {}
+        self.fails: Exception | None = None
+
+    async def answer(self, request: Request) -> bytes:
+        self.requests.append(request)
+        await trio.sleep(self.delays.get(request.subject, 0))
+        if self.fails is not None:
+            raise self.fails
+        return await self.execute(request)
+
+
+@attrs.define
+class FakeCluster:
+    clustered: bool = False
+
+
+class FakeService:
+    """The part of the service that the gateway and the simplest handlers use."""
+
+    not_answers = (Moved, AnswerLost)
+
+    def __init__(self) -> None:
+        self.forwarder = FakeForwarder()
+        self.cluster = FakeCluster()
+        self.deleted: list[str] = []
+        self.bug = False
+        self.api_counts: Callable[[], tuple[int, int]]
+
+    @property
+    def execute_api(self) -> Callable[[Request], Awaitable[bytes]]:
+        return self.forwarder.execute
+
+    @execute_api.setter
+    def execute_api(self, execute: Callable[[Request], Awaitable[bytes]]) -> None:
+        self.forwarder.execute = execute
+
+    def streams_of(self, _account: str, _subject: str) -> list[object]:
+        return []
+
+    async def delete_stream(self, _account: str, name: str) -> None:
+        if self.bug:
+            raise KeyError(name)
+        if name == "NOPE":
+            raise errors.STREAM_NOT_FOUND.with_values()
+        self.deleted.append(name)
+
+
+class FakeOutbox:
+    """Keeps sinks and answers."""
+
+    def __init__(self) -> None:
+        self.sinks: dict[int, bytes] = {}
+        self.answers: list[tuple[bytes, dict[str, Any]]] = []
+        self.arrived = trio.Event()
+
+    def add_sink(self, subject: bytes, _handler: object, *, queue: bytes = b"", local_only: bool = False) -> int:
+        assert local_only
+        assert queue == b""
+        self.sinks[len(self.sinks)] = subject
+        return len(self.sinks) - 1
+
+    def remove_sink(self, handle: int) -> None:
+        del self.sinks[handle]
+
+    def send(self, to: bytes, *, payload: bytes = b"") -> int:
+        self.answers.append((to, orjson.loads(payload)))
+        self.arrived.set()
+        return 1
+
+
+class Bench:
+    """A gateway with fakes on both sides."""
+
+    def __init__(self) -> None:
+        self.service = FakeService()
+        self.outbox = FakeOutbox()
+        self.kicks = 0
+        self.gateway = JetStreamGateway(service=self.service, outbox=self.outbox, kick=self._kick)  # type: ignore[arg-type]  # fakes
+
+    def _kick(self) -> None:
+        self.kicks += 1
+
+    def publish(self, *requests: tuple[str, bytes], reply: bytes = b"r", hdr: bytes = b"") -> None:
+        records = [
+            encode_capture(subject=b"$JS.API." + subject.encode(), reply=reply, hdr=hdr, payload=body)
+            for subject, body in requests
+        ]
+        self.gateway.on_batch(b"".join(records))
+
+    async def answers(self, count: int) -> list[dict[str, Any]]:
+        with trio.fail_after(5):
+            while len(self.outbox.answers) < count:
+                await self.outbox.arrived.wait()
+                self.outbox.arrived = trio.Event()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(self.outbox.answers) == count
+        return [answer for _, answer in self.outbox.answers]
+
+
+@pytest.fixture
+async def bench(nursery: trio.Nursery) -> Bench:
+    made = Bench()
+    await nursery.start(made.gateway.run)
+    return made
+
+
+async def test_a_request_is_answered_once_with_its_type(bench: Bench) -> None:
+    bench.publish(("STREAM.DELETE.S", b""))
+    (answer,) = await bench.answers(1)
+    assert answer == {"type": "io.nats.jetstream.api.v1.stream_delete_response", "success": True}
+    assert bench.outbox.answers[0][0] == b"r"
+    assert bench.kicks == 1
+
+
+async def test_errors_of_the_catalogue_are_answers(bench: Bench) -> None:
+    bench.publish(("STREAM.DELETE.NOPE", b""), ("STREAM.DELETE.S", b"x"))
+    answers = await bench.answers(2)
+    assert sorted(answer["error"]["err_code"] for answer in answers) == [10038, 10059]
+    assert bench.gateway.statistics().errors == 2
+
+
+async def test_unknown_subjects_and_messages_without_a_reply_get_no_answer(bench: Bench) -> None:
+    bench.publish(("FOO", b""), ("STREAM.CREATE.S.x", b""))
+    bench.publish(("STREAM.DELETE.quiet", b""), reply=b"")
+    bench.publish(("STREAM.DELETE.S", b""))
+    await bench.answers(1)
+    assert sorted(bench.service.deleted) == ["S", "quiet"]
+
+
+async def test_a_bug_in_a_handler_is_an_answer_and_the_next_request_is_served(bench: Bench) -> None:
+    bench.service.bug = True
+    bench.publish(("STREAM.DELETE.S", b""))
+    (answer,) = await bench.answers(1)
+    assert answer["error"]["err_code"] == 10008
+    bench.service.bug = False
+    bench.publish(("STREAM.DELETE.S", b""))
+    assert (await bench.answers(2))[1]["success"] is True
+
+
+async def test_requests_about_one_stream_are_worked_off_in_order_and_others_overlap(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench.service.forwarder.delays = {b"$JS.API.STREAM.INFO.S": 3.0}
+    bench.publish(("STREAM.INFO.S", b"{"), ("STREAM.DELETE.S", b""), ("STREAM.DELETE.T", b""))
+    await bench.answers(3)
+    types = [answer["type"].rpartition(".")[2] for _, answer in bench.outbox.answers]
+    assert types == ["stream_delete_response", "stream_info_response", "stream_delete_response"]
+    assert bench.service.deleted == ["T", "S"]
+
+
+async def test_beyond_the_queue_limit_requests_are_dropped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_module, "REQUESTS_MAX", 2)
+    bench.publish(*[("STREAM.DELETE.S", b"")] * 5)
+    await bench.answers(2)
+    assert bench.gateway.statistics() == gateway_module.GatewayStatistics(requests=2, errors=0, waiting=0, dropped=3)
+
+
+@pytest.mark.parametrize(
+    ("level", "refused"), [(b"5", False), (b"6", True), (b"x", True), (b"-1", False), (b"", False), (b"9" * 400, True)]
+)
+async def test_a_client_that_needs_a_newer_api_is_told(bench: Bench, level: bytes, *, refused: bool) -> None:
+    hdr = b"NATS/1.0\r\nNats-Required-Api-Level: " + level + b"\r\n\r\n"
+    bench.publish(("STREAM.NAMES", b""), hdr=hdr)
+    (answer,) = await bench.answers(1)
+    assert (answer.get("error", {}).get("err_code") == 10185) is refused
+
+
+async def test_the_owner_of_a_request_is_the_one_in_the_list(bench: Bench) -> None:
+    bench.publish(("STREAM.NAMES", b""), ("STREAM.PURGE.S", b"["), ("STREAM.INFO.S", b"["))
+    await bench.answers(3)
+    asked = {request.subject: request for request in bench.service.forwarder.requests}
+    assert asked[b"$JS.API.STREAM.NAMES"].owner is Owner.META
+    assert asked[b"$JS.API.STREAM.PURGE.S"].owner is Owner.STREAM
+    assert asked[b"$JS.API.STREAM.PURGE.S"].stream == "S"
+    assert not asked[b"$JS.API.STREAM.PURGE.S"].repeatable
+    assert asked[b"$JS.API.STREAM.INFO.S"].repeatable
+
+
+async def test_sinks_go_with_the_gateway() -> None:
+    made = Bench()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(made.gateway.run)
+        assert made.outbox.sinks
+        nursery.cancel_scope.cancel()
+    assert not made.outbox.sinks
+
+
+def test_a_batch_is_taken_apart_as_it_was_put_together() -> None:
+    one = encode_capture(subject=b"s", reply=b"", hdr=b"", payload=b"")
+    two = encode_capture(subject=b"t.u", reply=b"r", hdr=b"NATS/1.0\r\n\r\n", payload=b"p" * 300)
+    found = [(item.subject, item.reply, item.hdr, item.payload) for item in captures(one + two)]
+    assert found == [(b"s", b"", b"", b""), (b"t.u", b"r", b"NATS/1.0\r\n\r\n", b"p" * 300)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "tail"),
+    [
+        (ResponseType.STREAM_DELETE, {}),
+        (ResponseType.STREAM_INFO, {"total": 0, "offset": 0, "limit": 0}),
+        (ResponseType.STREAM_NAMES, {"total": 0, "offset": 0, "limit": 0, "streams": None}),
+        (ResponseType.STREAM_LIST, {"total": 0, "offset": 0, "limit": 0, "streams": []}),
+        (ResponseType.CONSUMER_NAMES, {"total": 0, "offset": 0, "limit": 0, "consumers": []}),
+        (ResponseType.STREAM_PURGE, {"purged": 0}),
+        (ResponseType.CONSUMER_PAUSE, {"paused": False, "pause_until": "0001-01-01T00:00:00Z"}),
+        (ResponseType.STREAM_RESTORE, {"deliver_subject": ""}),
+    ],
+)
+def test_errors_carry_the_fields_that_the_reference_writes_beside_them(
+    kind: ResponseType, tail: dict[str, object]
+) -> None:
+    answer = orjson.loads(error_json(kind, errors.BAD_REQUEST.with_values()))
+    error = {"code": 400, "err_code": 10003, "description": "bad request"}
+    assert answer == {"type": kind.type_name, "error": error, **tail}
