@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 REQUESTS_CACHED: Final = 1024  # clients send the same few request bodies again and again
 NEVER_NS: Final = 2**63 - 1
 OFFSET: Final = re.compile(r" at offset \d+$")  # nats-server adds it to API answers only
+CUT_SHORT: Final = "unexpected end of JSON input"  # json.Unmarshal's words; the API's decoder has others
 FIELDS: Final[dict[str, type]] = {
     "batch": int,
     "expires": int,
@@ -74,7 +75,8 @@ def _load(text: bytes) -> dict[str, Any]:
         try:
             parse_values(text)
         except JsonSyntaxError as go_error:
-            raise BadRequestError(OFFSET.sub("", str(go_error))) from error
+            reason = OFFSET.sub("", str(go_error))
+            raise BadRequestError(CUT_SHORT if reason == "unexpected EOF" else reason) from error
         raise BadRequestError("invalid request") from error
     for name, kind in FIELDS.items():
         value = fields.get(name)

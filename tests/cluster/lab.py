@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
+import trio
+import trio.testing
 
 from jetraft.cluster.meta.assignment import StreamAssignment
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
@@ -18,14 +20,17 @@ from jetraft.raft.manager import Manager
 from jetraft.store._frame import seal
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import ManualClock
-from jetraft.store.model.config import StreamConfig
+from jetraft.store.model.config import AckPolicy, ConsumerAction, ConsumerConfig, StreamConfig
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.subject import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+
+    from jetraft.store.model.state import ConsumerInfo
 
 NODE = NodeId("NODE0001")
+T = TypeVar("T")
 
 
 @attrs.frozen(slots=True)
@@ -71,6 +76,7 @@ class Node:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.sent: list[Sent] = []
+        self.kept: list[Sent] = []  # sent while a test waited for something else
         self.subscriptions: set[bytes] = {b"_INBOX.>"}
         self.sinks: dict[int, tuple[bytes, Callable[[bytes], None]]] = {}
         self._captured: dict[int, list[bytes]] = {}
@@ -103,7 +109,12 @@ class Node:
         return subscribed or any(matches(pattern, subject) for pattern, _ in self.sinks.values())
 
     def add_sink(
-        self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
+        self,
+        subject: bytes,
+        handler: Callable[[bytes], None],
+        *,
+        queue: bytes = b"",  # noqa: ARG002  (the port's)
+        local_only: bool = False,  # noqa: ARG002  (the port's)
     ) -> int:
         self._count += 1
         self.sinks[self._count] = (subject, handler)
@@ -206,3 +217,30 @@ def start_stream(node: Node, log: MemLog | None = None, **fields: Any) -> Stream
     node.sleep(2 * 10**9)
     assert shell.is_leader
     return shell
+
+
+def finish(node: Node, call: Callable[[], Awaitable[T]]) -> T:
+    """Run an async method of a shell, turning the node until it returns."""
+
+    async def run() -> T:
+        found: list[T] = []
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                found.append(await call())
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(ask)
+            while not found:
+                await trio.testing.wait_all_tasks_blocked()
+                node.kept += node.turn()
+        return found[0]
+
+    return trio.run(run)
+
+
+def add_consumer(node: Node, shell: StreamShell, **fields: Any) -> ConsumerInfo:
+    """Create a consumer as the API does."""
+    config = ConsumerConfig(**{"ack_policy": AckPolicy.EXPLICIT, **fields})
+    action = ConsumerAction.CREATE_OR_UPDATE
+    return finish(node, lambda: shell.create_consumer(config, action=action, pedantic=False))

@@ -48,7 +48,7 @@ class Applied:
     def count_for(self, subject: bytes) -> int:
         return sum(stored == subject for stored, _ in self.stored)
 
-    def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
+    def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:  # noqa: ARG002  (the port's)
         return next((at for at, (_, stored) in enumerate(self.stored, 1) if stored == msg_id), None)
 
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import msgpack
 import pytest
 from hypothesis import given
@@ -38,7 +40,7 @@ def test_runs_name_the_same_sequences(ascending: list[int]) -> None:
 @given(seqs)
 def test_runs_never_touch(ascending: list[int]) -> None:
     found = to_runs(ascending)
-    assert all(first + count < later for (first, count), (later, _) in zip(found, found[1:], strict=False))
+    assert all(first + count < later for (first, count), (later, _) in pairwise(found))
 
 
 @given(st.lists(consumer_commands, max_size=5))

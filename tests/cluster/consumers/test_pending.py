@@ -1,0 +1,134 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
+from jetraft.store.consumer_state import ConsumerState, PendingMessage
+from jetraft.store.model.config import AckPolicy, ConsumerConfig
+
+WAIT = WaitPolicy(ack_wait_ns=100, backoff_ns=(), max_deliver=-1)
+
+
+def table_of(*seqs: int, policy: WaitPolicy = WAIT) -> PendingTable:
+    table = PendingTable(policy)
+    for place, seq in enumerate(seqs, 1):
+        table.add(seq, place, 0)
+    return table
+
+
+def redeliver_all(table: PendingTable, now_ns: int) -> list[int]:
+    again = []
+    while (seq := table.next_redelivery()) is not None:
+        table.redelivered(seq, now_ns)
+        again.append(seq)
+    return again
+
+
+def test_what_is_not_acknowledged_is_delivered_again_and_again() -> None:
+    table = table_of(1, 2)
+    assert table.expire(99) == []
+    assert redeliver_all(table, 99) == []
+    table.expire(100)
+    assert redeliver_all(table, 100) == [1, 2]
+    table.remove([1])
+    table.expire(200)
+    assert redeliver_all(table, 200) == [2]
+    assert table.num_redelivered == 1
+
+
+def test_a_nak_brings_it_back_when_it_says() -> None:
+    table = table_of(1, 2)
+    table.redeliver_at(2, 30)
+    table.expire(29)
+    assert redeliver_all(table, 29) == []
+    table.expire(30)
+    assert redeliver_all(table, 30) == [2]
+
+
+def test_a_sign_of_progress_starts_the_wait_again() -> None:
+    table = table_of(1)
+    assert table.restart_wait(1, 60)
+    assert not table.restart_wait(9, 60)
+    table.expire(159)
+    assert redeliver_all(table, 159) == []
+    table.expire(160)
+    assert redeliver_all(table, 160) == [1]
+
+
+def test_an_ack_in_the_redelivery_queue_takes_it_out() -> None:
+    table = table_of(1, 2)
+    table.expire(100)
+    table.remove([1])
+    assert table.next_redelivery() == 2
+
+
+def test_backoff_sets_each_wait_and_its_last_one_stays() -> None:
+    policy = WaitPolicy(ack_wait_ns=100, backoff_ns=(10, 20), max_deliver=-1)
+    assert [policy.wait_ns(count) for count in (1, 2, 3, 4)] == [10, 20, 20, 20]
+
+
+def test_what_was_delivered_as_often_as_allowed_is_given_up() -> None:
+    table = table_of(1, policy=WaitPolicy(ack_wait_ns=100, backoff_ns=(), max_deliver=2))
+    assert table.expire(100) == []
+    assert redeliver_all(table, 100) == [1]
+    assert table.expire(200) == [1]
+    assert len(table) == 0
+    assert table.num_redelivered == 0
+
+
+def test_a_new_leader_goes_on_with_the_waits() -> None:
+    state = ConsumerState(name="c", config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT), created_ns=0, start_seq=1)
+    state.pending = {
+        1: PendingMessage(1, 1_000, 1),  # waited 70 of 100
+        2: PendingMessage(2, 900, 3),  # overdue
+        3: PendingMessage(3, 9_000, 1),  # a clock that was ahead: a full wait at most
+    }
+    table = PendingTable.of_state(state, WAIT, now_ns=5, now_unix_ns=1_070)
+    assert table.num_redelivered == 1
+    due = []
+    for now_ns in (5, 34, 35, 104, 105):
+        table.expire(now_ns)
+        due.append(redeliver_all(table, now_ns))
+    assert due == [[2], [], [1], [], [2, 3]]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.just(0)),
+        st.tuples(st.just("ack"), st.integers(1, 12)),
+        st.tuples(st.just("nak"), st.integers(1, 12)),
+        st.tuples(st.just("progress"), st.integers(1, 12)),
+        st.tuples(st.just("sleep"), st.integers(1, 120)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_every_unacked_message_comes_again_and_no_acked_one(history: list[tuple[str, int]]) -> None:
+    """Against a dict of deadlines."""
+    table, deadlines, now_ns, last_seq = PendingTable(WAIT), dict[int, int](), 0, 0
+    for kind, value in history:
+        match kind:
+            case "add":
+                last_seq += 1
+                table.add(last_seq, last_seq, now_ns)
+                deadlines[last_seq] = now_ns + 100
+            case "ack":
+                assert table.remove([value]) == ([value] if value in deadlines else [])
+                deadlines.pop(value, None)
+            case "nak":
+                table.redeliver_at(value, now_ns)
+                if value in deadlines:
+                    deadlines[value] = now_ns
+            case "progress":
+                table.restart_wait(value, now_ns)
+                if value in deadlines:
+                    deadlines[value] = now_ns + 100
+            case _:
+                now_ns += value
+        table.expire(now_ns)
+        due = {seq for seq, deadline in deadlines.items() if deadline <= now_ns}
+        assert set(redeliver_all(table, now_ns)) == due
+        deadlines.update(dict.fromkeys(due, now_ns + 100))
+        assert len(table) == len(deadlines)
+        assert table.wake_ns <= min(deadlines.values(), default=NEVER_NS)

@@ -1,0 +1,179 @@
+"""Direct gets; the answers are nats-server 2.15.1's, beside the extensions named Jetraft."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jetraft.cluster.streams import direct
+from jetraft.store.model.gotime import format_time
+from jetraft.store.model.message import get
+from tests.cluster.lab import Node, Sent, start_stream
+
+SUBJECTS = [b"s.a", b"s.b", b"s.a", b"s.b", b"s.a", b"s.b", b"s.h"]
+
+
+class Reader:
+    def __init__(self, subjects: list[bytes] = SUBJECTS) -> None:
+        self.node = Node()
+        self.shell = start_stream(self.node, allow_direct=True)
+        for subject in subjects:
+            hdr = b"NATS/1.0\r\nX: y\r\n\r\n" if subject == b"s.h" else b""
+            self.node.publish(subject, b"0123456789", hdr=hdr)
+        self.node.turn()
+
+    def ask(self, body: Any, *, subject: bytes = b"", hdr: bytes = b"") -> list[Sent]:
+        payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.node.publish(b"$JS.API.DIRECT.GET.S" + subject, payload, hdr=hdr, reply=b"_INBOX.r")
+        return self.node.sleep(1000)
+
+
+def seqs(sent: list[Sent]) -> list[int]:
+    return [int(seq) for message in sent if (seq := get(message.hdr, b"Nats-Sequence"))]
+
+
+def numbers(hdr: bytes) -> tuple[int, int]:
+    return int(get(hdr, b"Nats-Num-Pending") or -1), int(get(hdr, b"Nats-Last-Sequence") or -1)
+
+
+@pytest.mark.parametrize(
+    ("body", "seq"),
+    [
+        ({"seq": 1}, 1),
+        ({"last_by_subj": "s.a"}, 5),
+        ({"last_by_subj": "s.*"}, 7),
+        ({"next_by_subj": "s.a", "seq": 2}, 3),
+        ({"next_by_subj": "s.b"}, 2),
+        ({"start_time": "2020-01-01T00:00:00Z"}, 1),
+        ({"seq": 1, "foo": 1}, 1),
+        ({"seq": 1, "max_bytes": 1}, 1),
+    ],
+)
+def test_one_message_is_found(body: dict[str, Any], seq: int) -> None:
+    (message,) = Reader().ask(body)
+    assert get(message.hdr, b"Nats-Sequence") == b"%d" % seq
+    assert message.payload == b"0123456789"
+    assert get(message.hdr, b"Nats-Num-Pending") is None
+
+
+def test_headers_of_the_message_come_first_and_its_origin_after() -> None:
+    reader = Reader()
+    time = format_time(reader.shell.machine.last_ts_ns).encode()
+    (message,) = reader.ask({"seq": 7})
+    assert message.hdr == (
+        b"NATS/1.0\r\nX: y\r\nNats-Stream: S\r\nNats-Subject: s.h\r\nNats-Sequence: 7\r\nNats-Time-Stamp: %s\r\n\r\n"
+        % time
+    )
+    (bare,) = reader.ask({"seq": 7, "no_hdr": True})
+    assert (bare.hdr, bare.payload) == (b"", b"0123456789")
+
+
+def test_the_subject_form_gets_the_last_of_a_subject() -> None:
+    assert seqs(Reader().ask(b"", subject=b".s.b")) == [6]
+
+
+@pytest.mark.parametrize(
+    ("body", "subject", "status"),
+    [
+        (b"", b"", b"408 Empty Request"),
+        ({}, b"", b"408 Empty Request"),
+        ({"batch": 2}, b"", b"408 Empty Request"),
+        ({"multi_last": []}, b"", b"408 Empty Request"),
+        (b"xx", b"", b"408 Malformed Request"),
+        (b"[]", b"", b"408 Malformed Request"),
+        (b"[" * 100_000, b"", b"408 Malformed Request"),
+        ({"seq": "1"}, b"", b"408 Malformed Request"),
+        ({"seq": -1}, b"", b"408 Malformed Request"),
+        ({"multi_last": [1]}, b"", b"408 Malformed Request"),
+        ({"start_time": "yesterday"}, b"", b"408 Malformed Request"),
+        ({"seq": 1, "last_by_subj": "s.a"}, b"", b"408 Bad Request"),
+        ({"seq": 1, "start_time": "2020-01-01T00:00:00Z"}, b"", b"408 Bad Request"),
+        ({"last_by_subj": "s.a", "batch": 2}, b"", b"408 Bad Request"),
+        ({"multi_last": ["s.a"], "last_by_subj": "s.a"}, b"", b"408 Bad Request"),
+        ({"multi_last": ["s.a"], "up_to_seq": 1, "up_to_time": "2020-01-01T00:00:00Z"}, b"", b"408 Bad Request"),
+        ({"seq": 1}, b".s.a", b"408 Bad Request"),
+        (b"x", b".s.a", b"408 Malformed Request"),
+        ({"seq": 99}, b"", b"404 Message Not Found"),
+        ({"seq": 99, "batch": 2}, b"", b"404 Message Not Found"),
+        ({"last_by_subj": "s.zz"}, b"", b"404 Message Not Found"),
+        (b"", b".s.zz", b"404 Message Not Found"),
+        ({"multi_last": ["zz"]}, b"", b"404 No Results"),
+        ({"multi_last": ["s.>"], "up_to_time": "2020-01-01T00:00:00Z"}, b"", b"404 No Results"),
+    ],
+)
+def test_what_cannot_be_answered_gets_the_reference_s_status(body: Any, subject: bytes, status: bytes) -> None:
+    (answer,) = Reader().ask(body, subject=subject)
+    assert (answer.hdr, answer.payload) == (b"NATS/1.0 %s\r\n\r\n" % status, b"")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected", "end"),
+    [
+        ({"seq": 3, "batch": 3}, [3, 4, 5], (2, 5)),
+        ({"seq": 3, "batch": 30}, [3, 4, 5, 6, 7], (0, 7)),
+        ({"next_by_subj": "s.b", "batch": 2}, [2, 4], (1, 4)),
+        ({"start_time": "2020-01-01T00:00:00Z", "batch": 2}, [1, 2], (5, 2)),
+        ({"seq": 1, "batch": -1}, [], (7, 0)),
+        ({"seq": 1, "batch": 9, "max_bytes": 1}, [1], (6, 1)),
+        ({"seq": 1, "batch": 9, "max_bytes": 26}, [1, 2], (5, 2)),
+        ({"seq": 1, "batch": 9, "max_bytes": 27}, [1, 2, 3], (4, 3)),
+        ({"multi_last": ["s.a", "s.b"]}, [5, 6], (0, 6)),
+        ({"multi_last": ["s.>"], "batch": 1}, [5], (2, 5)),
+        ({"multi_last": ["s.>"], "up_to_seq": 4}, [3, 4], (0, 4)),
+    ],
+)
+def test_a_batch_ends_with_its_place(body: dict[str, Any], expected: list[int], end: tuple[int, int]) -> None:
+    *messages, last = Reader().ask(body)
+    assert seqs(messages) == expected
+    assert last.hdr.startswith(b"NATS/1.0 204 EOB\r\n")
+    assert numbers(last.hdr) == end
+    pending = end[0] + len(expected)
+    places = [(pending - at, expected[at - 2] if at > 1 else 0) for at in range(1, len(expected) + 1)]
+    assert [numbers(message.hdr) for message in messages] == places
+    assert get(last.hdr, b"Jetraft-Last-Seq") == b"7"
+
+
+def test_a_large_batch_is_served_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "SLICE_MESSAGES", 3)
+    reader = Reader()
+    reader.node.publish(b"$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":100}', reply=b"_INBOX.r")
+    assert seqs(reader.node.turn()) == [1, 2, 3]
+    rest = reader.node.sleep(1000)
+    assert seqs(rest) == [4, 5, 6, 7]
+    assert rest[-1].hdr.startswith(b"NATS/1.0 204 EOB")
+
+
+def test_slices_by_size_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "SLICE_BYTES", 1)
+    assert seqs(Reader().ask({"multi_last": ["s.>"]})) == [5, 6, 7]
+    assert seqs(Reader().ask({"seq": 1, "batch": 4})) == [1, 2, 3, 4]
+
+
+def test_a_client_that_left_is_not_served() -> None:
+    reader = Reader()
+    reader.node.publish(b"$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":100}', reply=b"gone")
+    assert reader.node.sleep(1000) == []
+    assert not reader.shell._direct._batches
+
+
+def test_too_many_subjects_are_refused() -> None:
+    reader = Reader([b"s.%d" % number for number in range(1025)])
+    (answer,) = reader.ask({"multi_last": ["s.>"]})
+    assert answer.hdr == b"NATS/1.0 413 Too Many Results\r\n\r\n"
+    assert len(reader.ask({"multi_last": ["s.>"], "up_to_seq": 1024})) == 1025
+
+
+def test_a_replica_that_is_behind_says_so() -> None:
+    demand = b"NATS/1.0\r\nJetraft-Min-Last-Seq: %d\r\n\r\n"
+    (behind,) = Reader().ask({"seq": 1, "batch": 2}, hdr=demand % 8)
+    assert behind.hdr == b"NATS/1.0 503 Replica Behind\r\nJetraft-Last-Seq: 7\r\n\r\n"
+    assert seqs(Reader().ask({"seq": 1, "batch": 2}, hdr=demand % 7)) == [1, 2]
+    (nothing,) = Reader().ask({"seq": 50, "batch": 2}, hdr=demand % 7)
+    assert nothing.hdr == b"NATS/1.0 404 Message Not Found\r\nJetraft-Last-Seq: 7\r\n\r\n"
+
+
+def test_a_client_of_a_later_api_is_refused() -> None:
+    (answer,) = Reader().ask({"seq": 1}, hdr=b"NATS/1.0\r\nNats-Required-Api-Level: 9\r\n\r\n")
+    assert answer.hdr == b"NATS/1.0 412 Required Api Level\r\n\r\n"

@@ -1,0 +1,184 @@
+"""One replica that leads, end to end on one node in memory."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from jetraft.raft.group import NotLeaderError
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.api_error import ApiError
+from jetraft.store.model.config import StreamConfig
+from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
+from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
+
+S = 10**9
+
+
+def publish(node: Node, *subjects: bytes, hdr: bytes = b"") -> list[Sent]:
+    for subject in subjects:
+        node.publish(subject, b"0123456789", hdr=hdr, reply=b"_INBOX.p")
+    return node.turn()
+
+
+def test_a_publish_is_acknowledged_when_it_is_durable_and_not_before() -> None:
+    node = Node()
+    log = MemLog()
+    start_stream(node, log)
+    log._durable_on_submit = False
+    assert publish(node, b"s.a") == []
+    log.complete()
+    assert [sent.payload for sent in node.turn()] == [b'{"stream":"S","seq":1}']
+
+
+def test_a_publish_in_flight_is_never_acknowledged_after_leadership_is_lost() -> None:
+    node = Node()
+    log = MemLog()
+    shell = start_stream(node, log)
+    log._durable_on_submit = False
+    publish(node, b"s.a")
+    shell.group.fail(RuntimeError("disk"), node.clock.mono_ns())
+    log.complete()
+    assert publish(node, b"s.a") == []
+    assert not shell.is_leader
+    with pytest.raises(NotLeaderError):
+        shell.consumer_info("c")
+
+
+def test_a_restart_finds_messages_config_and_consumers() -> None:
+    node = Node()
+    log = MemLog()
+    first = start_stream(node, log)
+    publish(node, b"s.a", b"s.b", hdr=b"NATS/1.0\r\nNats-Msg-Id: x\r\n\r\n")
+    add_consumer(node, first, durable_name="c")
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", reply=b"_INBOX.r")
+    node.turn()
+    state, consumers = first.info().state, dict(first.machine.consumers)
+    first.stop()
+
+    again = start_stream(node, log)
+    assert again.info().state == state
+    assert again.machine.consumers == consumers
+    (ack,) = publish(node, b"s.c", hdr=b"NATS/1.0\r\nNats-Msg-Id: x\r\n\r\n")
+    assert ack.payload == b'{"stream":"S","seq":1,"duplicate": true}'
+    assert again.consumer_info("c").num_ack_pending == 1
+
+
+def test_messages_leave_when_they_are_too_old() -> None:
+    node = Node()
+    shell = start_stream(node, max_age=10 * S)
+    publish(node, b"s.a")
+    node.sleep(6 * S)
+    publish(node, b"s.b")
+    assert shell.info().state.messages == 2
+    node.sleep(5 * S)
+    assert shell.info().state.first_seq == 2
+    node.sleep(10 * S)
+    state = shell.info().state
+    assert (state.messages, state.first_seq, state.last_seq) == (0, 3, 2)
+
+
+def test_a_new_configuration_takes_effect_when_it_is_applied() -> None:
+    node = Node()
+    shell = start_stream(node)
+    publish(node, b"s.a", b"s.a", b"s.a")
+    config = attrs.evolve(shell.config, max_msgs=1, subjects=("t.>",))
+    shell.reconfigure(attrs.evolve(shell.assignment, config=config))
+    node.turn()
+    assert shell.has_config(config)
+    assert shell.info().state.messages == 1
+    assert publish(node, b"s.a") == []
+    assert [sent.payload for sent in publish(node, b"t.a")] == [b'{"stream":"S","seq":4}']
+
+
+@pytest.mark.parametrize(
+    ("request_", "purged", "left"),
+    [
+        (JSApiStreamPurgeRequest(), 4, []),
+        (JSApiStreamPurgeRequest(filter="s.a"), 2, [2, 4]),
+        (JSApiStreamPurgeRequest(seq=3), 2, [3, 4]),
+        (JSApiStreamPurgeRequest(keep=1), 3, [4]),
+        (JSApiStreamPurgeRequest(filter="s.a", keep=1), 1, [2, 3, 4]),
+        (JSApiStreamPurgeRequest(filter="s.b", seq=4), 1, [1, 3, 4]),
+    ],
+)
+def test_a_purge_removes_what_it_names(request_: JSApiStreamPurgeRequest, purged: int, left: list[int]) -> None:
+    node = Node()
+    shell = start_stream(node)
+    publish(node, b"s.a", b"s.b", b"s.a", b"s.b")
+    assert finish(node, lambda: shell.purge(request_)) == purged
+    assert shell.machine.next_matches((), 1, 10) == left
+
+
+def test_a_stream_may_forbid_purges_and_deletes() -> None:
+    node = Node()
+    shell = start_stream(node, deny_purge=True, deny_delete=True)
+    publish(node, b"s.a")
+    with pytest.raises(BaseExceptionGroup) as refused:
+        finish(node, lambda: shell.purge(JSApiStreamPurgeRequest()))
+    assert refused.group_contains(ApiError, match="stream purge not permitted")
+    with pytest.raises(BaseExceptionGroup) as refused:
+        finish(node, lambda: shell.delete_message(1, erase=True))
+    assert refused.group_contains(ApiError, match="message delete not permitted")
+    assert shell.info().state.messages == 1
+
+
+def test_a_deleted_message_is_gone() -> None:
+    node = Node()
+    shell = start_stream(node)
+    publish(node, b"s.a", b"s.a")
+    assert finish(node, lambda: shell.delete_message(1, erase=True))
+    assert not finish(node, lambda: shell.delete_message(1, erase=True))
+    with pytest.raises(ApiError, match="no message found"):
+        shell.get_message(JSApiMsgGetRequest(seq=1))
+
+
+@pytest.mark.parametrize(
+    ("request_", "seq"),
+    [
+        (JSApiMsgGetRequest(seq=2), 2),
+        (JSApiMsgGetRequest(last_by_subj="s.a"), 3),
+        (JSApiMsgGetRequest(last_by_subj="s.*"), 4),
+        (JSApiMsgGetRequest(next_by_subj="s.b", seq=3), 4),
+        (JSApiMsgGetRequest(next_by_subj="s.b"), 2),
+        (JSApiMsgGetRequest(start_time=0), 1),
+        (JSApiMsgGetRequest(start_time=0, next_by_subj="s.b"), 2),
+    ],
+)
+def test_a_message_is_found_by_what_is_asked(request_: JSApiMsgGetRequest, seq: int) -> None:
+    node = Node()
+    shell = start_stream(node)
+    publish(node, b"s.a", b"s.b", b"s.a", b"s.b")
+    assert shell.get_message(request_).seq == seq
+
+
+def test_a_rollup_replaces_what_was_there() -> None:
+    node = Node()
+    shell = start_stream(node, allow_rollup_hdrs=True)
+    publish(node, b"s.a", b"s.b", b"s.a")
+    publish(node, b"s.a", hdr=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
+    assert shell.machine.next_matches((), 1, 10) == [2, 4]
+    publish(node, b"s.c", hdr=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
+    assert shell.machine.next_matches((), 1, 10) == [5]
+
+
+def test_a_first_sequence_is_respected() -> None:
+    node = Node()
+    shell = start_stream(node, first_seq=100)
+    assert [sent.payload for sent in publish(node, b"s.a")] == [b'{"stream":"S","seq":100}']
+    assert shell.info().state.first_seq == 100
+
+
+def test_a_stopped_replica_listens_to_nothing() -> None:
+    node = Node()
+    shell = start_stream(node, allow_direct=True)
+    assert node.sinks
+    shell.stop()
+    assert node.sinks == {}
+
+
+def test_the_log_keeps_a_configuration_as_it_is() -> None:
+    node = Node()
+    shell = start_stream(node, description="ümläut", metadata={"a": "b"}, max_age=5 * S)
+    assert isinstance(shell.machine.config, StreamConfig)
+    assert shell.machine.config == shell.assignment.config
