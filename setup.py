@@ -62,7 +62,7 @@ def require_compiler() -> None:
     """Say in one line what is missing, instead of a page of build output."""
     compiler = os.environ.get("CC", "cc").split()[0]
     if not (shutil.which(compiler) or shutil.which("gcc")):
-        sys.exit("jetraft: a C compiler is needed to build the data plane: install gcc (Debian: apt-get install gcc libc6-dev)")
+        sys.exit("jetraft: a C compiler is needed: install gcc (Debian: apt-get install gcc libc6-dev)")
 
 
 WANTS_BUILD = bool({"build_ext", "bdist_wheel", "editable_wheel", "build", "develop", "install"} & set(sys.argv))

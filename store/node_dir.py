@@ -84,7 +84,9 @@ class NodeDir:
         lock_fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            node_id = _claim(SmallFile(root / IDENTITY_NAME), root, server_name=server_name, named=named, cluster=cluster)
+            node_id = _claim(
+                SmallFile(root / IDENTITY_NAME), root, server_name=server_name, named=named, cluster=cluster
+            )
         except BlockingIOError as error:
             os.close(lock_fd)
             raise StoreRefused(f"{root}: another server process uses this store directory") from error
@@ -148,5 +150,7 @@ def _claim(file: SmallFile, root: Path, *, server_name: str, named: bool, cluste
         raise StoreRefused(f"{root}: store format {version} is newer than this server's {FORMAT_VERSION}")
     if owner != node_id and (cluster or (named and was_named)):
         name = identity.get("server_name", "?")
-        raise StoreRefused(f'{root}: belongs to server "{name}" (node {owner}), not to "{server_name}" (node {node_id})')
+        raise StoreRefused(
+            f'{root}: belongs to server "{name}" (node {owner}), not to "{server_name}" (node {node_id})'
+        )
     return owner
