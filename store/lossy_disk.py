@@ -274,6 +274,12 @@ class LossyDisk:
         file.durable[offset] ^= 1
         file.data[offset] ^= 1
 
+    def read_whole(self, path: Path) -> bytes:
+        """A file as readers see it."""
+        file = self._directory(path.parent).names[path.name]
+        assert isinstance(file, _File)
+        return bytes(file.data)
+
     def sync_names(self) -> None:
         """Make every name that exists durable, as if the machine had been left alone for long."""
         waiting = [self._root]

@@ -174,7 +174,8 @@ class GroupLog(Protocol):
     def submit(self) -> None:
         """Hand everything not yet handed over to the writer thread, as one batch with one fsync.
 
-        At most one batch is in flight; when one is, the next starts by itself as soon as that one is done.
+        At most one batch is in flight; when one is, the next starts by itself as soon as that one is done. A file that
+        cannot be opened counts as a failed write: `failed` is set and `on_durable` called before this returns.
         """
         ...
 

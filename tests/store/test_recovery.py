@@ -357,3 +357,35 @@ def test_every_error_of_an_opening_is_a_store_error(disk: LossyDisk) -> None:
             assert found.last_index == 3
             found.close()
         disk.flip_bit(FIRST, offset)
+
+
+def test_an_opening_proves_that_what_it_found_is_durable(disk: LossyDisk) -> None:
+    log = opened(disk)
+    log.append([entry(1), entry(2)])
+    log.submit()
+    while disk.open_files and not log.durable_token:
+        disk.step()
+        found = disk.read_whole(FIRST) if FIRST.name in disk.list_directory(LOG) else b""
+        if _frame.verify(found, BLOCK_HEAD_BYTES):
+            break  # written, and not marked
+    disk.kill()
+    opened(disk).close()
+
+    disk.flip_bit(FIRST, BLOCK_HEAD_BYTES + FRAME_BYTES + 60)
+
+    with pytest.raises(StoreCorrupt, match="entry 2 at byte 276 was durable"):
+        opened(disk)
+
+
+def test_sound_frame_at_the_wrong_place_is_never_read(disk: LossyDisk) -> None:
+    """A write that the device put elsewhere: the checksum holds, the entry is another."""
+    written(disk, [1, 2, 3]).close()
+    log = opened(disk)
+    ref = log.locate(2)
+    assert ref is not None
+    fd = disk.open_file(FIRST)
+    batch = disk.batch()
+    batch.write(fd, [entry(3).frame], ref.offset)
+    disk.perform(batch)
+    with pytest.raises(StoreCorrupt, match="entry 2"):
+        log.frame_at(ref.block, ref.offset)
