@@ -14,6 +14,8 @@ UNTIL_TIMEOUT_S = 5.0
 REPLY_TIMEOUT_S = 2.0
 SHORT_TIMEOUT_S = 0.3  # for a server that has left several steps of a scene unanswered
 PATIENCE = 3
+CLEAR_TIMEOUT_S = 10.0
+EXTENSION = "Jetraft-"  # header fields of jetraft's own, which clients do not know and pass over
 RETRY_S = 0.02
 
 Observation = Any
@@ -144,7 +146,9 @@ class SceneRun:
             shown["reply"] = normalise.reply(event.reply)
         if event.hdr:
             shown["status"] = event.status
-            shown["headers"] = [[name, normalise.header(name, value)] for name, value in event.headers]
+            shown["headers"] = [
+                [name, normalise.header(name, value)] for name, value in event.headers if not name.startswith(EXTENSION)
+            ]
         shown["payload"] = show_payload(event.payload)
         return self.blank(shown)
 
@@ -182,8 +186,11 @@ def show_line(line: str) -> Any:
 def clear(address: tuple[str, int]) -> None:
     """Delete every stream, so that the next scene finds an empty account."""
     with RawClient(address) as client:
-        for name in client.api("STREAM.NAMES").get("streams") or []:
-            client.api(f"STREAM.DELETE.{name}")
+        deadline = time.monotonic() + CLEAR_TIMEOUT_S
+        while names := client.api("STREAM.NAMES").get("streams"):
+            assert time.monotonic() < deadline, f"cannot delete {names}"
+            for name in names:
+                client.api(f"STREAM.DELETE.{name}")
 
 
 def run_scene(address: tuple[str, int], scene: Scene) -> dict[str, Observation]:
