@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
+from jetraft.store._frame import parse_header
 from jetraft.store.format import Kind
 from jetraft.store.port import Entry
 from jetraft.store.terms import TermRuns
@@ -67,6 +68,12 @@ class Block:
         self.used += len(entry.frame)
         self.last_seq = max(self.last_seq, last_seq_of(entry))
         return offset
+
+
+def entry_of(frame: bytes) -> Entry:
+    """The entry that a sound frame is."""
+    header = parse_header(frame)
+    return Entry(index=header.log_index, term=header.term, kind=header.kind, frame=frame)
 
 
 def last_seq_of(entry: Entry) -> int:

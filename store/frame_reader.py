@@ -9,18 +9,12 @@ from typing import Final
 
 from jetraft.store._frame import parse_header, verify
 from jetraft.store.backlog import BlockFile
-from jetraft.store.block import Block
+from jetraft.store.block import Block, entry_of
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.io import Disk
 from jetraft.store.port import Entry, StoreCorrupt
 
 FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
-
-
-def entry_of(frame: bytes) -> Entry:
-    """The entry that a sound frame is."""
-    header = parse_header(frame)
-    return Entry(index=header.log_index, term=header.term, kind=header.kind, frame=frame)
 
 
 class FrameReader:

@@ -19,10 +19,10 @@ from jetraft.store import checkpoint as checkpoint_file
 from jetraft.store import trimmed
 from jetraft.store._frame import record_at
 from jetraft.store.backlog import Backlog, BlockFile, LogPlace, Segment, fill
-from jetraft.store.block import Block, BlockList
+from jetraft.store.block import Block, BlockList, entry_of
 from jetraft.store.checkpoint import CHECKPOINTS_KEPT
 from jetraft.store.format import BLOCK_HEAD_BYTES, MARK_BYTES, BlockHead, Identity, block_name, checkpoint_name
-from jetraft.store.frame_reader import FrameReader, entry_of
+from jetraft.store.frame_reader import FrameReader
 from jetraft.store.hard_state import Copy
 from jetraft.store.port import (
     Checkpoint,

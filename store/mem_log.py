@@ -8,8 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from jetraft.store._frame import Scan, parse_header, record_at
-from jetraft.store.block import Block, BlockList, block_list
-from jetraft.store.frame_reader import entry_of
+from jetraft.store.block import Block, BlockList, block_list, entry_of
 from jetraft.store.port import Checkpoint, Entry, FrameRef, HardState, LogStatistics
 from jetraft.store.snapshot import Arrivals, Manifest, Part, make_manifest, verify_part
 from jetraft.store.terms import TermRuns
