@@ -43,26 +43,19 @@ class MessageSource(Protocol):
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Delivery:
-    """One message on its way to one subject; all numbers of its ack subject but the timestamp, which the store has."""
-
-    stream_seq: int
-    consumer_seq: int
-    delivery_count: int
-    num_pending: int
-
-
-@attrs.frozen(kw_only=True, slots=True)
 class DeliveryRun:
-    """Messages of one stream that go to one subject in this turn, in this order.
+    """Messages of one stream that go to one subject in this turn, in this order: one column per number.
 
-    `ack_prefix` is `$JS.ACK.<stream>.<consumer>.`. With `headers_only` the payload is left out and `Nats-Msg-Size` is
-    added.
+    `ack_prefix` is `$JS.ACK.<stream>.<consumer>.`; the columns, with the timestamp that the store has, make up the rest
+    of each ack subject. With `headers_only` the payload is left out and `Nats-Msg-Size` is added.
     """
 
     to: bytes
     ack_prefix: bytes
-    deliveries: Sequence[Delivery]
+    stream_seqs: Sequence[int]
+    consumer_seqs: Sequence[int]
+    counts: Sequence[int]  # deliveries so far, this one included
+    nums_pending: Sequence[int]  # messages that the consumer has yet to see after this one
     headers_only: bool = False
 
 
@@ -122,28 +115,17 @@ class Timers(Protocol):
 def deliver_one_by_one(outbox: Outbox, run: DeliveryRun, source: MessageSource) -> int:
     """Do what `Outbox.deliver` promises with one `send` per message; batch encoders are tested against this."""
     received = 0
-    for delivery in run.deliveries:
-        message = source.load(delivery.stream_seq)
+    columns = zip(run.stream_seqs, run.consumer_seqs, run.counts, run.nums_pending, strict=True)
+    for stream_seq, consumer_seq, count, num_pending in columns:
+        message = source.load(stream_seq)
         if message is None:
             continue
         hdr, payload = message.hdr, message.payload
         if run.headers_only:
             hdr, payload = with_message_size(hdr, len(payload)), b""
-        reply = ack_subject(run.ack_prefix, delivery, message.ts_ns)
+        reply = b"%s%d.%d.%d.%d.%d" % (run.ack_prefix, count, stream_seq, consumer_seq, message.ts_ns, num_pending)
         received += outbox.send(run.to, subject=message.subject, reply=reply, hdr=hdr, payload=payload) > 0
     return received
-
-
-def ack_subject(ack_prefix: bytes, delivery: Delivery, ts_ns: int) -> bytes:
-    """Return `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<ts ns>.<num pending>`."""
-    return b"%s%d.%d.%d.%d.%d" % (
-        ack_prefix,
-        delivery.delivery_count,
-        delivery.stream_seq,
-        delivery.consumer_seq,
-        ts_ns,
-        delivery.num_pending,
-    )
 
 
 def with_message_size(hdr: bytes, size: int) -> bytes:

@@ -19,7 +19,7 @@ import attrs
 from jetraft.cluster.consumers.acks import AckKind
 from jetraft.cluster.consumers.effects import Effects
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
-from jetraft.cluster.ports import Delivery
+from jetraft.cluster.ports import DeliveryRun
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.commands import to_runs
 from jetraft.store.model.config import AckPolicy
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import ConsumerConfig
 
 DELIVERIES_PER_STEP_MAX: Final = 1000  # the bound on one consumer's work in one turn
+CHOSEN_AHEAD: Final = 64  # new messages looked up at a time, when they are given out one by one
 
 
 @attrs.frozen(slots=True)
@@ -56,6 +57,36 @@ class CoreStatistics:
     num_pending: int
     last_delivered_ns: int | None  # Unix time
     last_ack_ns: int | None  # Unix time, in this term of leadership
+
+
+@attrs.define(eq=False)
+class Run:
+    """A delivery run in the making."""
+
+    to: bytes
+    stream_seqs: list[int] = attrs.Factory(list)
+    consumer_seqs: list[int] = attrs.Factory(list)
+    counts: list[int] = attrs.Factory(list)
+    nums_pending: list[int] = attrs.Factory(list)
+
+    def add(self, stream_seq: int, consumer_seq: int, count: int, num_pending: int) -> None:
+        """One more message."""
+        self.stream_seqs.append(stream_seq)
+        self.consumer_seqs.append(consumer_seq)
+        self.counts.append(count)
+        self.nums_pending.append(num_pending)
+
+    def finish(self, ack_prefix: bytes, *, headers_only: bool) -> DeliveryRun:
+        """The run, complete."""
+        return DeliveryRun(
+            to=self.to,
+            ack_prefix=ack_prefix,
+            stream_seqs=self.stream_seqs,
+            consumer_seqs=self.consumer_seqs,
+            counts=self.counts,
+            nums_pending=self.nums_pending,
+            headers_only=headers_only,
+        )
 
 
 class ConsumerCore:
@@ -144,7 +175,7 @@ class ConsumerCore:
         """Deliver what can be delivered, and hand over everything that has collected."""
         self._give_up(self.pending.expire(now.mono_ns))
         self._sweep(now)
-        self._left = self._selector.num_pending(self.delivered_stream) if self._wants_messages() else 0
+        self._left = self._num_pending() if self._wants_messages() else 0
         has_more = self._deliver(now)
         self._record(now)
         out, self._out = self._out, Effects()
@@ -163,7 +194,7 @@ class ConsumerCore:
             num_ack_pending=len(self.pending),
             num_redelivered=self.pending.num_redelivered,
             num_waiting=self.num_waiting,
-            num_pending=self._selector.num_pending(self.delivered_stream),
+            num_pending=self._num_pending(),
             last_delivered_ns=self._last_delivered_unix_ns or None,
             last_ack_ns=self._last_ack_unix_ns or None,
         )
@@ -195,21 +226,19 @@ class ConsumerCore:
         """True when no client is there to use the consumer."""
         raise NotImplementedError
 
-    def _next_seq(self, wanted: int) -> tuple[int, bool] | None:
+    def _next_seq(self) -> tuple[int, bool] | None:
         """The next message and whether it is a redelivery; None when there is none that may be delivered now."""
-        while (seq := self.pending.next_redelivery()) is not None:
-            if self._selector.exists(seq):
-                return seq, True
-            self.pending.remove((seq,))  # removed from the stream: nobody needs to acknowledge it
-            self._out.commands.append(commands.Acked(self.name, ((seq, 1),)))
+        seq = self._next_redelivery()
+        if seq is not None:
+            return seq, True
         if self._is_at_ack_limit():
             return None
         if not self._fresh:
-            self._fresh.extend(self._choose(wanted))
+            self._fresh.extend(self._choose(CHOSEN_AHEAD))
         return (self._fresh[0], False) if self._fresh else None
 
-    def _take(self, seq: int, now: Now, *, redelivery: bool) -> Delivery:
-        """Count the delivery of what `_next_seq` has found."""
+    def _take(self, run: Run, seq: int, now: Now, *, redelivery: bool) -> None:
+        """Count the delivery of what `_next_seq` has found, and put it into a run."""
         self.delivered_consumer += 1
         count = 1
         if redelivery:
@@ -222,12 +251,50 @@ class ConsumerCore:
             self._delivered.append(seq)
             if self.config.ack_policy is not AckPolicy.NONE:
                 self.pending.add(seq, self.delivered_consumer, now.mono_ns)
-        return Delivery(
-            stream_seq=seq,
-            consumer_seq=self.delivered_consumer,
-            delivery_count=count,
-            num_pending=max(self._left, 0),
+        run.add(seq, self.delivered_consumer, count, max(self._left, 0))
+
+    def _take_new(self, to: bytes, wanted: int, now: Now) -> DeliveryRun | None:
+        """Up to so many new messages for one receiver in one go; None when there are none.
+
+        Only when nothing waits for redelivery and nothing has been chosen before: the common case, and the fast one.
+        """
+        assert not self._fresh
+        tracks_acks = self.config.ack_policy is not AckPolicy.NONE
+        if tracks_acks and self.config.max_ack_pending > 0:
+            wanted = min(wanted, self.config.max_ack_pending - len(self.pending))
+        seqs = self._choose(wanted) if wanted > 0 else []
+        if not seqs:
+            return None
+        first, left = self.delivered_consumer + 1, self._left
+        self.delivered_consumer += len(seqs)
+        self.delivered_stream = seqs[-1]
+        self._left -= len(seqs)
+        self._delivered += seqs
+        if tracks_acks:
+            self.pending.add_many(seqs, first, now.mono_ns)
+        return DeliveryRun(
+            to=to,
+            ack_prefix=self._ack_prefix,
+            stream_seqs=seqs,
+            consumer_seqs=range(first, first + len(seqs)),
+            counts=[1] * len(seqs),
+            nums_pending=range(left - 1, left - 1 - len(seqs), -1),
+            headers_only=self.config.headers_only,
         )
+
+    def _next_redelivery(self) -> int | None:
+        """The next message to be delivered again that the stream still has."""
+        while (seq := self.pending.next_redelivery()) is not None:
+            if self._selector.exists(seq):
+                return seq
+            self.pending.remove((seq,))  # removed from the stream: nobody needs to acknowledge it
+            self._out.commands.append(commands.Acked(self.name, ((seq, 1),)))
+        return None
+
+    def _send(self, run: Run) -> None:
+        """Hand a run over, unless it is empty."""
+        if run.stream_seqs:
+            self._out.sends.append(run.finish(self._ack_prefix, headers_only=self.config.headers_only))
 
     def _is_at_ack_limit(self) -> bool:
         return 0 < self.config.max_ack_pending <= len(self.pending)
@@ -240,6 +307,11 @@ class ConsumerCore:
         return len(self._ack_prefix) + len(b"%d.%d.%d.%d.%d" % numbers)
 
     # --- inside
+
+    def _num_pending(self) -> int:
+        """Messages that are still to be delivered for the first time."""
+        self._acked_ahead = {seq for seq in self._acked_ahead if seq > self.delivered_stream}
+        return self._selector.num_pending(self.delivered_stream) - len(self._acked_ahead)
 
     def _choose(self, wanted: int) -> list[int]:
         if self._acked_ahead:
@@ -278,7 +350,8 @@ class ConsumerCore:
             new = commands.Delivered(self.name, now.unix_ns, first, to_runs(self._delivered))
             self._out.commands.append(new)
             self._delivered = []
-            self._selector.delivered(self.delivered_stream, self._left)
+            if not self._acked_ahead:
+                self._selector.delivered(self.delivered_stream, self._left)
 
     def _wake_ns(self, now: Now) -> int | None:
         wake_ns = self.pending.wake_ns

@@ -46,6 +46,7 @@ class ConsumerDesk:
         self._commands: list[commands.ConsumerCommand] = []
         self._committed: list[Callable[[], None]] = []
         self._depth = 0
+        self._hungry: dict[str, ConsumerRunner] = {}
         self._runners = {name: ConsumerRunner(self, state) for name, state in machine.consumers.items()}
         name = self.stream
         self._sinks = [
@@ -140,7 +141,7 @@ class ConsumerDesk:
 
     def pump(self) -> None:
         """The stream has changed: step the consumers that wait for messages."""
-        self._step([runner for runner in self._runners.values() if runner.core.is_hungry])
+        self._step(list(self._hungry.values()))
 
     def created(self, state: ConsumerState) -> None:
         """A consumer exists: it may have messages at once."""
@@ -153,6 +154,7 @@ class ConsumerDesk:
 
     def deleted(self, state: ConsumerState) -> None:
         """A consumer is gone: its requests end."""
+        self._hungry.pop(state.name, None)
         self._runners.pop(state.name).end(STATUS_DELETED)
 
     def purged(self, first_seq: int) -> None:
@@ -169,6 +171,7 @@ class ConsumerDesk:
         for runner in self._runners.values():
             runner.end(reason)
         self._runners.clear()
+        self._hungry.clear()
 
     # --- for runners
 
@@ -178,6 +181,13 @@ class ConsumerDesk:
         self._committed.append(committed)
         if not self._depth:
             self._flush()
+
+    def set_hungry(self, runner: ConsumerRunner, *, is_hungry: bool) -> None:
+        """Note whether a consumer waits for new messages, so that `pump` need not look at the others."""
+        if is_hungry:
+            self._hungry[runner.state.name] = runner
+        else:
+            self._hungry.pop(runner.state.name, None)
 
     def abandon(self, name: str) -> None:
         """Nobody used the consumer for its inactive_threshold: delete it."""

@@ -99,6 +99,14 @@ class PendingTable:
         unacked.deadline_ns = deadline_ns = now_ns + self.policy.wait_ns(1)
         heappush(self._heap, (deadline_ns, seq))
 
+    def add_many(self, seqs: Sequence[int], first_consumer_seq: int, now_ns: int) -> None:
+        """First deliveries with consecutive consumer sequences."""
+        deadline_ns = now_ns + self.policy.wait_ns(1)
+        unacked, heap = self._unacked, self._heap
+        for consumer_seq, seq in enumerate(seqs, first_consumer_seq):
+            unacked[seq] = Unacked(consumer_seq, 1, deadline_ns)
+            heappush(heap, (deadline_ns, seq))
+
     def remove(self, seqs: Iterable[int]) -> list[int]:
         """Acknowledged, terminated or given up; returns those that were pending."""
         removed = []

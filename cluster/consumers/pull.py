@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore, Now
+from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore, Now, Run
 from jetraft.cluster.consumers.effects import Status
 from jetraft.cluster.consumers.pending import NEVER_NS
 from jetraft.cluster.consumers.requests import (
@@ -23,7 +23,6 @@ from jetraft.cluster.consumers.requests import (
     parse_pull_request,
     pending_status,
 )
-from jetraft.cluster.ports import Delivery, DeliveryRun
 from jetraft.store.model import message
 from jetraft.store.model.gotime import format_duration
 
@@ -95,11 +94,14 @@ class PullConsumer(ConsumerCore):
         self._waiting.rest()
 
     def _deliver(self, now: Now) -> bool:
-        runs: dict[bytes, list[Delivery]] = {}
+        if not self._waiting:
+            return False
+        budget = self._deliver_in_one_go(now)
+        runs: dict[bytes, Run] = {}
         listening: set[bytes] = set()
-        budget, exhausted = DELIVERIES_PER_STEP_MAX, False
+        exhausted = False
         while budget and (waiting := self._next_waiting(listening)) is not None:
-            found = self._next_seq(min(budget, self._waiting.requested))
+            found = self._next_seq()
             if found is None:
                 exhausted = not self._is_at_ack_limit()
                 break
@@ -108,16 +110,33 @@ class PullConsumer(ConsumerCore):
             if not waiting.admits(size):
                 self._end_too_large(runs, waiting)
                 continue
-            delivery = self._take(seq, now, redelivery=redelivery)
-            runs.setdefault(waiting.reply, []).append(delivery)
+            run = runs.setdefault(waiting.reply, Run(waiting.reply))
+            self._take(run, seq, now, redelivery=redelivery)
             waiting.take(size, now.mono_ns)
             self._waiting.advance()
             budget -= 1
-        for reply, deliveries in runs.items():
-            self._send_run(reply, deliveries)
+        for run in runs.values():
+            self._send(run)
         if exhausted:
             self._end_no_wait()
         return not budget and bool(self._waiting)
+
+    def _deliver_in_one_go(self, now: Now) -> int:
+        """Serve a single request without a size limit from new messages; returns what is left of the step's budget."""
+        budget = DELIVERIES_PER_STEP_MAX
+        waiting = self._next_waiting(set())
+        if waiting is None or len(self._waiting) > 1 or waiting.request.max_bytes:
+            return budget
+        if self._next_redelivery() is not None:
+            return budget
+        run = self._take_new(waiting.reply, min(waiting.remaining, budget), now)
+        if run is None:
+            return budget
+        self._out.sends.append(run)
+        waiting.take_many(len(run.stream_seqs), now.mono_ns)
+        if not waiting.remaining:
+            self._waiting.drop_head()
+        return budget - len(run.stream_seqs)
 
     def _is_idle(self) -> bool:
         self._waiting.remove_if(lambda waiting: not self._has_interest(waiting.reply))
@@ -170,10 +189,10 @@ class PullConsumer(ConsumerCore):
             return 0
         return self._selector.size(seq) + self._ack_subject_size(seq, redelivery=redelivery)
 
-    def _end_too_large(self, runs: dict[bytes, list[Delivery]], waiting: Waiting) -> None:
+    def _end_too_large(self, runs: dict[bytes, Run], waiting: Waiting) -> None:
         self._waiting.drop_head()
         if waiting.reply in runs:
-            self._send_run(waiting.reply, runs.pop(waiting.reply))
+            self._send(runs.pop(waiting.reply))
         self._out.sends.append(Status(waiting.reply, pending_status(409, TOO_LARGE, waiting)))
 
     def _end_no_wait(self) -> None:
@@ -183,15 +202,6 @@ class PullConsumer(ConsumerCore):
         )
         for waiting in over:
             self._out.sends.append(Status(waiting.reply, message.status(404, b"No Messages")))
-
-    def _send_run(self, reply: bytes, deliveries: list[Delivery]) -> None:
-        run = DeliveryRun(
-            to=reply,
-            ack_prefix=self._ack_prefix,
-            deliveries=deliveries,
-            headers_only=self.config.headers_only,
-        )
-        self._out.sends.append(run)
 
     def _refuse(self, reply: bytes, code: int, text: str) -> None:
         self._out.sends.append(Status(reply, message.status(code, text.replace("\n", " ").encode())))

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore, Now
+from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore, Now, Run
 from jetraft.cluster.consumers.effects import Status
 from jetraft.cluster.consumers.pending import NEVER_NS
-from jetraft.cluster.ports import Delivery, DeliveryRun
 from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_MS
 
@@ -103,21 +102,26 @@ class PushConsumer(ConsumerCore):
             self._out.sends.append(Status(self._to, message.status(100, b"Idle Heartbeat", fields)))
 
     def _deliver(self, now: Now) -> bool:
-        run: list[Delivery] = []
+        run = Run(self._to)
         budget = DELIVERIES_PER_STEP_MAX
+        if self._wants_messages() and not self.config.flow_control and self._next_redelivery() is None:
+            new = self._take_new(self._to, budget, now)
+            if new is not None:
+                self._out.sends.append(new)
+                budget -= len(new.stream_seqs)
         while budget and self._wants_messages():
-            found = self._next_seq(budget)
+            found = self._next_seq()
             if found is None:
                 break
             seq, redelivery = found
             size = self._size_of(seq, redelivery=redelivery)
-            run.append(self._take(seq, now, redelivery=redelivery))
+            self._take(run, seq, now, redelivery=redelivery)
             budget -= 1
             if self.config.flow_control and self._window.sent(size):
-                self._send_run(run)
-                run = []
+                self._send(run)
+                run = Run(self._to)
                 self._ask()
-        self._send_run(run)
+        self._send(run)
         if budget < DELIVERIES_PER_STEP_MAX:
             self._heartbeat_at_ns = now.mono_ns + self.config.idle_heartbeat
         return not budget
@@ -151,13 +155,3 @@ class PushConsumer(ConsumerCore):
         reply = b"%s%d" % (self._flow_prefix, self.delivered_consumer)
         self._window.ask(reply)
         self._out.sends.append(Status(self._to, message.status(100, b"FlowControl Request"), reply))
-
-    def _send_run(self, deliveries: list[Delivery]) -> None:
-        if deliveries:
-            run = DeliveryRun(
-                to=self._to,
-                ack_prefix=self._ack_prefix,
-                deliveries=deliveries,
-                headers_only=self.config.headers_only,
-            )
-            self._out.sends.append(run)

@@ -145,6 +145,15 @@ class Waiting:
         if self.request.heartbeat_ns:
             self.heartbeat_at_ns = now_ns + self.request.heartbeat_ns
 
+    def take_many(self, count: int, now_ns: int) -> None:
+        """Count messages that go to this request, which has no limit of bytes."""
+        assert count <= self.remaining
+        assert not self.request.max_bytes
+        self.remaining -= count
+        self.delivered += count
+        if self.request.heartbeat_ns:
+            self.heartbeat_at_ns = now_ns + self.request.heartbeat_ns
+
 
 class WaitingQueue:
     """Requests in the order in which they are served next."""

@@ -68,6 +68,7 @@ class ConsumerRunner:
         """Let the core deliver what it can, and perform what it wants."""
         if not self._ended:
             self.perform(self.core.step(self._desk.now()))
+            self._desk.set_hungry(self, is_hungry=self.core.is_hungry)
 
     def perform(self, effects: Effects) -> None:
         """Hand commands to the log and sends to the outbox."""
