@@ -76,7 +76,7 @@ class Logger:
 
 def open_for_append(path: str) -> TextIO:
     """The log file; it lives as long as the server."""
-    return Path(path).open("a", encoding="utf-8")  # noqa: SIM115  the caller owns it
+    return Path(path).open("a", encoding="utf-8")
 
 
 def open_logger(*, path: str, with_time: bool, utc: bool, debug: bool, trace: bool) -> Logger:

@@ -11,7 +11,7 @@ between two of its steps no other task runs, so streams, consumers and groups ne
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import attrs
 import trio
@@ -23,6 +23,7 @@ LINGER_WAIT_NS = 300_000  # how long a turn waits for the next event before it g
 LINGER_TOTAL_NS = 2_000_000  # timers and other tasks of trio are late by this at most
 HOUSEKEEPING_S = 0.5
 
+Parameters = ParamSpec("Parameters")
 ClosedHandler = Callable[[int, int, dict[str, Any] | None], None]
 
 
@@ -79,6 +80,18 @@ class Reactor:
     def _forward(self) -> None:
         for route_id, records in self.plane.take_routes():
             self.send_route(route_id, records)
+
+    def within_turn(self, function: Callable[Parameters, None]) -> Callable[Parameters, None]:
+        """Make a callback that belongs to a turn: `end_turn` follows it, so what it queues needs no turn of its own."""
+
+        def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+            was_inside, self._inside = self._inside, True
+            try:
+                function(*args, **kwargs)
+            finally:
+                self._inside = was_inside
+
+        return run
 
     def kick(self) -> None:
         """Ask for a turn soon: something was queued outside of one."""

@@ -49,7 +49,7 @@ class Routes:
         self.mesh.on_peer_up.append(self._up)
         self.mesh.on_peer_down.append(self._down)
         self.mesh.on_peer_changed.append(lambda _node: self.update_connect_urls())
-        self.mesh.on_frame(CHANNEL_ROUTE, self._on_frame)
+        self.mesh.on_frame(CHANNEL_ROUTE, self.reactor.within_turn(self._on_frame))
 
     def _up(self, node: NodeId) -> None:
         route = self.plane.open_route()

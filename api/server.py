@@ -158,7 +158,7 @@ class Server:
             first_ping_handler=self.sessions.on_first_ping,
         )
         self.reactor = Reactor(self.plane, self.clock, self._on_closed, self._send_route)
-        self.timers = Timers(self.clock, self.reactor.end_turn)
+        self.timers = Timers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         self.reactor.next_deadline_ns = self.timers.next_deadline_ns
         self.listener = ClientListener(
             self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.say.debug

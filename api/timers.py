@@ -30,6 +30,7 @@ class Timers:
 
     clock: Clock
     end_turn: Callable[[], None]
+    within_turn: Callable[[Callable[[], None]], Callable[[], None]] = lambda function: function
     _heap: list[tuple[int, int, TimerHandle]] = attrs.field(factory=list)
     _order: "itertools.count[int]" = attrs.field(factory=itertools.count)
     _wake: trio.Event = attrs.field(factory=trio.Event)
@@ -49,7 +50,7 @@ class Timers:
         while self._heap and self._heap[0][0] <= now_ns:
             callback = heapq.heappop(self._heap)[2].callback
             if callback is not None:
-                callback()
+                self.within_turn(callback)()
                 called += 1
         return called
 

@@ -85,7 +85,8 @@ PLAIN = (
     "host", "port", "server_name", "client_advertise", "http_host", "http_port", "http_base_path", "auth_timeout_ns",
     "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections", "max_subscriptions",
     "ping_interval_ns", "ping_max", "write_deadline_ns", "lame_duck_duration_ns", "lame_duck_grace_period_ns",
-    "logtime", "log_file", "pid_file", "ports_file_dir", "server_tags", "server_metadata", "config_file", "config_digest",
+    "logtime", "log_file", "pid_file", "ports_file_dir", "server_tags", "server_metadata", "config_file",
+    "config_digest",
 )  # fmt: skip
 
 

@@ -102,5 +102,7 @@ async def _create(service: ClusterService, call: Call, form: CreateForm) -> Mapp
         request, form=form, stream=call.stream, consumer=name, filter_subject=filter_subject
     )
     replica = service.leading(call.account, call.stream)
+    if config.num_replicas > 1 and not service.cluster.clustered:
+        raise errors.STREAM_REPLICAS_NOT_SUPPORTED.with_values()
     created = await replica.create_consumer(config, action=request.action, pedantic=request.pedantic)
     return single_consumer(service, created)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.service import ClusterService
 
 PREFIX: Final = b"$JS.API."
-Handler = Callable[["ClusterService", "Call"], Awaitable[Mapping[str, object]]]
+Handler = Callable[["ClusterService", "Call"], Awaitable[Mapping[str, object] | None]]  # None: there is no answer
 
 
 @attrs.frozen(slots=True)

@@ -106,7 +106,7 @@ class JetStreamGateway:
             self._queue(_Job(found, captured))
 
     async def execute(self, request: Request) -> bytes:
-        """Carry a request out on this node and return its JSON. Raises Moved or AnswerLost."""
+        """Carry a request out on this node and return its JSON, or nothing. Raises Moved or AnswerLost."""
         found = find(request.subject)
         if found is None:  # another node serves what this older one does not know
             raise Moved
@@ -115,7 +115,7 @@ class JetStreamGateway:
         try:
             _check_level(request.hdr)
             body = await operation.handler(self._service, call)
-            return answer(operation.kind, body)
+            return b"" if body is None else answer(operation.kind, body)
         except errors.ApiError as error:
             return error_json(operation.kind, error)
         except self._service.not_answers:
@@ -171,7 +171,7 @@ class JetStreamGateway:
         self._waiting -= 1
         self._requests += 1
         self._errors += b'"error":{' in body[:ERROR_PLACE]
-        if captured.reply:
+        if captured.reply and body:
             self._outbox.send(captured.reply, payload=body)
             self._kick()
 

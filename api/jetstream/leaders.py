@@ -35,9 +35,10 @@ async def consumer_stepdown(service: ClusterService, call: Call) -> Mapping[str,
     return success()
 
 
-async def meta_stepdown(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """META.LEADER.STEPDOWN: another node leads the meta group."""
-    _require_cluster(service)
+async def meta_stepdown(service: ClusterService, call: Call) -> Mapping[str, object] | None:
+    """META.LEADER.STEPDOWN: another node leads the meta group. A server that stands alone does not answer."""
+    if not service.cluster.clustered:
+        return None
     request = call.optional_body(JSApiLeaderStepdownRequest)
     service.meta_step_down(_preferred(request))
     return success()

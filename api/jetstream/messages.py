@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from jetraft.api.jetstream.call import Call
     from jetraft.cluster.service import ClusterService
+    from jetraft.store.model.state import StreamState
 
 
 async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -38,11 +39,19 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     if request.seq == 0:
         raise errors.BAD_REQUEST.with_values()
     replica = service.leading(call.account, call.stream)
-    last_seq = replica.machine.store.state.last_seq
+    state = replica.machine.store.state
     if not await replica.delete_message(request.seq, erase=not request.no_erase):
-        reason = "stream store EOF" if request.seq > last_seq else "no message found"
-        raise errors.STREAM_MSG_DELETE_FAILED.with_values(err=reason)
+        raise _not_there(request.seq, state)
     return success()
+
+
+def _not_there(seq: int, state: StreamState) -> errors.ApiError:
+    """The answer to deleting a message that does not exist: outside of the stream, or a gap in it."""
+    if seq > state.last_seq:
+        return errors.STREAM_MSG_DELETE_FAILED.with_values(err="stream store EOF")
+    if seq < state.first_seq:
+        return errors.STREAM_MSG_DELETE_FAILED.with_values(err="no message found")
+    return errors.SEQUENCE_NOT_FOUND.with_values(seq=seq)
 
 
 def _check_one_question(request: JSApiMsgGetRequest) -> None:

@@ -55,6 +55,33 @@ class NoLinks:
         return False
 
 
+@attrs.define(eq=False)
+class MeshLinks:
+    """The mesh as the groups see it: what arrives belongs to the turn that ends after the frames."""
+
+    mesh: Mesh
+    reactor: Reactor
+    node_id: NodeId = attrs.field(init=False)
+    on_peer_up: list[Callable[[NodeId], None]] = attrs.field(init=False)
+    on_peer_down: list[Callable[[NodeId], None]] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.node_id = self.mesh.node_id
+        self.on_peer_up, self.on_peer_down = self.mesh.on_peer_up, self.mesh.on_peer_down
+
+    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
+        """Queue a payload; False when the link is down."""
+        return self.mesh.send(to, channel, payload)
+
+    def on_frame(self, channel: int, handler: Callable[[NodeId, memoryview], None]) -> None:
+        """Hand the channel's payloads to `handler`, within a turn."""
+        self.mesh.on_frame(channel, self.reactor.within_turn(handler))
+
+    def is_up(self, node: NodeId) -> bool:
+        """Whether there is a link session with the node."""
+        return self.mesh.is_up(node)
+
+
 @attrs.frozen(kw_only=True)
 class JetStreamSetting:
     """What a node's JetStream is made from. `expected_nodes` found the meta group together."""
@@ -86,7 +113,7 @@ class JetStreamNode:
         self.writer = Writer()
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
-        links: Links = mesh if mesh is not None else NoLinks(self.node_id)
+        links: Links = MeshLinks(mesh, reactor) if mesh is not None else NoLinks(self.node_id)
         self.manager = Manager(GroupSetting(node_id=self.node_id, seal=seal, rng=rng), links=links, clock=clock)
         self.manager.on_dirty = reactor.kick_outside
         self._tick_at_ns: int | None = None
@@ -129,11 +156,12 @@ class JetStreamNode:
 
     async def _run_writer(self) -> None:
         """Turns for what the writer threads have finished, when no lingering turn sees it first."""
-        self._reactor.watch(self.writer.fileno(), self.writer.drain)
+        drain = self._reactor.within_turn(self.writer.drain)
+        self._reactor.watch(self.writer.fileno(), drain)
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.writer.fileno())
-                self.writer.drain()
+                drain()
                 self._reactor.end_turn()
         finally:
             self._reactor.unwatch(self.writer.fileno())

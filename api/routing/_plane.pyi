@@ -1,5 +1,3 @@
-"""The typed face of the data plane."""
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
