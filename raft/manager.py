@@ -80,6 +80,7 @@ class Manager:
         self._deadlines: list[tuple[int, int, Group]] = []
         self._deadline_count = 0
         self._flushing = False
+        self._up: set[NodeId] = set()  # nodes whose link session began in this process
         self._outgoing: dict[NodeId, list[bytes]] = {}
         self._messages_sent = self._messages_received = self._messages_dropped = self._payload_bytes_sent = 0
         self.on_dirty: Callable[[], None] = lambda: None
@@ -99,7 +100,7 @@ class Manager:
         now_ns = self._clock.mono_ns()
         group = Group(spec, self._setting, log=log, machine=machine, clock=self._clock, mark_dirty=self._mark_dirty)
         self._groups[spec.group_id] = group
-        for node in group.members:
+        for node in sorted(self._up.union(group.members)):  # also those that may be added later
             if node != self._setting.node_id and self._links.is_up(node):
                 group.peer_up(node, now_ns)
         self._mark_dirty(group)
@@ -218,11 +219,13 @@ class Manager:
 
     def _on_peer_up(self, node: NodeId) -> None:
         now_ns = self._clock.mono_ns()
+        self._up.add(node)
         for group in self._groups.values():
             group.peer_up(node, now_ns)
 
     def _on_peer_down(self, node: NodeId) -> None:
         now_ns = self._clock.mono_ns()
+        self._up.discard(node)
         for group in self._groups.values():
             group.peer_down(node, now_ns)
 

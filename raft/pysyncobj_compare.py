@@ -5,6 +5,7 @@ applied: a late duplicate cut a follower from index 5 to 3. So a message reaches
 own last entry (nothing is deleted), or right before the first entry that conflicts (rules 9 to 11). Pure.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import attrs
@@ -54,8 +55,8 @@ def news_of(log: GroupLog, commit_index: int, append: Append) -> News | Mismatch
 
 
 def _before_term(log: GroupLog, index: int, floor_index: int) -> int:
-    """The last index before the run of terms that ends at `index`, not below what is settled (rule 14)."""
-    term = log.term_at(index)
-    while index > floor_index and log.term_at(index) == term:
-        index -= 1
-    return index
+    """The last index before the run of one term that ends at `index`, not below what is settled (rule 14)."""
+    if index <= floor_index:
+        return index
+    run = range(floor_index + 1, index + 1)  # terms never go back along a log, so the run's start can be bisected
+    return run[bisect_left(run, log.term_at(index) or 0, key=lambda each: log.term_at(each) or 0)] - 1

@@ -9,7 +9,6 @@ interprets nor unpickles; what it appends is an `Entry` that a leader sent, a `P
 Durability stays with the log and its tokens, which the guard watches; compaction is the group's (`GroupLog.trim`).
 """
 
-from collections.abc import Sequence
 from typing import Final, overload
 
 from jetraft.raft.engine import Proposal, Sealer
@@ -52,9 +51,18 @@ class JournalView:
 
     def _entry(self, position: int) -> JournalEntry:
         index = self._log.boundary[0] + position
+        return OPAQUE_COMMAND, index + JOURNAL_OFFSET, self.term_at(index)
+
+    def term_at(self, index: int) -> int:
+        """The term at a log index from the boundary to the end."""
         term = self._log.term_at(index)
         assert term is not None, "a log knows the terms from its boundary to its end"
-        return OPAQUE_COMMAND, index + JOURNAL_OFFSET, term
+        return term
+
+    @property
+    def last_index(self) -> int:
+        """The log's last index."""
+        return self._log.last_index
 
     # Writing.
 
@@ -119,8 +127,3 @@ class JournalView:
 
     def _destroy(self) -> None:
         """The log belongs to the group."""
-
-
-def frames_of(entries: Sequence[Entry]) -> list[tuple[Entry, int, int]]:
-    """A leader's entries as PySyncObj takes them from a message."""
-    return [(entry, entry.index + JOURNAL_OFFSET, entry.term) for entry in entries]

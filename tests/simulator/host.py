@@ -8,8 +8,10 @@ import msgpack
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine import Limits, Proposal, Role
 from jetraft.raft.group import Group, GroupSetting, GroupSpec, Outcome
+from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.raft.manager import Manager
+from jetraft.raft.membership import Configuration
 from jetraft.store._frame import parse_header, seal
 from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.model.ids import GroupId, NodeId
@@ -269,3 +271,15 @@ class Host:
                 self._checker.on_acknowledged(body, result)
 
         self._do(lambda: self.group.propose(proposal, done))
+
+    def change_members(self, configuration: Configuration) -> None:
+        """An operator's wish at this node; the rules may not allow it now."""
+
+        def change() -> None:
+            try:
+                self.group.change_members(configuration)
+            except MembershipChangeRefusedError:
+                return
+            self._world.counts["member changes"] += 1
+
+        self._do(change)

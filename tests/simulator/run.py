@@ -3,6 +3,7 @@
 import attrs
 
 from jetraft.raft.checkpointing import CheckpointPolicy
+from jetraft.raft.membership import Configuration
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from tests.simulator.checkers import Checker
@@ -19,6 +20,8 @@ class Mode:
     """What a run is made of."""
 
     members: int = 3
+    hosts: int = 0  # more than members: some wait to be added
+    changes_members: bool = False
     chaos: bool = False
     checkpoint_entries: int = 1 << 30
 
@@ -30,6 +33,8 @@ MODES = {
     "one": Mode(members=1, checkpoint_entries=40),
     "snap": Mode(checkpoint_entries=25),
     "chaos-snap": Mode(chaos=True, checkpoint_entries=25),
+    "member": Mode(hosts=5, changes_members=True, checkpoint_entries=40),
+    "member-chaos": Mode(hosts=5, changes_members=True, chaos=True, checkpoint_entries=40),
 }
 
 
@@ -50,16 +55,24 @@ class Simulation:
         self.seed = seed
         self.world = World(seed)
         self.checker = Checker(self.world)
-        nodes = [NodeId(f"node000{number}") for number in range(1, mode.members + 1)]
+        nodes = [NodeId(f"node000{number}") for number in range(1, max(mode.members, mode.hosts) + 1)]
         self.network = Network(self.world, nodes, chaos=mode.chaos)
         policy = CheckpointPolicy(
             applied_bytes_min=1 << 40, applied_entries_min=mode.checkpoint_entries, state_bytes_factor=0
         )
         self.hosts = {
-            node: Host(self.world, self.network, self.checker, node_id=node, members=tuple(nodes), policy=policy)
+            node: Host(
+                self.world,
+                self.network,
+                self.checker,
+                node_id=node,
+                members=tuple(nodes[: mode.members]),
+                policy=policy,
+            )
             for node in nodes
         }
         self._commands = 0
+        self._mode = mode
         self._faults_end_ns = self.world.now_ns + FAULTS_NS
 
     def run(self) -> Result:
@@ -71,6 +84,8 @@ class Simulation:
             self.network.connect_all()
             self.world.after(100 * MS, self._client)
             self.world.after(1000 * MS, self._fault)
+            if self._mode.changes_members:
+                self.world.after(1200 * MS, self._change_members)
             self.world.run_until(self._faults_end_ns)
             self._heal()
             self.world.run_until(self._faults_end_ns + HEALING_NS)
@@ -93,6 +108,27 @@ class Simulation:
                         self._commands, b"command %d " % self._commands + b"." * world.rng.choice((0, 0, 20, 300))
                     )
         world.after(int(world.rng.expovariate(20) * NS_PER_S), self._client)
+
+    def _change_members(self) -> None:
+        """One step towards another membership: add a learner, promote one, or remove a member (rules 28 to 32)."""
+        world = self.world
+        if world.now_ns >= self._faults_end_ns:
+            return
+        leaders = [host for host in self.hosts.values() if host.alive and host.group.is_leader]
+        if leaders:
+            leader = max(leaders, key=lambda host: host.group.term)
+            now = leader.group.configuration
+            node = world.rng.choice([node for node in self.hosts if node != leader.node_id])
+            voters, learners = set(now.voters), set(now.learners)
+            if node in voters:
+                voters.discard(node)
+            elif node in learners:
+                learners.discard(node)
+                voters.add(node)
+            else:
+                learners.add(node)
+            leader.change_members(Configuration(voters=voters, learners=learners))
+        world.after(int(world.rng.expovariate(2.0) * NS_PER_S), self._change_members)
 
     def _fault(self) -> None:
         world = self.world
@@ -198,7 +234,8 @@ class Simulation:
             return f"violation: {len(lost)} of {len(self.checker.acknowledged)} acknowledged commands are lost"
         if len(have) != len(leaders[0].machine.bodies):
             return "violation: a command was applied twice"
-        behind = [node for node, host in self.hosts.items() if host.machine.bodies != leaders[0].machine.bodies]
+        members = leaders[0].group.members
+        behind = [node for node in members if self.hosts[node].machine.bodies != leaders[0].machine.bodies]
         if behind:
             return f"liveness: {behind} have not caught up"
         return None
