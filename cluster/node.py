@@ -16,7 +16,7 @@ import trio
 from jetraft.cluster.forward import AnswerLost, Moved
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.bootstrap import Bootstrap
-from jetraft.cluster.meta.frontend import MetaFrontend
+from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.health import Health, assess
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.meta.view import ClusterView
@@ -25,12 +25,14 @@ from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.site import Site
 from jetraft.raft.group import Group, GroupSpec
 from jetraft.store.format import Identity
-from jetraft.store.io import run_blocking
+from jetraft.store.io import free_bytes, run_blocking
 from jetraft.store.log_open import open_log
+from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from random import Random
 
     from jetraft.cluster.meta.backend import BackendStatistics
@@ -65,6 +67,7 @@ class NodeSetting:
     cluster_name: str | None
     expected: int = 1
     limits: ServerLimits = NO_LIMITS
+    capacity: Mapping[StorageType, int] | None = None  # bytes that may be promised; None: most of what is free on disk
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -91,6 +94,11 @@ class NodeStatistics:
     backend: BackendStatistics
     service: ServiceStatistics
     meta_group: GroupStatistics | None
+
+
+def _capacity(node_dir: NodeDir) -> Mapping[StorageType, int]:
+    """Three quarters of the free space, as nats-server takes when it is not told."""
+    return {StorageType.FILE: free_bytes(node_dir.root) * 3 // 4}
 
 
 class ClusterNode:
@@ -128,7 +136,11 @@ class ClusterNode:
             name_of=self.view.name_of,
         )
         self._frontend = MetaFrontend(
-            machine=self.machine, cluster=self.view, clock=ports.clock, rng=ports.rng, limits=setting.limits
+            machine=self.machine,
+            cluster=self.view,
+            clock=ports.clock,
+            rng=ports.rng,
+            bounds=Bounds(limits=setting.limits, capacity=setting.capacity or _capacity(ports.node_dir)),
         )
         host = StreamHost(site=site, node_dir=ports.node_dir, disk=ports.disk, cache=ports.cache)
         self.backend: MetaBackend[StreamShell] = MetaBackend(node_id=setting.node_id, machine=self.machine, host=host)

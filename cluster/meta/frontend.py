@@ -15,7 +15,7 @@ from jetraft.cluster.forward import AnswerLost, Moved
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import AssignStream, Command, NameNode, ReconfigureStream, RemoveStream, encode
 from jetraft.cluster.meta.machine import MetaMachine, Verdict
-from jetraft.cluster.meta.placement import NodeLoad, Placed, Wanted, place
+from jetraft.cluster.meta.placement import NO_SUITABLE_PEERS, NodeLoad, Placed, Wanted, place
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
 from jetraft.store.format import Kind
@@ -32,7 +32,7 @@ from jetraft.store.model.validate import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from jetraft.cluster.meta.view import ClusterView
@@ -46,6 +46,14 @@ class MetaGroup(Protocol):
 
     async def propose_and_wait(self, proposal: Proposal) -> object:
         """Propose and return the result of apply. Raises NotLeaderError or OutcomeUnknownError."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Bounds:
+    """What streams may ask for: limits of the server, and the bytes it can promise (a kind without a row: any)."""
+
+    limits: ServerLimits = NO_LIMITS
+    capacity: Mapping[StorageType, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -66,19 +74,21 @@ class MetaFrontend:
         cluster: ClusterView,
         clock: Clock,
         rng: Random,
-        limits: ServerLimits = NO_LIMITS,
+        bounds: Bounds | None = None,
     ) -> None:
         self.group: MetaGroup | None = None  # set when the meta group has been started
         self._machine = machine
         self._cluster = cluster
         self._clock = clock
         self._rng = rng
-        self._limits = limits
+        self._bounds = bounds or Bounds()
         self._placing: dict[GroupId, Placed] = {}  # proposed, not yet in the table
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
         """Return the config as it would be kept. Raises ApiError when it is not valid, or not served yet."""
-        normal = normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
+        normal = normalise_stream(
+            config, limits=self._bounds.limits, clustered=self._cluster.clustered, pedantic=pedantic
+        )
         check_stream_is_served(normal)
         return normal
 
@@ -93,6 +103,7 @@ class MetaFrontend:
         if existing is not None:
             return _same_or_taken(existing, config)
         self._require_free_subjects(account, config, ignore=None)
+        self._require_room(config)
         placed = self._place(config)
         command = AssignStream(
             account=account,
@@ -151,6 +162,21 @@ class MetaFrontend:
     def _require_free_subjects(self, account: str, config: StreamConfig, *, ignore: str | None) -> None:
         if self._machine.table.overlapping(account, config.subject_filters, ignore=ignore) is not None:
             raise errors.STREAM_SUBJECT_OVERLAP.with_values()
+
+    def _require_room(self, config: StreamConfig) -> None:
+        """Refuse a stream that would promise more bytes than there are; in a cluster all nodes count as equal."""
+        capacity = self._bounds.capacity.get(config.storage)
+        if capacity is None or config.max_bytes <= 0:
+            return
+        rows = self._machine.table.streams.values()
+        promised = sum(max(0, row.config.max_bytes) for row in rows if row.config.storage is config.storage)
+        if promised + config.max_bytes <= capacity * max(1, len(self._cluster.online()) // config.num_replicas):
+            return
+        if self._cluster.clustered:
+            raise errors.CLUSTER_NO_PEERS.with_values(err=f"{NO_SUITABLE_PEERS}, insufficient storage")
+        if config.storage is StorageType.MEMORY:
+            raise errors.MEMORY_RESOURCES_EXCEEDED.with_values()
+        raise errors.STORAGE_RESOURCES_EXCEEDED.with_values()
 
     def _place(self, config: StreamConfig) -> Placed:
         placement = config.placement

@@ -7,14 +7,14 @@ import pytest
 from jetraft.cluster.forward import AnswerLost, Moved
 from jetraft.cluster.meta.assignment import StreamKey
 from jetraft.cluster.meta.commands import AssignStream, encode
-from jetraft.cluster.meta.frontend import MetaFrontend
+from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import ManualClock
-from jetraft.store.model.config import Placement, StreamConfig
+from jetraft.store.model.config import Placement, StorageType, StreamConfig
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, entry
@@ -46,7 +46,7 @@ class InstantGroup:
 class Desk:
     """A frontend with its surroundings."""
 
-    def __init__(self, *, peers: dict[NodeId, str] | None = None) -> None:
+    def __init__(self, *, peers: dict[NodeId, str] | None = None, capacity: int | None = None) -> None:
         self.machine = MetaMachine()
         self.machine.became_leader(1)
         members = {N1: "one", **(peers or {})}
@@ -59,7 +59,10 @@ class Desk:
             machine=self.machine,
         )
         view.members = lambda: list(members)
-        self.frontend = MetaFrontend(machine=self.machine, cluster=view, clock=ManualClock(), rng=random.Random(1))
+        bounds = Bounds(capacity={} if capacity is None else {StorageType.FILE: capacity})
+        self.frontend = MetaFrontend(
+            machine=self.machine, cluster=view, clock=ManualClock(), rng=random.Random(1), bounds=bounds
+        )
         self.frontend.group = self.group
 
     async def create(self, config: StreamConfig) -> bool:
@@ -215,3 +218,20 @@ def _body(config: StreamConfig) -> bytes:
             account=ACCOUNT, config=config, group_id=GroupId("S-R1F-rival"), peers=(N1,), preferred=N1, created_ns=5
         )
     )
+
+
+async def test_more_bytes_than_there_are_can_not_be_promised() -> None:
+    desk = Desk(capacity=1000)
+    await desk.create(StreamConfig(name="A", max_bytes=600))
+    with pytest.raises(ApiError) as caught:
+        await desk.create(StreamConfig(name="B", max_bytes=600))
+    assert caught.value.err_code == 10047
+    await desk.create(StreamConfig(name="C", max_bytes=400))
+    await desk.create(StreamConfig(name="D", max_bytes=5000, storage=StorageType.MEMORY))
+
+
+async def test_a_cluster_without_room_finds_no_place() -> None:
+    desk = Desk(peers=THREE, capacity=1000)
+    with pytest.raises(ApiError, match="insufficient storage") as caught:
+        await desk.create(StreamConfig(name="B", max_bytes=1001, num_replicas=3))
+    assert caught.value.err_code == 10005
