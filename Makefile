@@ -14,7 +14,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean
+.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth asan
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,18 @@ wheel: setup     ## a wheel with compiled modules, in dist/
 
 conformance: setup ## the same script against nats-server and jetraft: a table of differences
 	$(BIN)/python -m tests.conformance --a reference --b jetraft
+
+bench: setup     ## jetraft and nats-server in turn on the same work: table, bench.json (RUNS=n pairs per case)
+	$(BIN)/python -m tests.bench $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))
+
+bench-quick: setup ## the short form, under 3 minutes
+	$(BIN)/python -m tests.bench --quick
+
+bench-growth: setup ## cost per message while subjects, subscriptions, consumers and messages grow
+	$(BIN)/python -m tests.bench.growth
+
+asan: setup      ## the tests of the compiled modules under address and undefined-behaviour sanitizers
+	tests/asan.sh $(BIN)/python
 
 image:           ## the container image
 	docker build -f deploy/Dockerfile -t $(IMAGE) .

@@ -15,7 +15,7 @@ from jetraft.api.wire._types cimport GENERATIONS, group_t, match_t, node_t, plan
 
 cdef enum:
     TABLE_START = 1024          # grows by doubling at 70%
-    CACHE_ENTRIES = 1 << 16     # nats-server caches 1024 per sublist; ours are cheaper, and bounded too
+    CACHE_ENTRIES = 1 << 18     # nats-server caches 1024 per sublist; ours are cheaper, and memory is taken by use
     CACHE_PROBES = 8
     CACHE_SUBJECT_MAX = 256     # longer subjects are matched each time, so the cache stays bounded in bytes
 

@@ -7,7 +7,10 @@
  *   loadgen fill   the same as jspub, to prepare a stream for the readers
  *   loadgen fetch  port=N batch=500 ack=explicit|none msgs=N   pull consumer over the filled stream
  *   loadgen push   port=N msgs=N                               ordered push consumer with flow control
- *   loadgen idle   port=N conns=1000                           connect, print "ready", wait for the end of input
+ *   loadgen idle   port=N conns=1000                           connect, print the result, wait for the end of input
+ *
+ * Growth: idle_subs=N (pub, fan) holds N subscriptions that match nothing; idle_consumers=N (jspub) makes N consumers
+ * that nobody reads; keep=1 (jspub) publishes into the stream as it is instead of making it anew.
  *
  * Everything is checked: each publish ack must carry a sequence that no other ack has, and together they must be the
  * sequences 1..N; each delivered message must hold the next number of its publisher and the payload pattern. The first
@@ -45,6 +48,7 @@ typedef struct {
 static const char *host = "127.0.0.1";
 static long port = 4222, conns = 1, pubs = 1, subs = 1, msgs = 100000, size = 128, window = 1000, subjects = 1;
 static long replicas = 1, batch = 500;
+static long idle_subs = 0, idle_consumers = 0, keep = 0;
 static int ack_explicit = 1;
 static conn_t *all;
 static uint32_t *latency_us;    /* histogram of microseconds; the last bucket takes the rest */
@@ -319,6 +323,13 @@ static void run_core(const char *mode, long subscribers) {
         putf(&all[i], "SUB bench.fan.out 1\r\nPING\r\n");
         expect(&all[i], "PONG\r\n");
     }
+    conn_t idle;
+    if (idle_subs) {
+        conn_open(&idle, MAX_CONNS);
+        for (i = 0; i < idle_subs; i++) putf(&idle, "SUB bench.idle.%ld.x %ld\r\n", i, i + 1);
+        putf(&idle, "PING\r\n");
+        expect(&idle, "PONG\r\n");
+    }
     double t0 = now(), c0 = cpu();
     long left = 1;
     while (left) {
@@ -395,6 +406,7 @@ static void run_req(void) {
 /* ---- JetStream publish */
 
 static uint8_t *seen;
+static uint64_t first_seq;      /* the stream's last sequence before the run */
 
 static void on_ack(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *data, long n) {
     (void)r, (void)rl, (void)hdr;
@@ -404,6 +416,7 @@ static void on_ack(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *
     while (*digits == ' ') digits++;
     uint64_t seq = 0;
     while (*digits >= '0' && *digits <= '9') seq = seq * 10 + (uint64_t)(*digits++ - '0');
+    seq -= first_seq;
     if (seq < 1 || seq > (uint64_t)msgs) fail("sequence %lu of %ld", seq, msgs);
     if (seen[seq]) fail("sequence %lu acknowledged twice", seq);
     seen[seq] = 1;
@@ -416,6 +429,13 @@ static void on_ack(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *
 
 static void make_stream(const char *name) {
     char body[600], subject[100];
+    if (keep) {
+        snprintf(subject, sizeof subject, "$JS.API.STREAM.INFO.%s", name);
+        char *at = strstr(api(&all[0], subject, ""), "\"last_seq\":");
+        if (!at) fail("there is no stream to keep");
+        first_seq = strtoull(at + 11, NULL, 10);
+        return;
+    }
     snprintf(subject, sizeof subject, "$JS.API.STREAM.DELETE.%s", name);
     api(&all[0], subject, "");
     snprintf(body, sizeof body,
@@ -434,6 +454,13 @@ static void run_jspub(const char *mode) {
     seen = calloc(msgs + 1, 1);
     open_all(conns);
     make_stream("BENCH");
+    for (i = 0; i < idle_consumers; i++) {
+        char subject[100], body[300];
+        snprintf(subject, sizeof subject, "$JS.API.CONSUMER.CREATE.BENCH.idle%ld", i);
+        snprintf(body, sizeof body,
+                 "{\"stream_name\":\"BENCH\",\"config\":{\"durable_name\":\"idle%ld\",\"ack_policy\":\"explicit\"}}", i);
+        must("create idle consumer", api(&all[0], subject, body));
+    }
     for (i = 0; i < conns; i++) {
         all[i].sent_at = calloc(window, sizeof(double));
         putf(&all[i], "SUB %s.* 1\r\nPING\r\n", all[i].inbox);
@@ -573,6 +600,7 @@ static void parse_option(const char *word) {
     struct { const char *name; long *value; } numbers[] = {
         {"port", &port}, {"conns", &conns}, {"pubs", &pubs}, {"subs", &subs}, {"msgs", &msgs}, {"size", &size},
         {"window", &window}, {"subjects", &subjects}, {"replicas", &replicas}, {"batch", &batch},
+        {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep},
     };
     const char *equals = strchr(word, '=');
     if (!equals) fail("expected name=value, got %s", word);
