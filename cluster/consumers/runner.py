@@ -17,7 +17,6 @@ from jetraft.cluster.consumers.effects import Status
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.selector import Selector
-from jetraft.store.model.clock import NS_PER_S
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.desk import ConsumerDesk
@@ -97,7 +96,7 @@ class ConsumerRunner:
         if self._ended:
             return
         self._ended = True
-        self._set_timer(None)
+        self._cancel_timer()
         self._outgoing.clear()
         self._send(self.core.close(reason).sends)
 
@@ -123,15 +122,20 @@ class ConsumerRunner:
             self._desk.site.outbox.send(reply)
 
     def _set_timer(self, wake_ns: int | None) -> None:
-        """Keep one timer, not later than the core asks; an earlier one only leads to a step for nothing."""
+        """Keep one timer, not later than the core asks.
+
+        An earlier one stays and leads to a step for nothing: cheaper than a new timer for every step.
+        """
+        if wake_ns is None or (self._timer is not None and self._timer_ns <= wake_ns):
+            return
+        self._cancel_timer()
+        self._timer_ns = wake_ns
+        self._timer = self._desk.site.timers.call_at(wake_ns, self._woken)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
-            if wake_ns is not None and self._timer_ns <= wake_ns and wake_ns - self._timer_ns < NS_PER_S:
-                return
             self._timer.cancel()
             self._timer = None
-        if wake_ns is not None:
-            self._timer_ns = wake_ns
-            self._timer = self._desk.site.timers.call_at(wake_ns, self._woken)
 
     def _woken(self) -> None:
         self._timer = None

@@ -2,6 +2,7 @@ from typing import Final
 
 FLAG_MSG_ID: Final[int]
 FLAG_ROLLUP: Final[int]
+FLAG_TTL: Final[int]
 
 class RecordBatch:
     first_seq: int

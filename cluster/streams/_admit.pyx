@@ -22,6 +22,7 @@ cdef extern from "stdio.h" nogil:
 
 FLAG_MSG_ID = 1                       # the headers hold Nats-Msg-Id: apply feeds the table of duplicates
 FLAG_ROLLUP = 2                       # the headers hold Nats-Rollup: apply removes what the message replaces
+FLAG_TTL = 4                          # the headers hold Nats-TTL: apply notes when the message expires
 
 cdef enum:
     CAPTURE_HEAD = 20

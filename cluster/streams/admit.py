@@ -20,11 +20,13 @@ import attrs
 from jetraft.cluster.streams._admit import (
     FLAG_MSG_ID,
     FLAG_ROLLUP,
+    FLAG_TTL,
     RecordBatch,
     captured_at,
     encode_capture,
 )
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack, puback_prefix
+from jetraft.cluster.streams.ttl import parse_ttl
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.gojson import quote
@@ -214,6 +216,7 @@ class Admission:
             return message.end
         flags = FLAG_MSG_ID if message.msg_id else 0
         flags |= FLAG_ROLLUP if message.headers.get(b"Nats-Rollup") else 0
+        flags |= FLAG_TTL if message.headers.get(b"Nats-TTL") else 0
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
@@ -254,8 +257,11 @@ class Admission:
         expected = headers.get(b"Nats-Expected-Stream")
         if expected and expected != self._stream:
             raise _Refused(errors.STREAM_NOT_MATCH.with_values())
-        if headers.get(b"Nats-TTL"):
+        ttl = headers.get(b"Nats-TTL")
+        if ttl and not self.config.allow_msg_ttl:
             raise _Refused(errors.MESSAGE_TTL_DISABLED.with_values())
+        if ttl and parse_ttl(ttl) is None:
+            raise _Refused(errors.MESSAGE_TTL_INVALID.with_values())
 
     def _check_expected_sequences(self, publish: Publish, message: Candidate) -> None:
         last_seq = publish.records.next_seq - 1

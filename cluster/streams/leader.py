@@ -8,27 +8,22 @@ rows 10 and 17: leader-local caches that outlived a term.)
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from jetraft.cluster.consumers.desk import ConsumerDesk
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
-from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.admit import Admission, Publish
+from jetraft.cluster.streams.expiry import Expiry
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import Outcome
 from jetraft.store.format import Kind
-from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.retention import age_cutoff_ts_ns, age_deadline_ts_ns
 
 if TYPE_CHECKING:
-    from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.streams.machine import StreamMachine
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.group import Group
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
-
-AGE_CHECK_NS_MIN: Final = NS_PER_S // 4  # ages are checked in batches, at most so often
 
 
 class Leadership:
@@ -41,14 +36,13 @@ class Leadership:
         self._machine = machine
         self._config: StreamConfig = machine.config
         self._sinks: dict[str, int] = {}
-        self._age_timer: TimerHandle | None = None
         self._ended = False
         self.refuse_with: ApiError | None = None  # set while the node cannot store (disk full, say)
         self.admission = Admission(machine.config, machine)
         self.desk = ConsumerDesk(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.desk)
         self._listen()
-        self._arm_age_timer()
+        self._expiry = Expiry(site, group, machine)
 
     # --- publishes
 
@@ -80,14 +74,13 @@ class Leadership:
         self._config = config
         self.admission.config = config
         self._listen()
-        self._arm_age_timer()
+        self._expiry.arm()
 
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied: consumers may have something to deliver."""
         if messages_added:
             self.desk.pump()
-            if self._age_timer is None:
-                self._arm_age_timer()
+            self._expiry.messages_added()
 
     def end(self) -> None:
         """Leadership is over: stop listening, drop everything that was in flight."""
@@ -96,8 +89,7 @@ class Leadership:
             self._site.outbox.remove_sink(handle)
         self._sinks.clear()
         self.desk.end()
-        if self._age_timer is not None:
-            self._age_timer.cancel()
+        self._expiry.end()
 
     def _listen(self) -> None:
         """Capture the stream's subjects."""
@@ -110,33 +102,3 @@ class Leadership:
         for subject in wanted:
             if subject not in self._sinks:
                 self._sinks[subject] = outbox.add_sink(subject.encode(), self.on_publishes)
-
-    # --- age
-
-    def _arm_age_timer(self) -> None:
-        """Wake up when the oldest message will be too old."""
-        if self._age_timer is not None:
-            self._age_timer.cancel()
-            self._age_timer = None
-        deadline = age_deadline_ts_ns(oldest_ts_ns=self._machine.store.oldest_ts_ns(), max_age_ns=self._config.max_age)
-        if deadline is not None:
-            clock = self._site.clock
-            wait_ns = max(deadline - clock.unix_ns(), AGE_CHECK_NS_MIN)
-            self._age_timer = self._site.timers.call_at(clock.mono_ns() + wait_ns, self._expire)
-
-    def _expire(self) -> None:
-        """Propose the removal of everything that is too old."""
-        self._age_timer = None
-        cutoff = age_cutoff_ts_ns(now_ts_ns=self._site.clock.unix_ns(), max_age_ns=self._config.max_age)
-        if cutoff is None:
-            return
-        seq = self._machine.store.seq_at_time(cutoff)
-        if seq > self._machine.store.first_seq:
-            body = commands.encode_stream_command(commands.RemoveBelow(seq))
-            self._group.propose(Proposal(kind=Kind.STREAM_OP, body=body), self._expired)
-        else:
-            self._arm_age_timer()
-
-    def _expired(self, outcome: Outcome, _result: object) -> None:
-        if outcome is Outcome.OK and not self._ended:
-            self._arm_age_timer()

@@ -15,10 +15,11 @@ import msgpack
 import orjson
 
 from jetraft.cluster.streams import commands
-from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP, flagged_records, subjects_of
+from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP, FLAG_TTL, flagged_records, subjects_of
 from jetraft.cluster.streams.admit import limits_of, nats_headers
 from jetraft.cluster.streams.interest import is_wanted, unneeded_after_done, unneeded_on_arrival
 from jetraft.cluster.streams.roster import TRANSITIONS, new_consumer
+from jetraft.cluster.streams.ttl import TtlTable, parse_ttl
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store._frame import parse_header
 from jetraft.store.consumer_state import ConsumerState
@@ -80,6 +81,7 @@ class StreamMachine:
     def __init__(self, store: StreamStore, events: StreamEvents) -> None:
         self.store = store
         self.dedup = Dedup(0)
+        self.ttl = TtlTable()
         self.config: StreamConfig | None = None  # None until the first entry of the stream
         self.consumers: dict[str, ConsumerState] = {}
         self.last_msg_id = b""
@@ -104,19 +106,22 @@ class StreamMachine:
         """The state after the last applied entry."""
         config = b"" if self.config is None else encode_config(self.config)
         consumers = [(encode_config(state.config), state.to_tuple()) for state in self.consumers.values()]
-        parts = (SNAPSHOT_VERSION, config, self.store.snapshot(), self.dedup.snapshot(), self.last_msg_id, consumers)
+        ttl = self.ttl.to_list(self.is_live)
+        dedup = self.dedup.snapshot()
+        parts = (SNAPSHOT_VERSION, config, self.store.snapshot(), dedup, ttl, self.last_msg_id, consumers)
         packed: bytes = msgpack.packb(parts)
         return packed
 
     def restore(self, state: bytes) -> None:
         """Replace everything by a snapshot."""
-        version, config, store, dedup, self.last_msg_id, consumers = msgpack.unpackb(state, strict_map_key=False)
+        version, config, store, dedup, ttl, self.last_msg_id, consumers = msgpack.unpackb(state, strict_map_key=False)
         assert version == SNAPSHOT_VERSION, f"a snapshot of format {version}"
         self.config = StreamConfig.from_json(config) if config else None
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
         self.store.restore(store)
         self.dedup = Dedup.restore(dedup)
+        self.ttl.restore(ttl)
         restored = [ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail) for body, tail in consumers]
         self.consumers = {consumer.name: consumer for consumer in restored}
         self.mutations += 1
@@ -153,6 +158,10 @@ class StreamMachine:
                 self.dedup.expire(ts_ns)
                 self.dedup.add(headers[b"Nats-Msg-Id"], seq, ts_ns)
                 self.last_msg_id = headers[b"Nats-Msg-Id"] if seq == last_seq else b""
+            if flags & FLAG_TTL:
+                ttl_ns = parse_ttl(headers[b"Nats-TTL"])
+                assert ttl_ns is not None, "admission lets only readable TTLs in"
+                self.ttl.add(seq, ttl_ns, ts_ns)
             if flags & FLAG_ROLLUP:
                 whole = headers[b"Nats-Rollup"].lower() == b"all"
                 self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
@@ -243,6 +252,10 @@ class StreamMachine:
             mine = [seq for seq in wanted if consumer.is_waiting_for(seq)]
             self._remove([seq for seq in mine if not is_wanted(self.consumers.values(), seq, self.store)])
         self._events.consumer_deleted(consumer)
+
+    def is_live(self, seq: int) -> bool:
+        """True while the stream has the message."""
+        return self.store.subject_of(seq) is not None
 
     # --- what admission reads (admit.AppliedState)
 

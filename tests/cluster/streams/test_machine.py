@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.cluster.streams import commands
-from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP
+from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP, FLAG_TTL
 from jetraft.cluster.streams.machine import StreamMachine, encode_config
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store._frame import make_record, seal
@@ -68,7 +68,8 @@ def view(machine: StreamMachine) -> tuple[object, ...]:
     live = store.next_matches((), 1, 1000)
     messages = [(message.seq, message.subject, message.payload) for message in store.load_many(live)]
     dedup = [machine.dedup.check(b"id-%d" % number) for number in range(4)]
-    return store.state, messages, machine.config, machine.consumers, machine.last_msg_id, dedup
+    ttl = machine.ttl.to_list(machine.is_live)
+    return store.state, messages, machine.config, machine.consumers, machine.last_msg_id, dedup, ttl
 
 
 def deliver(bench: Bench, name: str, *seqs: int) -> None:
@@ -85,6 +86,7 @@ history = st.lists(
     st.one_of(
         st.tuples(st.just("messages"), subjects),
         st.tuples(st.just("id"), st.integers(0, 3)),
+        st.tuples(st.just("ttl"), st.sampled_from([b"5", b"never"])),
         st.tuples(st.just("rollup"), st.sampled_from([b"sub", b"all"])),
         st.tuples(st.just("remove"), st.integers(1, 20)),
         st.tuples(st.just("below"), st.integers(1, 20)),
@@ -106,6 +108,8 @@ def play(bench: Bench, steps: list[tuple[str, Any]], retention: RetentionPolicy)
                 bench.messages(*value)
             case "id":
                 bench.messages(b"s.a", hdr=b"NATS/1.0\r\nNats-Msg-Id: id-%d\r\n\r\n" % value, flags=FLAG_MSG_ID)
+            case "ttl":
+                bench.messages(b"s.b", hdr=b"NATS/1.0\r\nNats-TTL: %s\r\n\r\n" % value, flags=FLAG_TTL)
             case "rollup":
                 bench.messages(b"s.b", hdr=b"NATS/1.0\r\nNats-Rollup: %s\r\n\r\n" % value, flags=FLAG_ROLLUP)
             case "remove":

@@ -182,3 +182,45 @@ def test_the_log_keeps_a_configuration_as_it_is() -> None:
     shell = start_stream(node, description="ümläut", metadata={"a": "b"}, max_age=5 * S)
     assert isinstance(shell.machine.config, StreamConfig)
     assert shell.machine.config == shell.assignment.config
+
+
+def ttl(text: str) -> bytes:
+    return f"NATS/1.0\r\nNats-TTL: {text}\r\n\r\n".encode()
+
+
+def test_a_message_leaves_after_its_own_time_to_live() -> None:
+    node = Node()
+    log = MemLog()
+    shell = start_stream(node, log, allow_msg_ttl=True)
+    publish(node, b"s.a", hdr=ttl("5s"))
+    publish(node, b"s.a")
+    publish(node, b"s.a", hdr=ttl("2"))
+    node.sleep(3 * S)
+    assert shell.machine.next_matches((), 1, 10) == [1, 2]
+    shell.stop()
+    again = start_stream(node, log, allow_msg_ttl=True)
+    node.sleep(3 * S)
+    assert again.machine.next_matches((), 1, 10) == [2]
+
+
+def test_a_message_that_never_expires_outlives_max_age() -> None:
+    node = Node()
+    shell = start_stream(node, allow_msg_ttl=True, max_age=5 * S)
+    for text in ("never", "1h", "never"):
+        publish(node, b"s.a", hdr=ttl(text))
+    node.sleep(7 * S)
+    assert shell.machine.next_matches((), 1, 10) == [1, 3]
+    publish(node, b"s.a")
+    node.sleep(7 * S)
+    assert shell.machine.next_matches((), 1, 10) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("1", 0), ("1.5s", 0), ("NEVER", 0), ("", 0), ("0", 10165), ("abc", 10165), ("100ms", 10165), ("-1", 10165)],
+)
+def test_a_time_to_live_is_checked_as_the_reference_does(text: str, code: int) -> None:
+    node = Node()
+    start_stream(node, allow_msg_ttl=True)
+    (answer,) = publish(node, b"s.a", hdr=ttl(text))
+    assert (b"%d" % code if code else b'"seq":1}') in answer.payload

@@ -1,0 +1,78 @@
+"""Messages with a time to live of their own (`Nats-TTL`), and those that never expire. Pure; part of applied state.
+
+Every replica keeps the table; only the leader looks at a clock and proposes the removal of what is due. A message that
+never expires is exempt from the stream's max_age too; any other TTL only shortens a life. What is gone for another
+reason stays in the table until it comes up. Source: ADR-43; the values that are refused were observed on 2.15.1.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.gotime import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+NEVER_NS: Final = 0  # the TTL of a message that never expires
+TTL_NS_MIN: Final = NS_PER_S
+TTL_NS_MAX: Final = 2**62  # longer is cut: it is centuries
+
+
+def parse_ttl(text: bytes) -> int | None:
+    """A `Nats-TTL` in nanoseconds: seconds, a Go duration, or `never` (NEVER_NS); None for anything else."""
+    if text.lower() == b"never":
+        return NEVER_NS
+    if text.isdigit():
+        ttl_ns: int | None = min(int(text[:20]) * NS_PER_S, TTL_NS_MAX)
+    else:
+        ttl_ns = parse_duration(text.decode(errors="replace"))
+    return ttl_ns if ttl_ns is not None and ttl_ns >= TTL_NS_MIN else None
+
+
+class TtlTable:
+    """Which messages expire when."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int]] = []  # (Unix time of the end, stream sequence)
+        self.never: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._heap) + len(self.never)
+
+    def add(self, seq: int, ttl_ns: int, ts_ns: int) -> None:
+        """A stored message with a TTL."""
+        if ttl_ns == NEVER_NS:
+            self.never.add(seq)
+        else:
+            heappush(self._heap, (ts_ns + ttl_ns, seq))
+
+    def deadline_ns(self, is_live: Callable[[int], bool]) -> int | None:
+        """When the next live message expires; drops those that are gone."""
+        while self._heap and not is_live(self._heap[0][1]):
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now_unix_ns: int, is_live: Callable[[int], bool], count_max: int) -> list[int]:
+        """Live messages that have expired, ascending; they stay in the table until they are gone."""
+        found = sorted(seq for end_ns, seq in self._heap if end_ns <= now_unix_ns and is_live(seq))
+        return found[:count_max]
+
+    def forget(self, is_live: Callable[[int], bool]) -> None:
+        """Drop what is gone."""
+        self._heap = [item for item in self._heap if is_live(item[1])]
+        heapify(self._heap)
+        self.never = {seq for seq in self.never if is_live(seq)}
+
+    def to_list(self, is_live: Callable[[int], bool]) -> list[tuple[int, int]]:
+        """The table for a snapshot, ascending: (end, sequence), an end of 0 for never."""
+        self.forget(is_live)
+        return sorted([*self._heap, *((NEVER_NS, seq) for seq in self.never)])
+
+    def restore(self, items: Sequence[Sequence[int]]) -> None:
+        """The inverse of `to_list`."""
+        self._heap = [(end_ns, seq) for end_ns, seq in items if end_ns != NEVER_NS]
+        heapify(self._heap)
+        self.never = {seq for end_ns, seq in items if end_ns == NEVER_NS}
