@@ -228,7 +228,7 @@ class Server:
             server_name=self.identity.server_name,
             named=bool(self.options.server_name),
             cluster_name=self.identity.cluster_name or None,
-            expected_nodes=expected_nodes(self._routes_to_others()),
+            expected_nodes=expected_nodes(len(set(self.options.cluster.routes)) if self.options.cluster else 0),
             cache_bytes_max=options.cache_bytes_max,
         )
         self.say.info("Starting JetStream")
@@ -239,15 +239,6 @@ class Server:
         for line in self._jetstream_banner(setting.store_dir):
             self.say.info(line)
         return node
-
-    def _routes_to_others(self) -> int:
-        """Configured routes that do not lead back here, as far as the text can tell."""
-        cluster = self.options.cluster
-        if cluster is None:
-            return 0
-        own = {f"{host}:{cluster.port}" for host in (cluster.host, "127.0.0.1", "localhost")} | {cluster.advertise}
-        others = {route.split("//")[-1].rpartition("@")[2].rstrip("/") for route in cluster.routes}
-        return len(others - own)
 
     def _jetstream_banner(self, store_dir: Path) -> list[str]:
         options = self.options.jetstream

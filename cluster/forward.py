@@ -90,6 +90,10 @@ class MeshLike(Protocol):
     def peers(self) -> Mapping[NodeId, PeerLike]:
         """All known peers."""
 
+    @property
+    def own_routes(self) -> int:
+        """Configured routes that turned out to lead back to this node."""
+
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Ask a peer."""
 

@@ -70,6 +70,7 @@ class Connector:
         self._complained_s: dict[str, float] = {}
         self._attempts = 0
         self.refused = 0
+        self.own_routes = 0  # configured addresses that turned out to be this server
         self.listen_address: Address | None = None
 
     async def start(self, nursery: trio.Nursery, listen: Address | None) -> None:
@@ -113,7 +114,10 @@ class Connector:
     def dial(self, address: Address, *, node: NodeId | None = None) -> None:
         """Keep a link with whoever is at this address. `node` is who a peer said lives there."""
         assert self._nursery is not None
-        if address in self._targets or address == self.listen_address or len(self._targets) >= ADDRESSES_MAX:
+        if address == self.listen_address:
+            self.own_routes += node is None
+            return
+        if address in self._targets or len(self._targets) >= ADDRESSES_MAX:
             return
         target = self._targets[address] = _Target(address=address, node=node, learned=node is not None)
         delay_s = LEARNED_DIAL_DELAY_S if node is not None and node < self._identity.node_id else 0.0
@@ -132,6 +136,7 @@ class Connector:
                 served = await self._dial_once(target)
             except HandshakeRefusedError as error:
                 if error.is_self:
+                    self.own_routes += not target.learned
                     return
                 served = False
             failures = 0 if served else failures + 1

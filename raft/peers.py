@@ -120,6 +120,11 @@ class Mesh:
         """Where this node listens for peers, with the port that was picked."""
         return self._connector.listen_address
 
+    @property
+    def own_routes(self) -> int:
+        """How many of the configured routes lead back to this node, as far as the dials have shown by now."""
+        return self._connector.own_routes
+
     def is_up(self, node: NodeId) -> bool:
         """Whether frames can be sent to the node."""
         peer = self._peers.get(node)

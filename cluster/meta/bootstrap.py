@@ -60,9 +60,13 @@ class BootstrapStatistics:
     waiting_for: int
 
 
-def expected_nodes(routes_to_others: int) -> int:
-    """How many nodes must be seen before a group is founded: as many as are configured, never one alone."""
-    return max(EXPECTED_MIN, 1 + routes_to_others)
+def expected_nodes(routes: int) -> int:
+    """How many nodes must be seen before a group is founded: as many as are configured, and this one.
+
+    Routes that lead back to this node are counted here and taken off when the mesh has found out (`own_routes`): only a
+    dial can tell, since every node of a cluster may be given the same list of names.
+    """
+    return 1 + routes
 
 
 class Bootstrap:
@@ -99,14 +103,15 @@ class Bootstrap:
             sees = self._see()
             views = await self._ask(sees)
             settled = trio.current_time() * NS_PER_S >= self._settled_at_ns
-            decision = decide(record=self._record, sees=sees, expected=self._expected, settled=settled, views=views)
+            expected = self._expected_now()
+            decision = decide(record=self._record, sees=sees, expected=expected, settled=settled, views=views)
             if decision.step is Step.STAY_OUTSIDE:
                 self._stay_outside(decision.founders)
                 return None
             if decision.step is Step.FOUND and decision.founders is not None:
                 self._found(decision.founders)
                 break
-            if may_vouch(record=self._record, sees=sees, expected=self._expected, views=views):
+            if may_vouch(record=self._record, sees=sees, expected=expected, views=views):
                 self._vouch(sees)
             await trio.sleep(ROUND_S)
         return self._record.founded
@@ -118,8 +123,12 @@ class Bootstrap:
             founded=founded is not None,
             outside=self._outside,
             members=founded.members if founded else (),
-            waiting_for=0 if founded else max(0, self._expected - len(self._seen)),
+            waiting_for=0 if founded else max(0, self._expected_now() - len(self._seen)),
         )
+
+    def _expected_now(self) -> int:
+        own_routes = 0 if self._mesh is None else self._mesh.own_routes
+        return max(EXPECTED_MIN, self._expected - own_routes)
 
     def _see(self) -> Founders:
         """Note the nodes that are visible now; a vouch for others is over."""

@@ -26,6 +26,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.linked: set[frozenset[NodeId]] = set()
+        self.own_routes = 0
         self.handlers: dict[tuple[NodeId, str], Handler] = {}
 
     def link(self, *nodes: NodeId) -> None:
@@ -43,6 +44,10 @@ class WireMesh:
     def peers(self) -> Mapping[NodeId, Peer]:
         others = (next(iter(pair - {self._node_id})) for pair in self._wire.linked if self._node_id in pair)
         return {other: Peer(up=True) for other in sorted(others)}
+
+    @property
+    def own_routes(self) -> int:
+        return self._wire.own_routes
 
     def serve(self, method: str, handler: Handler) -> None:
         self._wire.handlers[self._node_id, method] = handler
@@ -151,9 +156,14 @@ async def test_a_restarted_founder_needs_nobody(autojump_clock: trio.testing.Moc
     assert await node(wire, N1, disks[N1]).run() == founders_of("C", [N1, N2, N3])
 
 
-@pytest.mark.parametrize(("routes", "expected"), [(0, 2), (1, 2), (2, 3), (4, 5)])
-def test_as_many_nodes_are_expected_as_are_configured_and_never_one(routes: int, expected: int) -> None:
-    assert expected_nodes(routes) == expected
+@pytest.mark.parametrize(
+    ("routes", "own", "expected"), [(0, 0, 2), (1, 0, 2), (1, 1, 2), (2, 0, 3), (3, 1, 3), (5, 1, 5)]
+)
+def test_as_many_nodes_are_expected_as_are_configured_and_never_one(routes: int, own: int, expected: int) -> None:
+    """Every node of a cluster may be given the same list of routes; only a dial shows which one is its own."""
+    wire = Wire()
+    wire.own_routes = own
+    assert node(wire, N1, Disk(), expected=expected_nodes(routes)).statistics().waiting_for == expected
 
 
 @pytest.mark.parametrize("founders", [None, founders_of("C", [N1, N2])])
