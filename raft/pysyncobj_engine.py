@@ -111,7 +111,7 @@ class SyncObjReplica:
         )
 
     def _configuration(self) -> Any:
-        """Passive: nothing in it happens because time passes, and nothing is compacted, batched or queued to a limit."""
+        """Passive: nothing happens because time passes; nothing is compacted, nothing refused for its number."""
         return pysyncobj.SyncObjConf(
             autoTick=False,
             journalFile=self._journal,
