@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
+from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.direct_request import (
     BAD,
     LAST_SEQ,
@@ -32,7 +33,6 @@ from jetraft.cluster.streams.direct_request import (
     parse_direct_request,
 )
 from jetraft.store.model import message
-from jetraft.store.model.gotime import format_time
 from jetraft.store.model.subject import is_literal
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ MULTI_LAST_MAX: Final = 1024  # as nats-server: more subjects are refused with 4
 SLICE_MESSAGES: Final = 512  # of one request in one turn
 SLICE_BYTES: Final = 1 << 20
 BATCHES_MAX: Final = 1024  # requests being served on this replica; more are refused
+NO_PLACE: Final = -1  # the message is not part of a batch
 BUSY: Final = message.status(429, b"Too Many Requests")
 
 
@@ -77,7 +78,7 @@ class DirectGets:
         self._site = site
         self._machine = machine
         self._prefix = f"$JS.API.DIRECT.GET.{stream}".encode()
-        self._head = b"Nats-Stream: %s\r\n" % stream.encode()
+        self._encoder = DirectEncoder(stream.encode())
         self._sinks: list[int] = []
         self._batches: deque[Batch] = deque()
         self._timer: TimerHandle | None = None
@@ -159,7 +160,7 @@ class DirectGets:
             raise RefusedError(NOT_FOUND)
         if request.no_hdr:
             return encode_capture(reply, payload=found.payload)
-        return encode_capture(reply, hdr=self._headers(found, b""), payload=found.payload)
+        return self._encode(reply, found, NO_PLACE, 0)
 
     def _batch(self, reply: bytes, request: DirectRequest) -> Batch:
         filters, first_seq = _filters(request), self._first_seq(request)
@@ -257,9 +258,14 @@ class DirectGets:
     def _record(self, batch: Batch, found: StoredMessage) -> bytes:
         """One message of a batch, on its way."""
         batch.num_pending = max(0, batch.num_pending - 1)
-        place = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (batch.num_pending, batch.last_seq)
+        record = self._encode(batch.reply, found, batch.num_pending, batch.last_seq)
         batch.last_seq = found.seq
-        return encode_capture(batch.reply, hdr=self._headers(found, place), payload=found.payload)
+        return record
+
+    def _encode(self, reply: bytes, found: StoredMessage, num_pending: int, last_seq: int) -> bytes:
+        return self._encoder.record(
+            reply, found.seq, found.ts_ns, found.subject, found.hdr, found.payload, num_pending, last_seq
+        )
 
     def _end_of(self, batch: Batch) -> bytes:
         fields = {
@@ -270,18 +276,6 @@ class DirectGets:
             fields[message.UP_TO_SEQUENCE] = b"%d" % batch.up_to_seq
         fields[LAST_SEQ] = b"%d" % self._store.last_seq
         return message.status(204, b"EOB", fields)
-
-    def _headers(self, found: StoredMessage, place: bytes) -> bytes:
-        """The message's own headers, where it is from, and its place in a batch."""
-        own = found.hdr[:-2] if found.hdr else b"NATS/1.0\r\n"
-        return b"%s%sNats-Subject: %s\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %s\r\n%s\r\n" % (
-            own,
-            self._head,
-            found.subject,
-            found.seq,
-            format_time(found.ts_ns).encode(),
-            place,
-        )
 
     @property
     def _store(self) -> StreamStore:

@@ -6,8 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jetraft.cluster.streams import direct
+from jetraft.cluster.streams._admit import encode_capture
+from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.message import get
 from tests.cluster.lab import Node, Sent, start_stream
@@ -177,3 +181,22 @@ def test_a_replica_that_is_behind_says_so() -> None:
 def test_a_client_of_a_later_api_is_refused() -> None:
     (answer,) = Reader().ask({"seq": 1}, hdr=b"NATS/1.0\r\nNats-Required-Api-Level: 9\r\n\r\n")
     assert answer.hdr == b"NATS/1.0 412 Required Api Level\r\n\r\n"
+
+
+@given(
+    st.integers(-(10**9), 4 * 10**9),
+    st.integers(0, 10**9 - 1) | st.sampled_from([0, 1, 10, 120_000_000]),
+    st.sampled_from([b"", b"NATS/1.0\r\nX: y\r\n\r\n"]),
+    st.integers(-1, 2**62),
+)
+def test_the_encoder_writes_what_python_would(second: int, fraction: int, hdr: bytes, num_pending: int) -> None:
+    ts_ns = second * 10**9 + fraction
+    record = DirectEncoder(b"S").record(b"_INBOX.r", 2**63, ts_ns, b"s.a", hdr, b"data", num_pending, 2**64 - 1)
+    place = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (num_pending, 2**64 - 1)
+    expected = b"%sNats-Stream: S\r\nNats-Subject: s.a\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %s\r\n%s\r\n" % (
+        hdr[:-2] or b"NATS/1.0\r\n",
+        2**63,
+        format_time(ts_ns).encode(),
+        place if num_pending >= 0 else b"",
+    )
+    assert record == encode_capture(b"_INBOX.r", b"", expected, b"data")
