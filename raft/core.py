@@ -102,7 +102,7 @@ class Core:
         self.election_ns: int | None = None  # None while a leader claims the group, and for those who do not vote
         self.claimed = False  # the leader spoke in this link session
         self.commit_index = commit_index
-        self.verified_index = 0  # the log equals the current leader's up to here
+        self.verified_index = 0  # the log equals that of this term's leader up to here
         self.up: set[NodeId] = set()  # nodes with a link session
         self.sends: list[tuple[NodeId, Message]] = []
         self.pending_offer: tuple[NodeId, SnapshotOffer] | None = None  # for the shell: fetch it
@@ -247,7 +247,7 @@ class Core:
     def enter_term(self, term: int, *, vote: NodeId | None) -> None:
         """Go on to a higher term; what was promised in a lower one and not yet sent is void."""
         assert term > self.term
-        self.term, self.vote = term, vote
+        self.term, self.vote, self.verified_index = term, vote, 0
         self.log.set_hard_state(HardState(term=term, vote=vote))
         self._held.clear()
 
@@ -261,7 +261,7 @@ class Core:
         if term > self.term:
             self.enter_term(term, vote=None)
         self.role, self.leader, self.ballot = Role.FOLLOWER, leader, None
-        self.claimed, self.verified_index = False, 0
+        self.claimed = False
         self.restart_timer(now_ns)
 
     def lead(self, now_ns: int) -> None:
@@ -281,7 +281,7 @@ class Core:
 
     def drop_claim(self, now_ns: int) -> None:
         """The leader is silent or gave up: look for another soon, not all members at the same moment."""
-        self.claimed, self.leader, self.verified_index = False, None, 0
+        self.claimed, self.leader = False, None
         if self.ballot is None:
             self._arm_timer(now_ns, 0, self.timing.failover_spread_ns)
 

@@ -99,7 +99,7 @@ def is_up_to_date(core: "Core", request: PreVoteRequest | VoteRequest) -> bool:
 
 def on_pre_vote_request(core: "Core", sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:
     """Say yes when the real request would be granted; promises nothing."""
-    _doubt_leader(core, sender, now_ns)
+    _doubt_leader(core, sender, message.term, now_ns)
     _reassert(core, sender)
     if message.term <= core.term:
         core.sends.append((sender, TermNotice(term=core.term)))
@@ -109,7 +109,7 @@ def on_pre_vote_request(core: "Core", sender: NodeId, message: PreVoteRequest, n
 
 def on_vote_request(core: "Core", sender: NodeId, message: VoteRequest, now_ns: int) -> None:
     """Give the one vote of the term to the first candidate whose log is up to date."""
-    _doubt_leader(core, sender, now_ns)
+    _doubt_leader(core, sender, message.term, now_ns)
     if message.term < core.term:
         core.sends.append((sender, TermNotice(term=core.term)))
         return
@@ -127,9 +127,9 @@ def on_vote_request(core: "Core", sender: NodeId, message: VoteRequest, now_ns: 
         core.send(sender, VoteGrant(term=core.term))
 
 
-def _doubt_leader(core: "Core", sender: NodeId, now_ns: int) -> None:
-    """The node that we follow asks for votes: it does not lead any more."""
-    if sender == core.leader and core.leadership is None:
+def _doubt_leader(core: "Core", sender: NodeId, term: int, now_ns: int) -> None:
+    """The node that we follow asks for votes of a later term: it does not lead any more."""
+    if sender == core.leader and term > core.term and core.leadership is None:
         core.drop_claim(now_ns)
 
 

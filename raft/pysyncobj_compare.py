@@ -51,6 +51,11 @@ def news_of(log: GroupLog, commit_index: int, append: Append) -> News | Mismatch
             raise LogDivergedError(f"index {entry.index} is committed, the leader of term {append.term} has another")
         new = append.entries[position:]
         return News(verified_index=verified_index, prev_index=entry.index - 1, entries=new, cuts=cuts)
+    return nothing_new(log, verified_index)
+
+
+def nothing_new(log: GroupLog, verified_index: int) -> News:
+    """Nothing to append: the point before is the log's end, behind which nothing can be deleted."""
     return News(verified_index=verified_index, prev_index=log.last_index, entries=(), cuts=False)
 
 

@@ -89,7 +89,7 @@ def on_grant(guard: "Guard", sender: NodeId, message: PreVoteGrant | VoteGrant, 
 
 def on_pre_vote_request(guard: "Guard", sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:
     """Say yes when the real request would be granted; promises nothing."""
-    _doubt_leader(guard, sender, now_ns)
+    _doubt_leader(guard, sender, message.term, now_ns)
     if guard.leadership is not None:
         guard.leadership.replication.probe_again(sender)  # it does not know us as its leader: claim again
     last_index = guard.log.last_index
@@ -102,7 +102,7 @@ def on_pre_vote_request(guard: "Guard", sender: NodeId, message: PreVoteRequest,
 
 def on_vote_request(guard: "Guard", sender: NodeId, message: VoteRequest, now_ns: int) -> None:
     """Let the replica judge, unless a leader is alive (rule 18). A vote given before is given again."""
-    _doubt_leader(guard, sender, now_ns)
+    _doubt_leader(guard, sender, message.term, now_ns)
     if message.term < guard.term:
         guard.sends.append((sender, TermNotice(term=guard.term)))
         return
@@ -117,9 +117,9 @@ def on_vote_request(guard: "Guard", sender: NodeId, message: VoteRequest, now_ns
         guard.send(sender, VoteGrant(term=guard.term))
 
 
-def _doubt_leader(guard: "Guard", sender: NodeId, now_ns: int) -> None:
-    """The node that we follow asks for votes: it does not lead any more."""
-    if sender == guard.leader and guard.leadership is None:
+def _doubt_leader(guard: "Guard", sender: NodeId, term: int, now_ns: int) -> None:
+    """The node that we follow asks for votes of a later term: it does not lead any more."""
+    if sender == guard.leader and term > guard.term and guard.leadership is None:
         guard.drop_claim(now_ns)
 
 

@@ -20,7 +20,7 @@ from jetraft.raft.engine import (
     SnapshotOffer,
     TermNotice,
 )
-from jetraft.raft.pysyncobj_compare import Mismatch, news_of
+from jetraft.raft.pysyncobj_compare import Mismatch, News, news_of, nothing_new
 from jetraft.store.format import Kind
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry
@@ -42,7 +42,7 @@ def hears_leader(guard: "Guard", sender: NodeId, term: int, now_ns: int) -> bool
     if term > guard.term or sender != guard.leader or guard.replica.stands:
         guard.replica.follow(sender, term)
         guard.notice(now_ns)
-        guard.leader, guard.ballot, guard.claimed, guard.verified_index = sender, None, False, 0
+        guard.leader, guard.ballot, guard.claimed = sender, None, False
         guard.restart_timer(now_ns)
     if sender not in guard.up:
         guard.ballot = None
@@ -65,10 +65,7 @@ def on_append(guard: "Guard", sender: NodeId, message: Append, now_ns: int) -> N
         return
     _refuse_other_members(guard, news.entries, cut_index=news.prev_index + 1 if news.cuts else None)
     guard.verified_index = max(guard.verified_index, news.verified_index)
-    commit_index = min(message.commit_index, guard.verified_index)
-    if news.entries or commit_index > guard.replica.commit_index:
-        guard.replica.take(sender, prev_index=news.prev_index, entries=news.entries, commit_index=commit_index)
-    guard.advance_commit()
+    _take(guard, sender, news, message.commit_index)
     accepted = AppendAccepted(term=guard.term, prev_index=message.prev_index, verified_index=news.verified_index)
     guard.send(sender, accepted)
 
@@ -81,13 +78,18 @@ def _refuse_other_members(guard: "Guard", entries: Sequence[Entry], *, cut_index
         raise FixedMembershipError("raft_engine pysyncobj does not follow a change of members; use raft_engine core")
 
 
+def _take(guard: "Guard", leader: NodeId, news: News, leader_commit: int) -> None:
+    """Tell PySyncObj. Only what was verified against this leader can be known to be committed (rule 10)."""
+    commit_index = min(leader_commit, guard.verified_index)
+    if news.entries or commit_index > guard.replica.commit_index:
+        guard.replica.take(leader, prev_index=news.prev_index, entries=news.entries, commit_index=commit_index)
+    guard.commit_index = max(guard.commit_index, min(commit_index, guard.replica.commit_index))
+
+
 def on_commit_notice(guard: "Guard", sender: NodeId, message: CommitNotice, now_ns: int) -> None:
-    """The leader's commit index moved; what was verified against this leader can be committed (rule 10)."""
+    """The leader's commit index moved."""
     if hears_leader(guard, sender, message.term, now_ns):
-        commit_index = min(message.commit_index, guard.verified_index)
-        if commit_index > guard.replica.commit_index:
-            guard.replica.take(sender, prev_index=guard.log.last_index, entries=(), commit_index=commit_index)
-            guard.advance_commit()
+        _take(guard, sender, nothing_new(guard.log, guard.verified_index), message.commit_index)
 
 
 def on_resigned(guard: "Guard", sender: NodeId, message: Resigned, now_ns: int) -> None:

@@ -110,7 +110,7 @@ class Guard:
         self.election_ns: int | None = None  # None while a leader claims the group, and for those who do not vote
         self.claimed = False  # the leader spoke in this link session
         self.commit_index = commit_index
-        self.verified_index = 0  # the log equals the current leader's up to here
+        self.verified_index = 0  # the log equals that of this term's leader up to here
         self.up: set[NodeId] = set()
         self.sends: list[tuple[NodeId, Message]] = []
         self.pending_offer: tuple[NodeId, SnapshotOffer] | None = None
@@ -137,6 +137,11 @@ class Guard:
     def term(self) -> int:
         """The current term."""
         return self.replica.term
+
+    @property
+    def vote(self) -> NodeId | None:
+        """Whom this member voted for in the current term."""
+        return self.log.hard_state.vote
 
     @property
     def applicable_index(self) -> int:
@@ -219,7 +224,8 @@ class Guard:
                 leading.lead_if_won(self, now_ns)
             if self.leadership is not None:
                 self.replica.holds(OWN_DISK, self.log.durable_index)
-        self.advance_commit()
+        if self.leadership is not None:
+            self.count_commit()
 
     def propose(self, proposals: Sequence[Proposal]) -> int:
         """Append one entry per proposal; returns the index of the first."""
@@ -309,7 +315,7 @@ class Guard:
 
     def drop_claim(self, now_ns: int) -> None:
         """The leader is silent or gave up: look for another soon, not all members at the same moment."""
-        self.claimed, self.leader, self.verified_index = False, None, 0
+        self.claimed, self.leader = False, None
         if self.ballot is None:
             self._arm_timer(now_ns, 0, self.timing.failover_spread_ns)
 
@@ -321,8 +327,8 @@ class Guard:
         is_voter = self.node_id in self.configuration.voters
         self.election_ns = now_ns + self.setup.rng.randrange(low_ns, high_ns) if is_voter else None
 
-    def advance_commit(self) -> None:
-        """A leader's own vote for an entry is its fsync: the replica's count without it is capped (rule 4)."""
+    def count_commit(self) -> None:
+        """As leader: what the replica counted, but the own vote for an entry is its fsync (rule 4)."""
         self.commit_index = max(self.commit_index, min(self.replica.commit_index, self.log.durable_index))
 
     # Sending.

@@ -101,7 +101,7 @@ def on_append_accepted(guard: "Guard", sender: NodeId, message: AppendAccepted, 
     leading.on_accepted(sender, message, now_ns)
     if peer.match_index > match_index and sender in guard.configuration.voters:
         guard.replica.holds(sender, peer.match_index)
-        guard.advance_commit()
+        guard.count_commit()
 
 
 def on_append_rejected(guard: "Guard", sender: NodeId, message: AppendRejected, now_ns: int) -> None:

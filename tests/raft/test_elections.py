@@ -279,3 +279,12 @@ def test_votes_are_served_for_nodes_outside_the_configuration() -> None:
     rig.step(D, vote_request(1))
     rig.sync()
     assert rig.sent(VoteGrant) == [(D, VoteGrant(term=1))]
+
+
+def test_a_late_request_of_the_leaders_own_campaign_does_not_end_its_claim() -> None:
+    """Simulator, member-chaos 2167: the request was of the election that the leader has won since."""
+    rig = Rig(term=1)
+    rig.step(B, heartbeat(1))
+    rig.step(B, PreVoteRequest(term=1, last_index=0, last_term=0))
+    assert rig.core.leader == B
+    assert rig.core.deadline_ns is None

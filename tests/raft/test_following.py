@@ -149,3 +149,13 @@ def test_an_old_offer_is_answered_with_the_term() -> None:
     rig.step(B, offer(3, 10, 1))
     assert rig.core.pending_offer is None
     assert [message.term for _, message in rig.sent()] == [4]
+
+
+def test_what_was_verified_holds_for_the_whole_term() -> None:
+    """Simulator, member-chaos 2167: the claim was lost and renewed, and a commit notice then committed nothing."""
+    rig = Rig(term=1)
+    rig.step(B, append(1, 0, 0, entries(1, 1, 1)))
+    rig.core.peer_down(B, rig.now_ns)
+    rig.core.peer_up(B, rig.now_ns)
+    rig.step(B, CommitNotice(term=1, commit_index=3))
+    assert rig.core.commit_index == 3

@@ -1,0 +1,70 @@
+from jetraft.raft.engine import Proposal
+from jetraft.raft.group import GroupSpec
+from jetraft.raft.membership import Configuration
+from jetraft.store.format import Kind
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.ids import GroupId, NodeId
+from tests.raft.lab import MS, Lab, ListMachine
+
+NODES = tuple(NodeId(name) for name in ("n1", "n2", "n3"))
+
+
+def test_many_groups_share_one_payload_per_peer_and_turn() -> None:
+    lab = Lab(nodes=NODES)
+    names = [f"S-R3F-{number:08d}" for number in range(20)]
+    for name in names:
+        lab.create(name, preferred=NODES[0])
+    lab.settle()
+    manager = lab.managers[NODES[0]]
+    assert manager.statistics().groups_led == 20
+    for name in names:
+        manager.groups[GroupId(name)].propose(Proposal(kind=Kind.META, body=b"x"))
+    manager.flush()
+    assert len(lab.queue) == 2
+
+
+def test_something_queued_outside_a_turn_asks_for_one_once() -> None:
+    lab = Lab(nodes=NODES)
+    lab.create(preferred=NODES[0])
+    lab.settle()
+    manager = lab.managers[NODES[0]]
+    asked: list[None] = []
+    manager.on_dirty = lambda: asked.append(None)
+    group = manager.groups[GroupId("S-R3F-test0000")]
+    group.propose(Proposal(kind=Kind.META, body=b"1"))
+    group.propose(Proposal(kind=Kind.META, body=b"2"))
+    assert len(asked) == 1
+    manager.flush()
+    assert len(asked) == 1
+
+
+def test_large_turns_are_cut_into_payloads_between_messages() -> None:
+    lab = Lab(nodes=NODES)
+    machines = lab.create(preferred=NODES[0])
+    lab.settle()
+    group = lab.managers[NODES[0]].groups[GroupId("S-R3F-test0000")]
+    for _ in range(6):
+        group.propose(Proposal(kind=Kind.META, body=bytes(5 << 20)))
+    lab.run(20 * MS)
+    assert [len(machine.bodies) for machine in machines.values()] == [6, 6, 6]
+
+
+def test_a_node_that_is_added_later_is_known_to_be_up() -> None:
+    """Simulator, member-chaos 18: it was taken for unreachable, as it was no member when the group was created."""
+    lab = Lab(nodes=NODES)
+    name = GroupId("S-R3F-test0000")
+    spec = GroupSpec(group_id=name, incarnation=7, members=NODES[:2], preferred_leader=NODES[0])
+    for link in lab.links.values():
+        for node in NODES:
+            if node != link.node_id:
+                for callback in link.on_peer_up:
+                    callback(node)
+    machines = {node: ListMachine() for node in NODES}
+    for node in NODES:
+        lab.managers[node].create(spec, MemLog(), machines[node])
+    lab.settle()
+    group = lab.managers[NODES[0]].groups[name]
+    group.propose(Proposal(kind=Kind.META, body=b"x"))
+    group.change_members(Configuration(voters=NODES[:2], learners=NODES[2:]))
+    lab.run(50 * MS)
+    assert machines[NODES[2]].bodies == [b"x"]

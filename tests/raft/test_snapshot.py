@@ -1,0 +1,133 @@
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetraft.raft.engine import SnapshotOffer
+from jetraft.raft.snapshot import SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store._frame import make_record, seal
+from jetraft.store.format import Kind
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Checkpoint, Entry
+from jetraft.store.snapshot import Manifest
+from tests.raft.rig import INCARNATION
+
+GROUP, SENDER = GroupId("S-R3F-test0000"), NodeId("n1")
+
+
+def messages(count: int) -> list[Entry]:
+    body = make_record(b"a.b", b"", b"payload", ts_ns=1)
+    return [
+        Entry(
+            index=index,
+            term=1,
+            kind=Kind.MESSAGES,
+            frame=seal(
+                Kind.MESSAGES, index=index, term=1, incarnation=INCARNATION, body=body, first_seq=index, count=1
+            ),
+        )
+        for index in range(1, count + 1)
+    ]
+
+
+def source() -> tuple[MemLog, Manifest, Checkpoint]:
+    log = MemLog(block_bytes=1000)
+    log.append(messages(100))
+    log.save_checkpoint(90, 1, b"members", b"state" * 1000)
+    log.submit()
+    found = log.manifest(40)
+    assert found is not None
+    return log, *found
+
+
+def fetch_into(log: MemLog) -> SnapshotFetch:
+    offer = SnapshotOffer(term=2, index=90, index_term=1, members=b"members")
+    return SnapshotFetch(group_id=GROUP, incarnation=INCARNATION, sender=SENDER, offer=offer, log=log)
+
+
+def test_a_snapshot_is_the_state_and_the_live_blocks() -> None:
+    log, manifest, checkpoint = source()
+    fetch = fetch_into(MemLog())
+    while (request := fetch.next_request()) is not None:
+        fetch.received(answer(log, manifest, checkpoint, SnapshotRequest.decode(request.encode())))
+    assert fetch.staging is not None
+    installed = fetch.staging.finish()
+    assert (installed.last_index, installed.term_at(90)) == (90, 1)
+    assert installed.load_checkpoint() == checkpoint
+    kept = [entry.index for _, entry in installed.frames(1, 90)]
+    assert kept[-1] == 90
+    assert 1 < kept[0] <= 40
+
+
+def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+    log, manifest, checkpoint = source()
+    fetch = fetch_into(MemLog())
+    while (request := fetch.next_request()) is not None:
+        assert fetch.next_request() == request
+        fetch.received(answer(log, manifest, checkpoint, request))
+    assert fetch.staging is not None
+
+
+def test_another_checkpoint_than_the_one_asked_for_is_gone() -> None:
+    log, manifest, checkpoint = source()
+    request = SnapshotRequest(group_id=GROUP, incarnation=INCARNATION, index=80, what="open")
+    with pytest.raises(SnapshotGoneError):
+        answer(log, manifest, checkpoint, request)
+    chunk = SnapshotRequest(group_id=GROUP, incarnation=INCARNATION, index=90, what="chunk", block=9999, size=10)
+    with pytest.raises(SnapshotGoneError):
+        answer(log, manifest, checkpoint, chunk)
+
+
+def test_a_state_with_a_wrong_checksum_is_refused() -> None:
+    log, manifest, checkpoint = source()
+    fetch = fetch_into(MemLog())
+    opening = fetch.next_request()
+    assert opening is not None
+    fetch.received(answer(log, manifest, checkpoint, opening))
+    fetch.next_request()
+    with pytest.raises(RemoteProtocolError, match="checksum"):
+        fetch.received(b"x" * 5000)
+
+
+def test_a_damaged_block_is_refused_before_the_old_log_is_touched() -> None:
+    log, manifest, checkpoint = source()
+    old = MemLog()
+    old.append(messages(3))
+    fetch = fetch_into(old)
+    while (request := fetch.next_request()) is not None:
+        piece = bytearray(answer(log, manifest, checkpoint, request))
+        if request.what == "chunk":
+            piece[-1] ^= 1
+        fetch.received(bytes(piece))
+    assert fetch.staging is not None
+    with pytest.raises(Exception, match="damaged"):
+        fetch.staging.finish()
+    assert old.last_index == 3
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [b"", b"members", 1, 1],
+        [Manifest(index=91, term=1, parts=()).to_bytes(), b"members", 1, 1],
+        [Manifest(index=90, term=1, parts=()).to_bytes(), b"others", 1, 1],
+        [Manifest(index=90, term=1, parts=()).to_bytes(), b"members", 1 << 40, 1],
+        [Manifest(index=90, term=1, parts=()).to_bytes(), b"members", "many", 1],
+        [1],
+    ],
+)
+def test_an_opening_that_is_not_what_was_offered_is_refused(fields: list[object]) -> None:
+    fetch = fetch_into(MemLog())
+    fetch.next_request()
+    with pytest.raises(RemoteProtocolError):
+        fetch.received(bytes(msgpack.packb(fields)))
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_no_request(data: bytes) -> None:
+    try:
+        SnapshotRequest.decode(data)
+    except RemoteProtocolError:
+        return
