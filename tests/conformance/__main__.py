@@ -19,11 +19,21 @@ Shown = dict[str, dict[str, Observation]]
 
 
 def observe(kind: str, only: str, directory: Path) -> Shown:
-    """What a fresh server of this kind shows in the chosen scenes."""
+    """What a fresh server of this kind shows in the chosen scenes.
+
+    The reference starts anew for every scene: under load a stream that it deletes and creates again at once can come
+    back with its old messages.
+    """
     scenes = [scene for scene in SCENES if only in scene.name]
     started = time.monotonic()
-    with Server("reference" if kind == "reference" else "jetraft", directory=directory) as server:
-        shown = run_scenes(server.address, scenes)
+    shown: Shown = {}
+    if kind == "reference":
+        for number, scene in enumerate(scenes):
+            with Server("reference", directory=directory / str(number)) as server:
+                shown |= run_scenes(server.address, [scene])
+    else:
+        with Server("jetraft", directory=directory) as server:
+            shown = run_scenes(server.address, scenes)
     steps = sum(map(len, shown.values()))
     sys.stderr.write(f"{kind}: {len(shown)} scenes, {steps} steps in {time.monotonic() - started:.1f} s\n")
     return shown
