@@ -1,4 +1,3 @@
-# ruff: noqa: INP001  (a script, not a package)
 """The job of the compose profile `spark`: count the messages of a stream by subject while it grows.
 
     python deploy/spark_consumer.py --servers nats://n1:4222,nats://n2:4222,nats://n3:4222 --stream ORDERS

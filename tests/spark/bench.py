@@ -76,7 +76,7 @@ def session(directory: Path) -> SparkSession:
     """A session whose workers find this checkout."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT / "src")
-    return local_session(SparkSession.builder, directory)
+    return local_session(SparkSession.builder, directory, java="")
 
 
 def read_alone(servers: str, rows: int) -> None:

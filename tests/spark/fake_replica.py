@@ -35,6 +35,7 @@ class Behaviour:
     reports: bool = False  # says in Jetraft-Last-Seq how far it is, as jetraft does
     break_after: int | None = None  # closes the connection after this many rows of an answer
     silent: bool = False  # takes direct gets and never answers
+    mute: bool = False  # never answers any request
     reverse: bool = False  # sends rows in the wrong order
     caught_up_after: int | None = None  # has everything after this many answers
 
@@ -101,6 +102,8 @@ class FakeReplica:
             body = lines.read(int(words[-1]) + 2)[:-2]
             header_bytes = int(words[-2]) if verb == b"HPUB" else 0
             subject, reply = words[1].decode(), words[2]
+            if self.behaviour.mute:
+                return
             if subject.startswith("$JS.API.DIRECT.GET."):
                 stream = subject.removeprefix("$JS.API.DIRECT.GET.")
                 question = json.loads(body[header_bytes:])

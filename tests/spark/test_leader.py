@@ -14,6 +14,7 @@ from pyspark_jetstream.wire import Frame
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
+from tests.spark.fake_replica import FakeReplica
 from tests.spark.streams import create, delete_messages, publish
 
 
@@ -115,11 +116,6 @@ def test_a_silent_server_is_given_up_for_the_next(
 ) -> None:
     monkeypatch.setattr(leader_module, "ANSWER_TIMEOUT_S", 0.1)
     create(client, "MUTE")
-    other = Server(server.kind, directory=server.directory / "mute", name="mute").start()
-    try:
-        access = Access(servers=(other.url, server.url), retry_timeout_s=5)
-        connections.get(other.url, access)
-        other.freeze()
+    with FakeReplica(server.url, mute=True) as mute:
+        access = Access(servers=(mute.url, server.url), retry_timeout_s=5)
         assert Leader(access, "MUTE", connections).view().last_seq == 0
-    finally:
-        other.close()
