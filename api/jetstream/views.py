@@ -43,19 +43,21 @@ def single_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
 def listed_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
     """The info of a consumer in a list."""
     shown = info.to_json_dict()
-    return _with_traffic(shown) if service.cluster.clustered else _without_cluster(shown)
+    if not service.cluster.clustered:
+        return _without_cluster(shown)
+    return _with_traffic(shown, alone=shown["config"]["num_replicas"] == 1)
 
 
 def _without_cluster(info: Mapping[str, Any]) -> Json:
     return {field: value for field, value in info.items() if field != "cluster"}
 
 
-def _with_traffic(info: Mapping[str, Any]) -> Json:
-    """Name the account that carries replication, as nats-server does for groups of more than one; sort the replicas."""
+def _with_traffic(info: Mapping[str, Any], *, alone: bool = False) -> Json:
+    """Show the group: who carries its traffic, its replicas by name; of a group of one (`alone`) only the leader."""
     cluster = info.get("cluster", {})
-    if "raft_group" not in cluster:
-        return dict(info)
-    replicas = sorted(cluster.get("replicas", ()), key=lambda replica: str(replica["name"]))
+    if alone or not cluster.get("replicas"):
+        return {**info, "cluster": {field: value for field, value in cluster.items() if field in ("name", "leader")}}
+    replicas = sorted(cluster["replicas"], key=lambda replica: str(replica["name"]))
     traffic = {"system_account": True, "traffic_account": SYSTEM_ACCOUNT, "replicas": replicas}
     return {**info, "cluster": {**{field: value for field, value in cluster.items() if field != "replicas"}, **traffic}}
 
