@@ -29,8 +29,8 @@ def value(key: str, given: Any, parent: str = "") -> Any:
     if isinstance(given, bool) or given is None:
         return given
     if isinstance(given, int | float):
-        masked = key in NUMBERS or (parent == "api" and key in NOT_COMPARED)
-        return f"<{key}>" if masked and given else given
+        counter = parent == "api" and key in NOT_COMPARED
+        return f"<{key}>" if counter or (key in NUMBERS and given) else given
     return text(key, given)
 
 
