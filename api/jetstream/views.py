@@ -42,7 +42,7 @@ def single_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
 
 def listed_consumer(service: ClusterService, info: ConsumerInfo) -> Json:
     """The info of a consumer in a list."""
-    shown = info.to_json_dict()
+    shown: Json = info.to_json_dict()
     if not service.cluster.clustered:
         return _without_cluster(shown)
     return _with_traffic(shown, alone=shown["config"]["num_replicas"] == 1)

@@ -110,7 +110,7 @@ async def test_the_same_request_again_is_answered_and_proposes_nothing() -> None
         (StreamConfig(name="T", num_replicas=3), 10074),
         (StreamConfig(name="T", num_replicas=6), 10052),
         (StreamConfig(name="", subjects=("b",)), 10052),
-        (StreamConfig(name="T", subjects=("b",), republish=None, allow_msg_ttl=True), 10052),
+        (StreamConfig(name="T", subjects=("b",), max_age=1), 10052),
     ],
 )
 async def test_refused_requests_propose_nothing(config: StreamConfig, err_code: int) -> None:
