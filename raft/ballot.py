@@ -12,10 +12,11 @@ from jetraft.store.model.ids import NodeId
 class Ballot:
     """One election round, real or preliminary, of one candidate."""
 
-    __slots__ = ("_granted", "preliminary", "resend_ns", "term", "transfer")
+    __slots__ = ("_granted", "began_ns", "preliminary", "resend_ns", "term", "transfer")
 
-    def __init__(self, *, term: int, preliminary: bool, transfer: bool, resend_ns: int) -> None:
+    def __init__(self, *, term: int, preliminary: bool, transfer: bool, began_ns: int, resend_ns: int) -> None:
         self.term = term
+        self.began_ns = began_ns
         self.preliminary = preliminary
         self.transfer = transfer
         self.resend_ns = resend_ns

@@ -70,6 +70,7 @@ class Core:
         "pending_offer",
         "role",
         "sends",
+        "stood_back",
         "term",
         "timing",
         "up",
@@ -100,6 +101,7 @@ class Core:
         self.leadership: Leadership | None = None  # exactly while leader
         self.ballot: Ballot | None = None  # while asking for votes
         self.election_ns: int | None = None  # None while a leader claims the group, and for those who do not vote
+        self.stood_back = False  # the timer waited once for another candidate
         self.claimed = False  # the leader spoke in this link session
         self.commit_index = commit_index
         self.verified_index = 0  # the log equals that of this term's leader up to here
@@ -289,9 +291,16 @@ class Core:
         """Wait for a leader for a random while."""
         self._arm_timer(now_ns, self.timing.election_min_ns, self.timing.election_max_ns)
 
+    def stand_back(self, now_ns: int) -> None:
+        """Another member has good chances: let it try first, once per timer, so that it cannot hold us off for ever."""
+        if self.election_ns is not None and self.ballot is None and not self.stood_back:
+            self.election_ns = max(self.election_ns, now_ns + self.timing.precedence_ns)
+            self.stood_back = True
+
     def _arm_timer(self, now_ns: int, low_ns: int, high_ns: int) -> None:
         """Only voters stand for election: a learner waits to be promoted, a removed member for its removal."""
         is_voter = self.node_id in self.configuration.voters
+        self.stood_back = False
         self.election_ns = now_ns + self._setup.rng.randrange(low_ns, high_ns) if is_voter else None
 
     def advance_commit(self) -> None:

@@ -181,6 +181,7 @@ class Timing:
     election_min_ns: int = 400 * NS_PER_MS
     election_max_ns: int = 800 * NS_PER_MS
     failover_spread_ns: int = 300 * NS_PER_MS  # after the leader's link went down: pre-votes start within this
+    precedence_ns: int = 150 * NS_PER_MS  # of two that ask at the same time, one stands back this long
     vote_retry_ns: int = 75 * NS_PER_MS  # a peer may create the group a little later than the first request
     probe_retry_ns: int = 100 * NS_PER_MS
     probe_retry_max_ns: int = 1000 * NS_PER_MS

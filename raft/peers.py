@@ -33,6 +33,7 @@ from jetraft.store.model.ids import NodeId, node_id_of
 log = logging.getLogger(__name__)
 
 KEEPALIVE_NS: Final = 250 * NS_PER_MS
+WATCH_NS: Final = 125 * NS_PER_MS  # how exactly silence is measured
 SILENCE_NS: Final = 1250 * NS_PER_MS  # five keepalives; less, and a pause of the garbage collector would cut links
 STALL_NS: Final = 300 * NS_PER_MS  # when this node itself was late by that much, silence proves nothing
 ALIVE_NS: Final = 600 * NS_PER_MS  # a link heard from within this is certainly not the remains of a restarted peer
@@ -197,12 +198,12 @@ class Mesh:
         """Keepalives, and the end of links that are silent."""
         before_ns = self._clock.mono_ns()
         while True:
-            await trio.sleep(KEEPALIVE_NS / NS_PER_S)
+            await trio.sleep(WATCH_NS / NS_PER_S)
             now_ns = self._clock.mono_ns()
-            stalled = now_ns - before_ns > KEEPALIVE_NS + STALL_NS
+            stalled = now_ns - before_ns > WATCH_NS + STALL_NS
             before_ns = now_ns
             for link in list(self._links.values()):
-                link.keep_alive(KEEPALIVE_NS // 2)
+                link.keep_alive(KEEPALIVE_NS - WATCH_NS)
                 if stalled:  # what the peer sent meanwhile is still in the socket: give the receiver a chance
                     link.last_received_ns = max(link.last_received_ns, now_ns - SILENCE_NS + 2 * KEEPALIVE_NS)
                 elif now_ns - link.last_received_ns > SILENCE_NS:

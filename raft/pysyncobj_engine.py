@@ -58,9 +58,7 @@ def create_engine(
     """One member of one group, with the arguments and the face of `Core`. Raises EngineUnavailableError."""
     prepare_library()
 
-    def open_replica(others: Sequence[NodeId], commit_index: int) -> SyncObjReplica:
-        journal = JournalView(log, seal=setup.seal, incarnation=setup.incarnation, commit_index=commit_index)
-        return SyncObjReplica(setup.node_id, others, journal)
+    journal = JournalView(log, seal=setup.seal, incarnation=setup.incarnation, commit_index=commit_index)
 
     return Guard(
         setup,
@@ -68,7 +66,7 @@ def create_engine(
         configurations=configurations,
         commit_index=commit_index,
         snapshot_offer=snapshot_offer,
-        open_replica=open_replica,
+        open_replica=lambda others: SyncObjReplica(setup.node_id, others, journal),
     )
 
 

@@ -65,7 +65,6 @@ class Guard:
     __slots__ = (
         "_alone",
         "_held",
-        "_open_replica",
         "_term_seen",
         "ballot",
         "claimed",
@@ -94,11 +93,10 @@ class Guard:
         configurations: ConfigurationHistory,
         commit_index: int,
         snapshot_offer: Callable[[int], SnapshotOffer | None],
-        open_replica: Callable[[Sequence[NodeId], int], Replica],
+        open_replica: Callable[[Sequence[NodeId]], Replica],
     ) -> None:
         self.setup = setup
         self.snapshot_offer = snapshot_offer
-        self._open_replica = open_replica
         self.configurations = configurations
         self._held: deque[tuple[int, NodeId, Message]] = deque()
         self.node_id = setup.node_id
@@ -114,14 +112,10 @@ class Guard:
         self.up: set[NodeId] = set()
         self.sends: list[tuple[NodeId, Message]] = []
         self.pending_offer: tuple[NodeId, SnapshotOffer] | None = None
-        self._boot()
-
-    def _boot(self) -> None:
-        """A replica over the log as it is now."""
         voters = self.configuration.voters
         self._alone = voters == (self.node_id,)
-        others = [OWN_DISK] if self._alone else [voter for voter in voters if voter != self.node_id]
-        self.replica = self._open_replica(others, self.commit_index)
+        others = [voter for voter in voters if voter != self.node_id]
+        self.replica = open_replica([OWN_DISK] if self._alone else others)
         self._term_seen = self.replica.term
 
     # What the shell reads.
@@ -252,21 +246,6 @@ class Guard:
             self.leadership.link_changed(node, up=False, now_ns=now_ns)
         elif node == self.leader:
             self.drop_claim(now_ns)
-
-    def installed(self, sender: NodeId, offer: SnapshotOffer, last_index: int, now_ns: int) -> None:
-        """The log was replaced by the leader's, up to `last_index`: a new replica goes on with it."""
-        assert self.leadership is None
-        assert self.log.boundary[0] <= offer.index <= last_index
-        self.configurations.reset(offer.index, Configuration.decode(offer.members))
-        self.commit_index = max(self.commit_index, offer.index)
-        leader = self.leader
-        self._boot()
-        if sender == leader and offer.term == self.term:
-            self.replica.follow(sender, self.term)
-            self.verified_index = max(self.verified_index, last_index)
-            self.send(sender, AppendAccepted(term=self.term, prev_index=0, verified_index=last_index))
-        if not self.claimed:
-            self.restart_timer(now_ns)
 
     def transfer(self, target: NodeId | None, now_ns: int) -> bool:
         """Hand leadership over, to whoever is most advanced when `target` is None. Returns whether that has begun."""

@@ -12,6 +12,7 @@ from jetraft.raft.engine import (
     VoteGrant,
     VoteRequest,
 )
+from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState
 from tests.raft.rig import A, B, C, D, Rig, entries
 
@@ -288,3 +289,30 @@ def test_a_late_request_of_the_leaders_own_campaign_does_not_end_its_claim() -> 
     rig.step(B, PreVoteRequest(term=1, last_index=0, last_term=0))
     assert rig.core.leader == B
     assert rig.core.deadline_ns is None
+
+
+def test_of_two_candidates_that_began_together_one_stands_back_for_a_moment() -> None:
+    """Two that grant each other both stand, and split the votes."""
+    rig = Rig(eager=True)
+    rig.core.start(rig.now_ns)
+    rig.sent()
+    rig.step(B, PreVoteRequest(term=1, last_index=0, last_term=0))
+    assert rig.sent(PreVoteGrant) == [(B, PreVoteGrant(term=1))], "B's name goes before ours"
+    rig.step(NodeId("9"), PreVoteRequest(term=1, last_index=0, last_term=0))
+    assert rig.sent(PreVoteGrant) == [], "ours goes before 9's"
+    rig.now_ns += Timing().precedence_ns
+    rig.step(NodeId("9"), PreVoteRequest(term=1, last_index=0, last_term=0))
+    assert len(rig.sent(PreVoteGrant)) == 1, "it may be that only the other one reaches a majority"
+
+
+def test_who_grants_a_pre_vote_waits_with_its_own_but_only_once() -> None:
+    rig = Rig()
+    rig.core.start(rig.now_ns)
+    assert rig.core.deadline_ns is not None
+    rig.now_ns = rig.core.deadline_ns - 1
+    rig.step(B, PreVoteRequest(term=1, last_index=0, last_term=0))
+    later_ns = rig.core.deadline_ns
+    assert later_ns == rig.now_ns + Timing().precedence_ns
+    rig.now_ns = later_ns - 1
+    rig.step(B, PreVoteRequest(term=1, last_index=0, last_term=0))
+    assert rig.core.deadline_ns == later_ns

@@ -1,0 +1,63 @@
+"""`python -m tests.simulator.failover [--runs 100]`: how long a group is without a leader, in virtual time.
+
+Measured from the fault to the first command committed by the new leader. `kill`: the leader's process ends and its
+connections with it. `isolate`: nothing reaches it or leaves it, silence has to be noticed. `pause`: SIGSTOP.
+"""
+
+import argparse
+import sys
+from statistics import median
+
+from tests.simulator.run import MODES, Simulation
+from tests.simulator.world import MS
+
+STEP_NS = 5 * MS
+
+
+def one_run(seed: int, members: str, fault: str) -> int | None:
+    """Nanoseconds until the new leader's first commit; None when there was none within 10 s."""
+    simulation = Simulation(seed, MODES[members])
+    world, hosts = simulation.world, simulation.hosts
+    for host in hosts.values():
+        host.start()
+    simulation.network.connect_all()
+    world.run_until(world.now_ns + 3000 * MS + world.between(0, 1000 * MS))
+    old = next(host for host in hosts.values() if host.group.is_leader)
+    others = [host for host in hosts.values() if host is not old]
+    began_ns = world.now_ns
+    if fault == "kill":
+        old.crash(power=False)
+    else:
+        pairs = [(old.node_id, other.node_id) for other in others]
+        simulation.network.block(pairs + [(b, a) for a, b in pairs], 60_000 * MS)
+        if fault == "pause":
+            old.pause()
+    while world.now_ns < began_ns + 10_000 * MS:
+        world.run_until(world.now_ns + STEP_NS)
+        for host in others:
+            if host.group.is_leader:
+                before = len(simulation.checker.acknowledged)
+                host.propose(before + 1, b"command %d" % world.now_ns)
+        if simulation.checker.acknowledged:
+            return world.now_ns - began_ns
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100)
+    options = parser.parse_args()
+    for members in ("base", "five"):
+        for fault in ("kill", "isolate", "pause"):
+            times = [one_run(seed, members, fault) for seed in range(options.runs)]
+            found = sorted(time for time in times if time is not None)
+            p99 = found[min(len(found) - 1, len(found) * 99 // 100)]
+            print(  # noqa: T201  (a command)
+                f"{members} {fault}: {len(found)}/{options.runs} runs, first commit after "
+                f"median {median(found) / MS:.0f} ms, p99 {p99 / MS:.0f} ms, max {found[-1] / MS:.0f} ms"
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
