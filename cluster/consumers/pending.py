@@ -7,7 +7,7 @@ nanoseconds; heap entries that no longer hold are skipped when they come up, so 
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jetraft.store.consumer_state import ConsumerState
 
 NEVER_NS: Final = 2**63 - 1
+STALE_MAX: Final = 1024  # heap entries of acknowledged messages that are always tolerated
 QUEUED: Final = -1  # the deadline of a message in the redelivery queue
 
 
@@ -98,6 +99,7 @@ class PendingTable:
         self._unacked[seq] = unacked = Unacked(consumer_seq, 1, 0)
         unacked.deadline_ns = deadline_ns = now_ns + self.policy.wait_ns(1)
         heappush(self._heap, (deadline_ns, seq))
+        self._compact()
 
     def add_many(self, seqs: Sequence[int], first_consumer_seq: int, now_ns: int) -> None:
         """First deliveries with consecutive consumer sequences."""
@@ -106,6 +108,7 @@ class PendingTable:
         for consumer_seq, seq in enumerate(seqs, first_consumer_seq):
             unacked[seq] = Unacked(consumer_seq, 1, deadline_ns)
             heappush(heap, (deadline_ns, seq))
+        self._compact()
 
     def remove(self, seqs: Iterable[int]) -> list[int]:
         """Acknowledged, terminated or given up; returns those that were pending."""
@@ -181,3 +184,13 @@ class PendingTable:
     def _wait(self, seq: int, deadline_ns: int) -> None:
         self._unacked[seq].deadline_ns = deadline_ns
         heappush(self._heap, (deadline_ns, seq))
+        self._compact()
+
+    def _compact(self) -> None:
+        """Drop the heap's entries of acknowledged messages when they are the larger part: it stays within bounds."""
+        if len(self._heap) <= STALE_MAX + 2 * len(self._unacked):
+            return
+        self._heap = [
+            (unacked.deadline_ns, seq) for seq, unacked in self._unacked.items() if unacked.deadline_ns != QUEUED
+        ]
+        heapify(self._heap)

@@ -32,6 +32,9 @@ class Messages(Protocol):
     def load(self, seq: int) -> StoredLike | None:
         """A live message."""
 
+    def is_live(self, seq: int) -> bool:
+        """True while the stream has the message."""
+
 
 class Selector:
     """Selection for one consumer."""
@@ -66,7 +69,7 @@ class Selector:
 
     def exists(self, seq: int) -> bool:
         """True while the stream has the message."""
-        return self._messages.load(seq) is not None
+        return self._messages.is_live(seq)
 
     def size(self, seq: int) -> int:
         """Bytes of subject, headers and payload; 0 when the message is gone."""

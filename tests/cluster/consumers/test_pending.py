@@ -91,6 +91,17 @@ def test_a_new_leader_goes_on_with_the_waits() -> None:
     assert due == [[2], [], [1], [], [2, 3]]
 
 
+def test_acknowledged_messages_leave_nothing_behind() -> None:
+    table = PendingTable(WAIT)
+    for seq in range(1, 50_000):
+        table.add(seq, seq, 0)
+        table.remove([seq])
+    table.add_many([50_000, 50_001], 50_000, 7)
+    assert len(table._heap) <= 2_000
+    table.expire(107)
+    assert redeliver_all(table, 107) == [50_000, 50_001]
+
+
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.just(0)),

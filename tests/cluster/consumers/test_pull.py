@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, DeliverPolicy
 from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
 
@@ -386,3 +387,52 @@ def test_every_message_is_delivered_until_it_is_acked_and_never_after(  # noqa: 
     client.node.sleep(31 * S)
     receive(client.pull(b'{"batch":100,"no_wait":true}'))
     assert {seq for message in delivered for seq in seqs([message])} | acked >= wanted
+
+
+def held_client(replicas: int) -> tuple[Client, MemLog]:
+    """A client of a stream with two messages whose log makes nothing durable until it is told to."""
+    log = MemLog()
+    client = Client(b"s.a", b"s.a", stream={"log": log, "num_replicas": replicas})
+    log._durable_on_submit = False
+    return client, log
+
+
+def test_a_replicated_consumer_sends_when_the_delivery_is_committed() -> None:
+    client, log = held_client(3)
+    assert client.pull(b"1") == []
+    assert statuses(client.pull(b"{")) == []
+    log.complete()
+    sent = client.node.turn()
+    assert seqs(sent[:1]) == [1]
+    assert statuses(sent[1:]) == [b"NATS/1.0 400 Bad Request - unexpected end of JSON input\r\n\r\n"]
+
+
+def test_a_consumer_with_one_replica_sends_at_once_but_answers_a_double_ack_when_it_is_durable() -> None:
+    client, log = held_client(1)
+    (message,) = client.pull(b"1")
+    assert client.ack(message, reply=b"_INBOX.d") == []
+    while log.durable_index < log.last_index:
+        log.complete()
+        client.node.kept += client.node.turn()
+    assert [sent.to for sent in client.node.kept] == [b"_INBOX.d"]
+
+
+def test_what_was_not_committed_is_never_sent_after_leadership_is_lost() -> None:
+    client, log = held_client(3)
+    client.pull(b"1")
+    client.shell.group.fail(RuntimeError("disk"), client.node.clock.mono_ns())
+    log.complete()
+    assert client.node.turn() == []
+
+
+def test_delivery_counts_survive_a_restart() -> None:
+    log = MemLog()
+    client = Client(b"s.a", stream={"log": log}, ack_wait=S)
+    for _ in range(2):
+        client.pull()
+        client.node.sleep(2 * S)
+    client.shell.stop()
+    client.shell = start_stream(client.node, log)
+    client.node.sleep(2 * S)
+    (message,) = client.pull()
+    assert message.reply.startswith(b"$JS.ACK.S.c.3.1.3.")
