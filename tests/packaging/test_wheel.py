@@ -49,7 +49,8 @@ def test_every_extension_is_in_the_wheel_compiled(source: Path, wheel: Path) -> 
         for path in (source / folder).rglob("*.pyx"):
             stem = "jetraft/" + str(path.relative_to(source).with_suffix(""))
             assert any(name.startswith(stem + ".") and name.endswith(".so") for name in names), stem
-            assert f"{stem}.pyi" in names
+            for face in (".pyi", ".pxd"):
+                assert not path.with_suffix(face).exists() or f"{stem}{face}" in names
 
 
 def test_every_module_is_in_the_wheel(source: Path, wheel: Path) -> None:
