@@ -99,12 +99,10 @@ Step = Call | Until | Publish | Subscribe | Expect | Ack | Raw | Info
 
 @attrs.frozen(kw_only=True)
 class Scene:
-    """Steps on one connection to a server without streams. `nodes` are the cluster sizes it makes sense on."""
+    """Steps on one connection to a server without streams."""
 
     name: str
     steps: Sequence[Step]
-    nodes: tuple[int, ...] = (1,)
-    config: str = ""
 
     def __attrs_post_init__(self) -> None:
         names = [step.name for step in self.steps]
