@@ -77,7 +77,7 @@ def main() -> int:
     try:
         home = java_home(SCRATCH)
     except NoJavaError as error:
-        console.print(str(error), highlight=False)
+        console.print(str(error), highlight=False, soft_wrap=True)
         return 1
     if home is not None:
         os.environ["JAVA_HOME"] = home
@@ -87,7 +87,7 @@ def main() -> int:
         with running(console) as run:
             correct = asyncio.run(work(run))
     except (ServerFailed, PublishFailedError) as error:
-        console.print(f"jetraft demo: {error}", highlight=False, markup=False)
+        console.print(f"jetraft demo: {error}", highlight=False, markup=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         console.print("stopped")
