@@ -118,26 +118,37 @@ def unpack_envelope(data: bytes | memoryview, kind: FileKind, identity: Identity
 
     Raises StoreCorrupt when it is damaged, StoreRefused when it is sound but newer, or another owner's.
     """
+    found_kind, owner, body = _open_envelope(data, what)
+    if found_kind != kind:
+        raise StoreRefused(f"{what}: file kind {found_kind}, expected {kind}")
+    if owner != identity:
+        raise StoreRefused(f"{what}: belongs to {owner}, not to {identity}")
+    return body
+
+
+def peek_identity(data: bytes | memoryview, *, what: str) -> Identity:
+    """Whose file it is, for readers that do not know yet. Raises StoreCorrupt or StoreRefused."""
+    return _open_envelope(data, what)[1]
+
+
+def _open_envelope(data: bytes | memoryview, what: str) -> tuple[int, Identity, bytes]:
+    """(kind, owner, body) of a sound envelope."""
     data = memoryview(data)
     if len(data) < ENVELOPE_BYTES:
         raise StoreCorrupt(f"{what}: {len(data)} bytes are too short for a head")
-    magic, version, found_kind, crc, node_id, group_id, incarnation, length = _ENVELOPE.unpack_from(data)
+    magic, version, kind, crc, node_id, group_id, incarnation, length = _ENVELOPE.unpack_from(data)
     if magic != _MAGIC:
         raise StoreCorrupt(f"{what}: does not start as a jetraft file")
     if length > len(data) - ENVELOPE_BYTES or crc32c(data[_CRC_FROM : ENVELOPE_BYTES + length]) != crc:
         raise StoreCorrupt(f"{what}: checksum does not hold")
     if version > FORMAT_VERSION:
         raise StoreRefused(f"{what}: format version {version} is newer than {FORMAT_VERSION}")
-    if found_kind != kind:
-        raise StoreRefused(f"{what}: file kind {found_kind}, expected {kind}")
     owner = Identity(
         node_id=NodeId(node_id.rstrip(b"\0").decode()),
         group_id=GroupId(group_id.rstrip(b"\0").decode()),
         incarnation=incarnation,
     )
-    if owner != identity:
-        raise StoreRefused(f"{what}: belongs to {owner}, not to {identity}")
-    return bytes(data[ENVELOPE_BYTES : ENVELOPE_BYTES + length])
+    return kind, owner, bytes(data[ENVELOPE_BYTES : ENVELOPE_BYTES + length])
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -1,5 +1,7 @@
 """The `jetraft` command: reads flags and configuration, then runs the server until a signal ends it.
 
+`jetraft inspect` and `jetraft verify` look at a store directory instead (cli/inspect.py).
+
 Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start.
 """
 
@@ -30,9 +32,13 @@ def run(options: Options) -> int:
     return serve(options)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one for each way to end)
     """Entry point of the console script; returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in ("inspect", "verify"):
+        from jetraft.api.cli import inspect  # noqa: PLC0415  servers do not need it
+
+        return inspect.main(words[0], words[1:])
     try:
         settings = settings_of(words)
         if settings.get("help"):

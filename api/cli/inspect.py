@@ -1,0 +1,89 @@
+"""`jetraft inspect DIR [--json]` and `jetraft verify DIR`: print what store/inspect.py found.
+
+Exit status of `verify`: 0 when everything is sound, 1 on damage, 2 when DIR is no store. `inspect` only fails with 2.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jetraft.store.inspect import BlockView, GroupView, NotAStoreError, StoreView, inspect
+
+COMMANDS = ("inspect", "verify")
+USAGE = "usage: jetraft inspect DIR [--json]\n       jetraft verify DIR\n"
+NO_STORE = 2
+
+
+def main(command: str, arguments: Sequence[str]) -> int:
+    """Run one of COMMANDS; returns the exit status."""
+    places = [argument for argument in arguments if not argument.startswith("-")]
+    flags = set(arguments) - set(places)
+    if flags & {"-h", "--help"}:
+        sys.stdout.write(USAGE)
+        return 0
+    if len(places) != 1 or flags - ({"--json"} if command == "inspect" else set()):
+        sys.stderr.write(USAGE)
+        return NO_STORE
+    try:
+        view = inspect(Path(places[0]))
+    except (NotAStoreError, OSError) as error:
+        sys.stderr.write(f"jetraft: {error}\n")
+        return NO_STORE
+    if command == "verify":
+        return _verify(view)
+    if flags:
+        sys.stdout.write(view.to_json().decode() + "\n")
+    else:
+        sys.stdout.write("\n".join(_lines(view)) + "\n")
+    return 0
+
+
+def _verify(view: StoreView) -> int:
+    for line in view.all_damage:
+        sys.stdout.write(f"damaged: {line}\n")
+    blocks = [block for group in view.groups for block in group.blocks]
+    frames = sum(sum(block.frames.values()) for block in blocks)
+    verdict = f"{len(view.all_damage)} damaged" if view.all_damage else "sound"
+    sys.stdout.write(f"{view.path}: {len(view.groups)} groups, {len(blocks)} blocks, {frames} frames: {verdict}\n")
+    return 1 if view.all_damage else 0
+
+
+def _lines(view: StoreView) -> list[str]:
+    lines = [view.path]
+    if view.identity:
+        lines.append("  " + ", ".join(f"{key} {value}" for key, value in view.identity.items()))
+    lines += [f"  damaged: {what}" for what in view.damage]
+    for group in view.groups:
+        lines += _group_lines(group)
+    return lines
+
+
+def _group_lines(group: GroupView) -> list[str]:
+    lines = [
+        "",
+        f"group {group.group_id}  incarnation {group.incarnation}  node {group.node_id}  {group.generation}",
+        f"  entries {group.first_index}..{group.last_index}  term {group.last_term}  last sequence {group.last_seq}",
+    ]
+    lines += [
+        f"  {copy.name}: " + (copy.damage or f"term {copy.term}, vote {copy.vote or '-'}, copy {copy.counter}")
+        for copy in group.hard_state
+    ]
+    lines += [
+        f"  checkpoint {item.name}: " + (item.damage or f"term {item.term}, {item.state_bytes} bytes of state")
+        for item in group.checkpoints
+    ]
+    if group.dropped:
+        lines.append("  dropped: " + ", ".join(f"{first}..{last}" for first, last in group.dropped))
+    lines += [_block_line(block) for block in group.blocks]
+    lines += [f"  damaged: {what}" for what in group.damage]
+    lines += [f"  note: {what}" for what in group.notes]
+    return lines
+
+
+def _block_line(block: BlockView) -> str:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in block.frames.items()) or "empty"
+    return (
+        f"  {block.name}: entries {block.first_index}..{block.last_index}, "
+        f"terms {block.first_term}..{block.last_term}, last sequence {block.last_seq}, "
+        f"{block.used_bytes} of {block.file_bytes} bytes, {kinds}"
+    )

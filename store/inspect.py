@@ -1,0 +1,368 @@
+"""Looks at a store directory without a server: what is there, what is sound, what is damaged. Read-only.
+
+It takes no lock, opens nothing for writing and creates nothing, so it also works beside a running server; then the end
+of a block may be in the middle of a write, and a file may go while it is read, which is reported as what it is.
+
+The verdict has two degrees. *Damage* is what makes `jetraft verify` fail: an entry, a file or a block that should be
+there and is not sound. *Notes* are what a crash leaves and an opening puts right: a torn tail, an unfinished file.
+"""
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import orjson
+
+from jetraft.store import checkpoint as checkpoint_file
+from jetraft.store import hard_state, trimmed
+from jetraft.store.format import (
+    BLOCK_HEAD_BYTES,
+    BLOCK_SUFFIX,
+    CHECKPOINT_SUFFIX,
+    GENERATION_PREFIX,
+    HARD_STATE_NAMES,
+    TMP_SUFFIX,
+    TRIMMED_NAME,
+    BlockHead,
+    Identity,
+    Kind,
+    Stop,
+    peek_identity,
+    unpack_block_head,
+)
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME
+from jetraft.store.port import StoreError
+from jetraft.store.survey import Gap, Survey, frame_kind, is_in, survey
+
+IDENTITY_KEYS: Final = ("format", "node_id", "named")  # without them a server refuses the directory
+FILE_BYTES_MAX: Final = 1 << 30  # a block is at most 288 MiB; whatever is larger is not ours
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class BlockView:
+    """One block. `gaps` are damaged ranges; the indexes and sequences are those of its sound frames and gaps."""
+
+    name: str
+    file_bytes: int
+    used_bytes: int
+    first_index: int
+    last_index: int
+    first_term: int
+    last_term: int
+    last_seq: int
+    frames: dict[str, int]  # sound ones by kind
+    gaps: tuple[Gap, ...]
+    torn_bytes: int  # behind the last sound frame of the newest block
+    damaged_marks: int
+    damage: str = ""  # of the head, or a file that cannot be read
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CheckpointView:
+    """One checkpoint file."""
+
+    name: str
+    index: int
+    term: int
+    state_bytes: int
+    damage: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class HardStateView:
+    """One copy of term and vote."""
+
+    name: str
+    counter: int
+    term: int
+    vote: str
+    damage: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GroupView:
+    """One group's directory."""
+
+    path: str
+    group_id: str
+    incarnation: int
+    node_id: str
+    generation: str
+    first_index: int
+    last_index: int
+    last_term: int
+    last_seq: int
+    hard_state: tuple[HardStateView, ...]
+    checkpoints: tuple[CheckpointView, ...]
+    dropped: tuple[tuple[int, int], ...]
+    blocks: tuple[BlockView, ...]
+    damage: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StoreView:
+    """A node's store directory, or one group's."""
+
+    path: str
+    identity: dict[str, Any]  # node.json; empty for the directory of a group
+    groups: tuple[GroupView, ...]
+    damage: tuple[str, ...]
+
+    @property
+    def all_damage(self) -> tuple[str, ...]:
+        """Every finding that makes a verification fail."""
+        return (*self.damage, *(f"{group.group_id}: {what}" for group in self.groups for what in group.damage))
+
+    def to_json(self) -> bytes:
+        """For programs."""
+        document = attrs.asdict(self) | {"sound": not self.all_damage}
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+class NotAStoreError(StoreError):
+    """The directory is neither a node's store nor a group's."""
+
+
+def inspect(path: Path) -> StoreView:
+    """Look at a node's store directory, the `store_dir` above it, or one group's. Raises NotAStoreError."""
+    for root in (path, path / "jetstream"):
+        if (root / GROUPS_NAME).is_dir():
+            return _inspect_node(root)
+    if path.is_dir() and any(name.startswith(GENERATION_PREFIX) for name in os.listdir(path)):  # noqa: PTH208
+        group = _inspect_group(path)
+        return StoreView(path=str(path), identity={}, groups=(group,), damage=())
+    raise NotAStoreError(f"{path}: neither a store directory nor a group's")
+
+
+def _inspect_node(root: Path) -> StoreView:
+    damage = []
+    identity: dict[str, Any] = {}
+    try:
+        identity = dict(orjson.loads(_read(root / IDENTITY_NAME)))
+        damage += [f"{IDENTITY_NAME}: lacks {key}" for key in IDENTITY_KEYS if key not in identity]
+    except (OSError, ValueError, TypeError) as error:
+        damage.append(f"{IDENTITY_NAME}: {error}")
+    paths = sorted(entry for entry in (root / GROUPS_NAME).iterdir() if entry.is_dir())
+    groups = tuple(_inspect_group(entry) for entry in paths if not entry.name.endswith(TMP_SUFFIX))
+    return StoreView(path=str(root), identity=identity, groups=groups, damage=tuple(damage))
+
+
+@attrs.define(eq=False)
+class _Findings:
+    """What is wrong, gathered on the way."""
+
+    damage: list[str] = attrs.Factory(list)
+    notes: list[str] = attrs.Factory(list)
+
+
+def _inspect_group(path: Path) -> GroupView:
+    found = _Findings()
+    names = _names(path)
+    generations = [name for name in names if name.startswith(GENERATION_PREFIX) and not name.endswith(TMP_SUFFIX)]
+    generation = generations[-1] if generations else ""
+    if not generations:
+        found.damage.append("there is no log")
+    identity = _identity_of(path, generation)
+    if identity is None:
+        found.damage.append("no file tells whose log this is")
+        group_id = GroupId(path.name.rpartition(".")[0] or path.name)
+        identity = Identity(node_id=NodeId(""), group_id=group_id, incarnation=0)
+    log = path / generation
+    log_names = _names(log) if generation else []
+    found.notes += [f"{name}: unfinished" for name in (*names, *log_names) if name.endswith(TMP_SUFFIX)]
+    votes = _hard_states(path, names, identity, found)
+    checkpoints = _checkpoints(log, log_names, identity, found)
+    dropped = _dropped(log, log_names, identity, found)
+    blocks = _blocks(log, log_names, identity, dropped, found)
+    _check_span(blocks, dropped, checkpoints, found)
+    return GroupView(
+        path=str(path),
+        group_id=identity.group_id,
+        incarnation=identity.incarnation,
+        node_id=identity.node_id,
+        generation=generation,
+        first_index=blocks[0].first_index if blocks else 0,
+        last_index=blocks[-1].last_index if blocks else 0,
+        last_term=blocks[-1].last_term if blocks else 0,
+        last_seq=max((block.last_seq for block in blocks), default=0),
+        hard_state=votes,
+        checkpoints=checkpoints,
+        dropped=dropped,
+        blocks=blocks,
+        damage=tuple(found.damage),
+        notes=tuple(found.notes),
+    )
+
+
+def _names(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(FILE_BYTES_MAX)
+
+
+def _identity_of(path: Path, generation: str) -> Identity | None:
+    """Who the files say they belong to: the first envelope that is sound."""
+    log = path / generation
+    candidates = [path / name for name in HARD_STATE_NAMES]
+    candidates += [log / name for name in _names(log) if not name.endswith(TMP_SUFFIX)]
+    for candidate in candidates:
+        try:
+            return peek_identity(_read(candidate), what=candidate.name)
+        except (OSError, StoreError):
+            continue
+    return None
+
+
+def _hard_states(path: Path, names: list[str], identity: Identity, found: _Findings) -> tuple[HardStateView, ...]:
+    views = []
+    for name in HARD_STATE_NAMES:
+        if name not in names:
+            continue
+        try:
+            copy = hard_state.unpack(_read(path / name), identity, what=name)
+        except (OSError, StoreError) as error:
+            views.append(HardStateView(name=name, counter=0, term=0, vote="", damage=str(error)))
+        else:
+            vote = copy.hard_state.vote or ""
+            views.append(HardStateView(name=name, counter=copy.counter, term=copy.hard_state.term, vote=vote))
+    found.damage += [view.damage for view in views if view.damage]
+    if not views:
+        found.notes.append("no term and vote yet")
+    return tuple(views)
+
+
+def _checkpoints(log: Path, names: list[str], identity: Identity, found: _Findings) -> tuple[CheckpointView, ...]:
+    views = []
+    for name in names:
+        if not name.endswith(CHECKPOINT_SUFFIX):
+            continue
+        try:
+            checkpoint = checkpoint_file.unpack(_read(log / name), identity, what=name)
+        except (OSError, StoreError) as error:
+            views.append(CheckpointView(name=name, index=0, term=0, state_bytes=0, damage=str(error)))
+        else:
+            size = len(checkpoint.state)
+            views.append(CheckpointView(name=name, index=checkpoint.index, term=checkpoint.term, state_bytes=size))
+    found.damage += [view.damage for view in views if view.damage]
+    return tuple(views)
+
+
+def _dropped(log: Path, names: list[str], identity: Identity, found: _Findings) -> trimmed.Ranges:
+    if TRIMMED_NAME not in names:
+        return ()
+    try:
+        return trimmed.unpack(_read(log / TRIMMED_NAME), identity, what=TRIMMED_NAME)
+    except (OSError, StoreError) as error:
+        found.damage.append(str(error))
+        return ()
+
+
+def _blocks(
+    log: Path, names: list[str], identity: Identity, dropped: trimmed.Ranges, found: _Findings
+) -> tuple[BlockView, ...]:
+    """The blocks that count, by index. What a later block voids does not."""
+    heads: list[tuple[str, bytes, BlockHead]] = []
+    broken: list[BlockView] = []
+    for name in (name for name in names if name.endswith(BLOCK_SUFFIX)):
+        try:
+            data = _read(log / name)
+            heads.append((name, data, unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)))
+        except (OSError, StoreError) as error:
+            found.damage.append(f"{name}: {error}" if isinstance(error, OSError) else str(error))
+            broken.append(_unreadable(name, str(error)))
+    heads.sort(key=lambda item: item[2].serial)
+    views: list[BlockView] = []
+    limit: int | None = None
+    for file in reversed(heads):
+        name, _, head = file
+        dropped_from = min((first for first, _ in dropped if first > head.first_index), default=None)
+        last = limit if dropped_from is None else min(limit or dropped_from - 1, dropped_from - 1)
+        if last is None or head.first_index <= last:
+            views.append(_view(file, identity.incarnation, last, found))
+        else:
+            found.notes.append(f"{name}: void")
+        limit = head.first_index - 1 if limit is None else min(limit, head.first_index - 1)
+    return tuple(sorted([*views, *broken], key=lambda view: view.first_index))
+
+
+def _unreadable(name: str, damage: str) -> BlockView:
+    first = name.partition("-")[0]
+    index = int(first) if first.isdigit() else 0
+    return BlockView(
+        name=name, file_bytes=0, used_bytes=0, first_index=index, last_index=index - 1, first_term=0, last_term=0,
+        last_seq=0, frames={}, gaps=(), torn_bytes=0, damaged_marks=0, damage=damage,
+    )  # fmt: skip
+
+
+def _view(file: tuple[str, bytes, BlockHead], incarnation: int, last_index: int | None, found: _Findings) -> BlockView:
+    name, data, head = file
+    seen = survey(
+        data,
+        offset=BLOCK_HEAD_BYTES,
+        incarnation=incarnation,
+        next_index=head.first_index,
+        term=head.boundary_term,
+        last_index=last_index,
+    )
+    walk = seen.walk
+    torn_bytes = 0
+    if last_index is None:
+        torn_bytes = len(data[walk.end :].rstrip(b"\0"))
+        if walk.stop == Stop.VERSION:
+            found.damage.append(f"{name}: entry {walk.next_index} has a newer format")
+        elif torn_bytes:
+            found.notes.append(f"{name}: a torn tail of {torn_bytes} bytes from byte {walk.end}")
+    for gap in seen.gaps:
+        what = f"entries {gap.first_index} to {gap.last_index}" if gap.entries else "no entry"
+        found.damage.append(f"{name}: bytes {gap.start} to {gap.end} are damaged ({what})")
+    if walk.damaged_marks:
+        found.notes.append(f"{name}: {walk.damaged_marks} damaged marks, all entries are sound")
+    return BlockView(
+        name=name,
+        file_bytes=len(data),
+        used_bytes=walk.end,
+        first_index=head.first_index,
+        last_index=walk.next_index - 1,
+        first_term=walk.terms[0][1] if walk.terms else head.boundary_term,
+        last_term=walk.term,
+        last_seq=walk.last_seq,
+        frames=_kinds(data, head.first_index, seen),
+        gaps=seen.gaps,
+        torn_bytes=torn_bytes,
+        damaged_marks=walk.damaged_marks,
+    )
+
+
+def _kinds(data: bytes, first_index: int, seen: Survey) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for number, offset in enumerate(seen.walk.offsets):
+        if not is_in(seen.gaps, first_index + number):
+            kind = frame_kind(data, offset)
+            counts[Kind(kind).name.lower() if kind in list(Kind) else f"kind {kind}"] += 1
+    return dict(sorted(counts.items()))
+
+
+def _check_span(
+    blocks: tuple[BlockView, ...],
+    dropped: trimmed.Ranges,
+    checkpoints: tuple[CheckpointView, ...],
+    found: _Findings,
+) -> None:
+    """Every index is in a block or was dropped on purpose, and the newest checkpoint is not beyond the log."""
+    next_index = 1
+    for block in blocks:
+        if block.damage:
+            continue
+        if not trimmed.covers(dropped, next_index, block.first_index - 1):
+            found.damage.append(f"entries from {next_index} to {block.first_index - 1} are missing")
+        next_index = max(next_index, block.last_index + 1)
+    newest = max((view.index for view in checkpoints), default=0)
+    if newest >= next_index:
+        found.damage.append(f"a checkpoint at {newest}, but the log ends at {next_index - 1}")
