@@ -54,7 +54,7 @@ def _begin(guard: "Guard", term: int, now_ns: int, *, preliminary: bool, transfe
     guard.restart_timer(now_ns)
     guard.claimed, guard.leader = False, None
     resend_ns = now_ns + guard.timing.vote_retry_ns
-    guard.ballot = Ballot(term=term, preliminary=preliminary, transfer=transfer, resend_ns=resend_ns)
+    guard.ballot = Ballot(term=term, preliminary=preliminary, transfer=transfer, began_ns=now_ns, resend_ns=resend_ns)
     return guard.ballot
 
 
@@ -88,16 +88,21 @@ def on_grant(guard: "Guard", sender: NodeId, message: PreVoteGrant | VoteGrant, 
 
 
 def on_pre_vote_request(guard: "Guard", sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:
-    """Say yes when the real request would be granted; promises nothing."""
+    """Say yes when the real request would be granted; promises nothing, but lets the other one go first."""
     _doubt_leader(guard, sender, message.term, now_ns)
     if guard.leadership is not None:
         guard.leadership.replication.probe_again(sender)  # it does not know us as its leader: claim again
-    last_index = guard.log.last_index
-    own_end = (guard.log.term_at(last_index) or 0, last_index)
     if message.term <= guard.term:
         guard.sends.append((sender, TermNotice(term=guard.term)))
-    elif not guard.has_leader and (message.last_term, message.last_index) >= own_end:
+        return
+    ballot, last_index = guard.ballot, guard.log.last_index
+    own_end = (guard.log.term_at(last_index) or 0, last_index)
+    its_end = (message.last_term, message.last_index)
+    asks_too = ballot is not None and now_ns - ballot.began_ns < guard.timing.precedence_ns
+    goes_first = asks_too and (*own_end, guard.node_id) > (*its_end, sender)
+    if its_end >= own_end and not guard.has_leader and not goes_first:
         guard.sends.append((sender, PreVoteGrant(term=message.term)))
+        guard.stand_back(now_ns)
 
 
 def on_vote_request(guard: "Guard", sender: NodeId, message: VoteRequest, now_ns: int) -> None:

@@ -57,9 +57,7 @@ def create_engine(
 ) -> Guard:
     """One member of one group, with the arguments and the face of `Core`. Raises EngineUnavailableError."""
     prepare_library()
-
     journal = JournalView(log, seal=setup.seal, incarnation=setup.incarnation, commit_index=commit_index)
-
     return Guard(
         setup,
         log=log,

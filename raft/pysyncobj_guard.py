@@ -65,6 +65,7 @@ class Guard:
     __slots__ = (
         "_alone",
         "_held",
+        "_stood_back",
         "_term_seen",
         "ballot",
         "claimed",
@@ -106,6 +107,7 @@ class Guard:
         self.leadership: leading.GuardedLeadership | None = None  # exactly while leader
         self.ballot: Ballot | None = None  # while asking for votes
         self.election_ns: int | None = None  # None while a leader claims the group, and for those who do not vote
+        self._stood_back = False  # the timer waited once for another candidate
         self.claimed = False  # the leader spoke in this link session
         self.commit_index = commit_index
         self.verified_index = 0  # the log equals that of this term's leader up to here
@@ -302,7 +304,14 @@ class Guard:
         """Wait for a leader for a random while."""
         self._arm_timer(now_ns, self.timing.election_min_ns, self.timing.election_max_ns)
 
+    def stand_back(self, now_ns: int) -> None:
+        """Let a member with good chances try first, once per timer, so that it cannot hold us off for ever."""
+        if self.election_ns is not None and self.ballot is None and not self._stood_back:
+            self.election_ns = max(self.election_ns, now_ns + self.timing.precedence_ns)
+            self._stood_back = True
+
     def _arm_timer(self, now_ns: int, low_ns: int, high_ns: int) -> None:
+        self._stood_back = False
         is_voter = self.node_id in self.configuration.voters
         self.election_ns = now_ns + self.setup.rng.randrange(low_ns, high_ns) if is_voter else None
 
