@@ -4,7 +4,7 @@ A bulk reader takes hundreds of thousands of these, so a record is written in on
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MIN, int64_t, uint64_t
 from libc.string cimport memcpy
 
 from jetraft.cluster.streams._admit cimport CaptureHead
@@ -46,12 +46,12 @@ cdef class DirectEncoder:
     """Encodes the answers of one stream's direct gets."""
 
     cdef bytes head             # Nats-Stream: <stream>\r\n
-    cdef int64_t second         # whose text is kept; -1 for none
+    cdef int64_t second         # whose text is kept; INT64_MIN for none
     cdef char second_text[SECOND_CHARS + 1]
 
     def __cinit__(self, bytes stream not None):
         self.head = b"Nats-Stream: %s\r\n" % stream
-        self.second = -1
+        self.second = INT64_MIN
 
     def record(self, bytes reply not None, uint64_t seq, int64_t ts_ns, bytes subject not None, bytes hdr not None,
                bytes payload not None, int64_t num_pending, uint64_t last_seq):
