@@ -5,8 +5,10 @@ from collections.abc import Callable
 import attrs
 
 from jetraft.api.reactor import Reactor
+from jetraft.api.routing._delivery import deliver_run
 from jetraft.api.routing._plane import Plane
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
+from jetraft.store._records import RecordReader
 
 
 @attrs.define(eq=False)
@@ -46,4 +48,17 @@ class PlaneOutbox:
 
     def deliver(self, run: DeliveryRun, source: MessageSource) -> int:
         """Send stored messages to one subject, each with its ack subject."""
-        return deliver_one_by_one(self, run, source)
+        reader = getattr(source, "records", None)
+        if run.headers_only or not isinstance(reader, RecordReader):
+            return deliver_one_by_one(self, run, source)
+        self.reactor.kick_outside()
+        return deliver_run(
+            self.plane,
+            reader,
+            run.to,
+            run.ack_prefix,
+            run.stream_seqs,
+            run.consumer_seqs,
+            run.counts,
+            run.nums_pending,
+        )

@@ -91,18 +91,6 @@ cdef void drop_ptr(ptrs_t* array, void* item) noexcept nogil:
 cdef class Plane:
     """The data plane of one node. See plane.pyi for the typed face."""
 
-    cdef plane_t p
-    cdef dict conns         # cid -> address of its conn_t
-    cdef dict sinks         # sink id -> handler
-    cdef dict sink_ptrs     # sink id -> address
-    cdef dict routes        # route id -> address
-    cdef uint64_t next_cid
-    cdef uint32_t next_id
-    cdef object connect_handler
-    cdef object first_ping_handler
-    cdef list closed
-    cdef int64_t next_housekeeping_ns
-
     def __cinit__(self, *, int64_t max_payload, int64_t max_control_line, int64_t max_pending, int64_t max_subscriptions,
                   connect_handler, first_ping_handler):
         self.p.seed = int.from_bytes(os.urandom(8), "little")
