@@ -84,7 +84,7 @@ class Manager:
         self._outgoing: dict[NodeId, list[bytes]] = {}
         self._messages_sent = self._messages_received = self._messages_dropped = self._payload_bytes_sent = 0
         self.on_dirty: Callable[[], None] = lambda: None
-        self.on_offer: Callable[[Group, NodeId, SnapshotOffer], None] = lambda _group, _sender, _offer: None
+        self.on_offer: Callable[[Group, NodeId, SnapshotOffer], None] = _no_catchup
         links.on_frame(CHANNEL_RAFT, self._on_payload)
         links.on_peer_up.append(self._on_peer_up)
         links.on_peer_down.append(self._on_peer_down)
@@ -228,6 +228,11 @@ class Manager:
         self._up.discard(node)
         for group in self._groups.values():
             group.peer_down(node, now_ns)
+
+
+def _no_catchup(group: Group, sender: NodeId, _offer: "SnapshotOffer") -> None:
+    """Without a Catchup (raft/catchup.py) a member that is behind the log stays behind."""
+    log.warning("%s is behind the log of %s, and nothing here fetches snapshots", group.group_id, sender)
 
 
 def _payloads(parts: list[bytes]) -> list[bytes]:

@@ -7,7 +7,7 @@ import msgpack
 
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine import Limits, Proposal, Role
-from jetraft.raft.group import Group, GroupSetting, GroupSpec, Outcome
+from jetraft.raft.group import Group, GroupSetting, GroupSpec, GroupStoppedError, Outcome
 from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.raft.manager import Manager
@@ -246,6 +246,8 @@ class Host:
     def _observe(self) -> None:
         group = self.group
         core = group.core
+        if group.failed is not None and not isinstance(group.failed, OSError | GroupStoppedError):
+            raise ViolationError(f"{self.node_id} stopped: {group.failed!r}")
         if core.role is Role.LEADER and core.term != self._led_term:
             self._led_term = core.term
             self._checker.on_leader(core.term, self.node_id, self.process, self.log)

@@ -14,8 +14,11 @@ US = 1_000
 MS = 1_000_000
 
 
-class ViolationError(AssertionError):
-    """A promise of Raft was broken; the message says which, where and when."""
+class ViolationError(BaseException):
+    """A promise of Raft was broken; the message says which, where and when.
+
+    Not an Exception: one that is raised inside `apply` must not be taken for a bug of the state machine by the group.
+    """
 
 
 class World:
