@@ -54,15 +54,17 @@ class Reactor:
     _watched: dict[int, Callable[[], None] | None] = attrs.field(factory=dict)
     _scheduled: bool = False
     _inside: bool = False
+    _before_hooks: bool = False
     _kick: trio.Event = attrs.field(factory=trio.Event)
 
     def end_turn(self) -> None:
         """Let every layer act on what has come in, then send. Calls from inside a turn fold into it."""
         if self._inside:
             return
-        self._inside = True
+        self._inside = self._before_hooks = True
         try:
             self.plane.run_sinks()
+            self._before_hooks = False
             for hook in self.hooks:
                 hook()
             self.plane.run_sinks()
@@ -85,11 +87,12 @@ class Reactor:
         """Make a callback that belongs to a turn: `end_turn` follows it, so what it queues needs no turn of its own."""
 
         def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-            was_inside, self._inside = self._inside, True
+            was = self._inside, self._before_hooks
+            self._inside = self._before_hooks = True
             try:
                 function(*args, **kwargs)
             finally:
-                self._inside = was_inside
+                self._inside, self._before_hooks = was
 
         return run
 
@@ -100,6 +103,11 @@ class Reactor:
     def kick_outside(self) -> None:
         """Ask for a turn unless one is running, which will send what is queued now."""
         if not self._inside:
+            self._kick.set()
+
+    def kick_for_hooks(self) -> None:
+        """Ask for a turn unless the hooks of one are still to come: something was queued for them."""
+        if not self._before_hooks:
             self._kick.set()
 
     def watch(self, fd: int, on_ready: Callable[[], None] | None = None) -> None:

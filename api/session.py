@@ -18,6 +18,7 @@ API_LEVEL = 5  # 2.15, see protocol.md 2.11 of nats-architecture-and-design (ADR
 COMPATIBLE_VERSION = "2.15.1"  # clients switch features on it, so it must read like the server that we serve like
 AUTHORIZATION_VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 NO_RESPONDERS_NEED_HEADERS = b"-ERR 'no responders requires headers support'\r\n"
+INVALID_PROTOCOL = b"-ERR 'invalid client protocol'\r\n"
 BOOL_FIELDS = ("verbose", "pedantic", "echo", "tls_required", "headers", "no_responders")
 TEXT_FIELDS = ("user", "pass", "auth_token", "jwt", "nkey", "sig", "name", "lang", "version")
 
@@ -138,13 +139,15 @@ class Sessions:
         document = parse_connect(text)
         if document is None:
             return ConnectOptions(close_reason=Reason.PROTOCOL_VIOLATION)
+        if document.get("protocol", 0) not in (0, PROTOCOL_ASYNC_INFO):
+            return ConnectOptions(error=INVALID_PROTOCOL, close_reason=Reason.PROTOCOL_VIOLATION)
         options = ConnectOptions(
             verbose=bool(document.get("verbose", True)),
             pedantic=bool(document.get("pedantic", True)),
             echo=bool(document.get("echo", True)),
             headers=bool(document.get("headers", False)),
             no_responders=bool(document.get("no_responders", False)),
-            protocol=1 if document.get("protocol", 0) >= PROTOCOL_ASYNC_INFO else 0,
+            protocol=document.get("protocol", 0),
             name=document.get("name") or "",
             lang=document.get("lang") or "",
             version=document.get("version") or "",

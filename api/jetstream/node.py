@@ -115,7 +115,7 @@ class JetStreamNode:
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
         links: Links = MeshLinks(mesh, reactor) if mesh is not None else NoLinks(self.node_id)
         self.manager = Manager(GroupSetting(node_id=self.node_id, seal=seal, rng=rng), links=links, clock=clock)
-        self.manager.on_dirty = reactor.kick_outside
+        self.manager.on_dirty = reactor.kick_for_hooks
         self._tick_at_ns: int | None = None
         reactor.hooks.append(self._flush)
         outbox = PlaneOutbox(reactor.plane, reactor)
