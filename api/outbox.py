@@ -41,6 +41,19 @@ class PlaneOutbox:
         self.reactor.kick_outside()
         return self.plane.add_sink(subject, handler, queue=queue, local_only=local_only)
 
+    def extend_sink(self, handle: int, subject: bytes) -> None:
+        """Capture another subject into the same batches: messages of both keep their order."""
+        self.reactor.kick_outside()
+        self.plane.extend_sink(handle, subject)
+
+    def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
+        """Call back in the turn in which interest in this subject may have changed; returns a handle."""
+        return self.reactor.interest.add(subject, callback)
+
+    def unwatch_interest(self, handle: int) -> None:
+        """End a watch."""
+        self.reactor.interest.remove(handle)
+
     def remove_sink(self, handle: int) -> None:
         """Stop capturing."""
         self.reactor.kick_outside()

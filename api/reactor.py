@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from jetraft.api.routing._plane import Plane
+from jetraft.api.routing.interest import InterestWatches
 from jetraft.store.model.clock import NS_PER_S, Clock
 
 LINGER_WAIT_NS = 300_000  # how long a turn waits for the next event before it goes back to the scheduler
@@ -50,12 +51,16 @@ class Reactor:
     hooks: list[Callable[[], None]] = attrs.field(factory=list)
     after_send: Callable[[], None] = lambda: None  # links send what the turn queued for peers
     next_deadline_ns: Callable[[], int] = lambda: 2**63
+    interest: InterestWatches = attrs.field(init=False)
     turns: int = 0
     _watched: dict[int, Callable[[], None] | None] = attrs.field(factory=dict)
     _scheduled: bool = False
     _inside: bool = False
     _before_hooks: bool = False
     _kick: trio.Event = attrs.field(factory=trio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self.interest = InterestWatches(self.plane)
 
     def end_turn(self) -> None:
         """Let every layer act on what has come in, then send. Calls from inside a turn fold into it."""
@@ -64,6 +69,7 @@ class Reactor:
         self._inside = self._before_hooks = True
         try:
             self.plane.run_sinks()
+            self.interest.run()
             self._before_hooks = False
             for hook in self.hooks:
                 hook()

@@ -87,6 +87,15 @@ class Outbox(Protocol):
         `local_only` captures what enters at this node and announces no interest to the others. Returns a handle.
         """
 
+    def extend_sink(self, handle: int, subject: bytes) -> None:
+        """Capture another subject into the batches of a sink, so that messages of both keep their order."""
+
+    def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
+        """Call back in turns in which interest in this literal subject may have changed. Returns a handle."""
+
+    def unwatch_interest(self, handle: int) -> None:
+        """End a watch; harmless when it has ended."""
+
     def remove_sink(self, handle: int) -> None:
         """Stop capturing. What was captured in this turn and not yet handled is dropped."""
 

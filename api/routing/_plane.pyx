@@ -130,6 +130,7 @@ cdef class Plane:
         if self.p.epfd >= 0:
             c_close(self.p.epfd)
         free(self.p.recv_buf)
+        buf_free(&self.p.interest_changes)
         if self.p.cache != NULL:
             sublist_free(&self.p)
 
@@ -275,25 +276,37 @@ cdef class Plane:
     def add_sink(self, bytes subject, handler, *, bytes queue=b"", bint local_only=False):
         """Subscribe `handler` (called with a capture batch once a turn); returns the handle for remove_sink."""
         cdef sink_t* sink
-        cdef sub_t* sub
         if not valid_subject(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
             raise ValueError(f"invalid subject {subject!r}")
         sink = <sink_t*>calloc(1, sizeof(sink_t))
-        sub = <sub_t*>calloc(1, sizeof(sub_t))
-        if sink == NULL or sub == NULL:
+        if sink == NULL:
             raise MemoryError
         self.next_id += 1
         sink.id = self.next_id
-        sub.kind = SUB_SINK
-        sub.sink = sink
-        sub.local_only = local_only
-        sink.subs = sub
         push_ptr(&self.p.sinks, sink)
         self.sinks[sink.id] = handler
         self.sink_ptrs[sink.id] = <size_t>sink
+        self.extend_sink(sink.id, subject, queue=queue, local_only=local_only)
+        return sink.id
+
+    def extend_sink(self, handle, bytes subject, *, bytes queue=b"", bint local_only=False):
+        """Capture another subject into the same batches, so that messages of both keep their order."""
+        cdef sub_t* sub
+        cdef sink_t* sink = <sink_t*><size_t>self.sink_ptrs[handle]
+        if not valid_subject(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
+            raise ValueError(f"invalid subject {subject!r}")
+        sub = <sub_t*>calloc(1, sizeof(sub_t))
+        if sub == NULL:
+            raise MemoryError
+        sub.kind = SUB_SINK
+        sub.sink = sink
+        sub.local_only = local_only
+        sub.next_of_owner = sink.subs
+        if sink.subs != NULL:
+            sink.subs.prev_of_owner = sub
+        sink.subs = sub
         if sublist_add(&self.p, sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue)):
             tell_interest(&self.p, NULL, sub.node, sub.queue, sub.queue.local_count if sub.queue != NULL else 1)
-        return sink.id
 
     def remove_sink(self, handle):
         """End a sink; what it captured in this turn and was not handled yet is dropped."""
@@ -304,7 +317,8 @@ cdef class Plane:
         if address is None:
             return
         sink = <sink_t*><size_t>address
-        drop_subscription(&self.p, sink.subs)
+        while sink.subs != NULL:
+            drop_subscription(&self.p, sink.subs)
         sink.closed = 1
         for i in range(self.p.sinks.count):
             if self.p.sinks.items[i] == sink:
@@ -388,6 +402,24 @@ cdef class Plane:
         cdef match_t* match = match_for(&self.p, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
         return match.count > 0 or match.group_count > 0
 
+    def note_interest(self, bint wanted):
+        """Begin or stop to remember which subscriptions come and go."""
+        self.p.note_interest = wanted
+
+    def take_interest_changes(self):
+        """The subjects of the subscriptions that came or went since the last call, in order."""
+        cdef uint16_t n
+        cdef size_t at = 0
+        if self.p.interest_changes.end == 0:
+            return ()
+        subjects = []
+        while at < self.p.interest_changes.end:
+            memcpy(&n, self.p.interest_changes.data + at, 2)
+            subjects.append(PyBytes_FromStringAndSize(self.p.interest_changes.data + at + 2, n))
+            at += 2 + n
+        self.p.interest_changes.start = self.p.interest_changes.end = 0
+        return subjects
+
     # -- peers
 
     def open_route(self):
@@ -416,8 +448,10 @@ cdef class Plane:
                     sub = sub.next_in_bucket
         for i in range(self.p.sinks.count):
             sub = (<sink_t*>self.p.sinks.items[i]).subs
-            if sub != NULL and not sub.local_only:
-                self._tell_sub(route, sub)
+            while sub != NULL:
+                if not sub.local_only:
+                    self._tell_sub(route, sub)
+                sub = sub.next_of_owner
 
     cdef void _tell_sub(self, route_t* route, sub_t* sub):
         """Tell one subject or queue once per full telling."""

@@ -6,14 +6,16 @@ same first token, or one that starts with a wildcard, comes or goes: 256 generat
 token, keep the churn of inbox subscriptions away from the answers for stream subjects.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from jetraft.api.wire._text cimport jr_hash
-from jetraft.api.wire._types cimport GENERATIONS, group_t, match_t, node_t, plane_t, queue_t, route_t, sub_t
+from jetraft.api.wire._types cimport GENERATIONS, buf_t, group_t, match_t, node_t, plane_t, queue_t, route_t, sub_t
+from jetraft.api.wire._writer cimport buf_reserve
 
 cdef enum:
+    SUBJECT_MAX = 8192          # a control line is shorter
     TABLE_START = 1024          # grows by doubling at 70%
     CACHE_ENTRIES = 1 << 18     # nats-server caches 1024 per sublist; ours are cheaper, and memory is taken by use
     CACHE_PROBES = 8
@@ -200,6 +202,18 @@ cdef void touch(plane_t* plane, node_t* node) noexcept nogil:
         plane.generations[<uint32_t>jr_hash(node.token, node.token_len, plane.seed) & (GENERATIONS - 1)] += 1
 
 
+cdef void note_change(plane_t* plane, sub_t* sub) noexcept nogil:
+    """Remember the subject of a subscription that comes or goes, for those who watch interest."""
+    cdef char* w
+    cdef uint16_t n
+    if not plane.note_interest or sub.kind == 1:
+        return
+    w = buf_reserve(&plane.interest_changes, 2 + SUBJECT_MAX)
+    n = <uint16_t>node_subject(plane, sub.node, w + 2, SUBJECT_MAX)
+    memcpy(w, &n, 2)
+    plane.interest_changes.end += 2 + n
+
+
 cdef queue_t* queue_of(plane_t* plane, node_t* node, const char* name, Py_ssize_t n) noexcept nogil:
     cdef uint64_t h = jr_hash(name, n, plane.seed)
     cdef queue_t* queue = node.queues
@@ -264,6 +278,7 @@ cdef bint sublist_add(
             node.local_count += 1
             tell = node.local_count == 1
     touch(plane, node)
+    note_change(plane, sub)
     return tell
 
 
@@ -274,6 +289,7 @@ cdef void sublist_remove(plane_t* plane, sub_t* sub) noexcept nogil:
     cdef queue_t** link
     cdef bint tell = sub.kind != 2 and not sub.local_only
     touch(plane, node)
+    note_change(plane, sub)
     plane.sub_count -= 1
     if queue != NULL:
         drop_sub(queue.members, &queue.count, sub)

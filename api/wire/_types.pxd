@@ -212,6 +212,8 @@ cdef struct plane_t:
     ptrs_t conns            # all that are open
     ptrs_t sinks
     ptrs_t paused_conns
+    uint8_t note_interest   # somebody wants to know which subscriptions come and go
+    buf_t interest_changes  # their subjects: u16 length, bytes
     ptrs_t watches
     uint32_t ready_watches
     uint8_t stall           # a receiver of the connection being read is far behind

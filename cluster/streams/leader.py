@@ -35,7 +35,8 @@ class Leadership:
         self._group = group
         self._machine = machine
         self._config: StreamConfig = machine.config
-        self._sinks: dict[str, int] = {}
+        self._sink: int | None = None
+        self._subjects: tuple[str, ...] = ()
         self._ended = False
         self.refuse_with: ApiError | None = None  # set while the node cannot store (disk full, say)
         self.admission = Admission(machine.config, machine)
@@ -85,20 +86,24 @@ class Leadership:
     def end(self) -> None:
         """Leadership is over: stop listening, drop everything that was in flight."""
         self._ended = True
-        for handle in self._sinks.values():
-            self._site.outbox.remove_sink(handle)
-        self._sinks.clear()
+        if self._sink is not None:
+            self._site.outbox.remove_sink(self._sink)
+            self._sink = None
         self.desk.end()
         self._expiry.end()
 
     def _listen(self) -> None:
-        """Capture the stream's subjects."""
-        wanted = dict.fromkeys(self._config.subjects)
-        if list(wanted) == list(self._sinks):
+        """Capture the stream's subjects into one sink, so that messages of different subjects keep their order."""
+        subjects = tuple(dict.fromkeys(self._config.subjects))
+        if subjects == self._subjects:
             return
-        outbox = self._site.outbox
-        for subject in [subject for subject in self._sinks if subject not in wanted]:
-            outbox.remove_sink(self._sinks.pop(subject))
-        for subject in wanted:
-            if subject not in self._sinks:
-                self._sinks[subject] = outbox.add_sink(subject.encode(), self.on_publishes)
+        outbox, old = self._site.outbox, self._sink
+        self._subjects, self._sink = subjects, None
+        for subject in subjects:
+            if self._sink is None:
+                self._sink = outbox.add_sink(subject.encode(), self.on_publishes)
+            else:
+                outbox.extend_sink(self._sink, subject.encode())
+        # The new sink listens before the old one goes, so interest in what stays never ends.
+        if old is not None:
+            outbox.remove_sink(old)

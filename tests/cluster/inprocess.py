@@ -54,6 +54,7 @@ class LocalOutbox:
     def __init__(self, kick: Callable[[], None]) -> None:
         self._kick = kick
         self._sinks: dict[int, tuple[bytes, Callable[[bytes], None]]] = {}
+        self._aliases: dict[int, list[int]] = {}
         self._count = 0
         self.waiting: dict[bytes, trio.MemorySendChannel[bytes]] = {}
 
@@ -84,7 +85,21 @@ class LocalOutbox:
         self._sinks[self._count] = (subject, handler)
         return self._count
 
+    def extend_sink(self, handle: int, subject: bytes) -> None:
+        self._count += 1
+        self._sinks[self._count] = (subject, self._sinks[handle][1])
+        self._aliases.setdefault(handle, []).append(self._count)
+
+    def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
+        del subject, callback
+        return 0
+
+    def unwatch_interest(self, handle: int) -> None:
+        del handle
+
     def remove_sink(self, handle: int) -> None:
+        for alias in self._aliases.pop(handle, ()):
+            self.remove_sink(alias)
         del self._sinks[handle]
 
     def deliver(self, run: DeliveryRun, source: MessageSource) -> int:

@@ -79,6 +79,7 @@ class Node:
         self.kept: list[Sent] = []  # sent while a test waited for something else
         self.subscriptions: set[bytes] = {b"_INBOX.>"}
         self.sinks: dict[int, tuple[bytes, Callable[[bytes], None]]] = {}
+        self._aliases: dict[int, list[int]] = {}
         self._captured: dict[int, list[bytes]] = {}
         self._timers: list[tuple[int, int, Handle]] = []
         self._count = 0
@@ -120,7 +121,21 @@ class Node:
         self.sinks[self._count] = (subject, handler)
         return self._count
 
+    def extend_sink(self, handle: int, subject: bytes) -> None:
+        self._count += 1
+        self.sinks[self._count] = (subject, self.sinks[handle][1])
+        self._aliases.setdefault(handle, []).append(self._count)
+
+    def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
+        del subject, callback
+        return 0
+
+    def unwatch_interest(self, handle: int) -> None:
+        del handle
+
     def remove_sink(self, handle: int) -> None:
+        for alias in self._aliases.pop(handle, ()):
+            self.remove_sink(alias)
         self.sinks.pop(handle, None)
         self._captured.pop(handle, None)
 

@@ -297,3 +297,17 @@ def test_payloads_up_to_the_limit_arrive_whole(size: int) -> None:
             got += theirs.recv(1 << 20)
     assert got == b"MSG a 1 %d\r\n" % size + b"x" * size + b"\r\n"
     theirs.close()
+
+
+def test_a_sink_of_several_subjects_keeps_the_order_of_their_messages() -> None:
+    plane = make_plane()
+    batches = []
+    handle = plane.add_sink(b"a.>", batches.append)
+    plane.extend_sink(handle, b"b")
+    cid = client(plane)
+    plane.feed(cid, b"PUB a.1 1\r\n1\r\nPUB b 1\r\n2\r\nPUB a.2 1\r\n3\r\n")
+    plane.run_sinks()
+    assert [part[-1:] for part in (batches[0][:24], batches[0][24:46], batches[0][46:])] == [b"1", b"2", b"3"]
+    plane.remove_sink(handle)
+    assert not plane.has_interest(b"a.1")
+    assert not plane.has_interest(b"b")
