@@ -12,15 +12,15 @@ silence. Safety never depends on that: it stays in terms and votes.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
 
-from jetraft.raft.membership import Configuration
+from jetraft.raft.membership import Configuration, ConfigurationHistory
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Entry
+from jetraft.store.port import Entry, GroupLog
 
 
 class Role(enum.Enum):
@@ -265,6 +265,7 @@ class Engine(Protocol):
     """One member of one group. All methods are synchronous, deterministic and called from one thread."""
 
     sends: list[tuple[NodeId, Message]]  # what may leave now, in order; the shell takes and clears it
+    pending_offer: tuple[NodeId, SnapshotOffer] | None  # a leader's snapshot that the shell shall fetch; it clears it
 
     @property
     def role(self) -> Role:
@@ -283,7 +284,7 @@ class Engine(Protocol):
 
     @property
     def commit_index(self) -> int:
-        """The highest index known to be committed."""
+        """The highest index known to be committed. Never goes back."""
         ...
 
     @property
@@ -307,8 +308,17 @@ class Engine(Protocol):
         ...
 
     @property
+    def confirmed_read_round(self) -> int:
+        """The newest read round that a majority answered; 0 when not leader."""
+        ...
+
+    @property
     def deadline_ns(self) -> int | None:
         """When `tick` is due; None for a group that waits for events only."""
+        ...
+
+    def peer_progress(self) -> list[PeerProgress]:
+        """What the leader knows of the members; nothing elsewhere."""
         ...
 
     def start(self, now_ns: int) -> None:
@@ -341,4 +351,36 @@ class Engine(Protocol):
 
     def peer_down(self, node: NodeId, now_ns: int) -> None:
         """The link session ended: whatever was in flight may be lost."""
+        ...
+
+    def transfer(self, target: NodeId | None, now_ns: int) -> bool:
+        """Hand leadership over, to whoever is most advanced when `target` is None. Returns whether that has begun."""
+        ...
+
+    def begin_read(self) -> int:
+        """Start a read round (rule 21), as leader: the commit index of now may be read when the round is confirmed."""
+        ...
+
+    def change_members(self, configuration: Configuration, now_ns: int) -> int:
+        """Append a configuration entry and return its index. Raises MembershipChangeRefusedError."""
+        ...
+
+    def resign(self, now_ns: int) -> None:
+        """Take no part any more: the replica is removed or its log has failed. Peers learn it at once."""
+        ...
+
+
+class EngineFactory(Protocol):
+    """Builds a member's engine over its log: `Core`, or `create_engine` of raft/pysyncobj_engine.py."""
+
+    def __call__(
+        self,
+        setup: CoreSetup,
+        *,
+        log: GroupLog,
+        configurations: ConfigurationHistory,
+        commit_index: int,
+        snapshot_offer: Callable[[int], SnapshotOffer | None],
+    ) -> Engine:
+        """An engine that has not begun yet; `commit_index` is what the state machine was restored to."""
         ...

@@ -27,6 +27,7 @@ import pysyncobj.version
 from pysyncobj.node import Node
 
 from jetraft.raft.engine import CoreSetup, Proposal, SnapshotOffer, VoteRequest
+from jetraft.raft.engines import EngineUnavailableError
 from jetraft.raft.membership import ConfigurationHistory
 from jetraft.raft.pysyncobj_guard import Guard
 from jetraft.raft.pysyncobj_journal import JOURNAL_OFFSET, JournalView
@@ -37,10 +38,6 @@ VERSION: Final = "0.3.17"
 NEVER_S: Final = 1e15  # longer than any process lives, and far from where doubles lose seconds
 FOLLOWER, CANDIDATE, LEADER = range(3)  # PySyncObj's _RAFT_STATE
 BELOW_ANY_TERM: Final = -1  # a log that ends in this term is never up to date: the request cannot be granted
-
-
-class EngineUnavailableError(Exception):
-    """The installed PySyncObj is not the one that the guard was written for."""
 
 
 class PickleRefusedError(Exception):

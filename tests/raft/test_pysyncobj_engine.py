@@ -10,8 +10,8 @@ import pysyncobj.version
 import pytest
 
 from jetraft.raft.engine import Proposal, VoteRequest
+from jetraft.raft.engines import EngineUnavailableError
 from jetraft.raft.pysyncobj_engine import (
-    EngineUnavailableError,
     PickleRefusedError,
     SyncObjReplica,
     prepare_library,
