@@ -105,12 +105,12 @@ def check_consumer_fits(
     if stream.retention is RetentionPolicy.WORK_QUEUE:
         if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
             raise errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.with_values()
+        if config.deliver_policy is not DeliverPolicy.ALL:
+            raise errors.CONSUMER_WQ_NOT_DELIVER_ALL.with_values()
         if rivals and not config.filters:
             raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED.with_values()
         if any(_touch(config, rival) for rival in rivals.values()):
             raise errors.CONSUMER_WQ_NOT_UNIQUE.with_values()
-        if config.deliver_policy is not DeliverPolicy.ALL:
-            raise errors.CONSUMER_WQ_NOT_DELIVER_ALL.with_values()
     if name not in others and 0 < stream.max_consumers <= len(others):
         raise errors.MAXIMUM_CONSUMERS_LIMIT.with_values()
 

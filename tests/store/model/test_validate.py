@@ -10,9 +10,11 @@ from jetraft.store.model.config import (
     AckPolicy,
     ConsumerConfig,
     ConsumerLimits,
+    DeliverPolicy,
     PersistMode,
     PriorityPolicy,
     Republish,
+    RetentionPolicy,
     StoreCompression,
     StreamConfig,
     StreamSource,
@@ -124,6 +126,14 @@ def test_a_consumer_may_be_replaced_where_no_further_one_fits() -> None:
     check_consumer_fits("c", PULL, full, {"c": PULL})
     with refused(errors.MAXIMUM_CONSUMERS_LIMIT.with_values()):
         check_consumer_fits("d", PULL, full, {"c": PULL})
+
+
+def test_where_a_work_queue_consumer_starts_is_checked_before_its_rivals() -> None:
+    queue = attrs.evolve(STREAM, retention=RetentionPolicy.WORK_QUEUE)
+    late = attrs.evolve(PULL, deliver_policy=DeliverPolicy.NEW)
+
+    with refused(errors.CONSUMER_WQ_NOT_DELIVER_ALL.with_values()):
+        check_consumer_fits("d", late, queue, {"c": PULL})
 
 
 STREAM_USES = {
