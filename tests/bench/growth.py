@@ -78,9 +78,7 @@ def measure(generator: Path, series: Series, size: int, server: Server, msgs: in
     before = cpu_s(server.running.pid)
     answer = generate(generator, series.mode, server, tuple(options))
     spent = cpu_s(server.running.pid) - before
-    return Point(
-        size=size, cpu_ns=spent * 1e9 / msgs, rate=answer["rate"], rss_mb=rss_bytes(server.running.pid) / 1e6
-    )
+    return Point(size=size, cpu_ns=spent * 1e9 / msgs, rate=answer["rate"], rss_mb=rss_bytes(server.running.pid) / 1e6)
 
 
 def run(generator: Path, *, quick: bool) -> dict[str, list[Point]]:
@@ -116,9 +114,9 @@ def plot(found: dict[str, list[Point]], path: Path) -> None:
     import matplotlib as mpl  # noqa: PLC0415  only who asks for a picture needs it
 
     mpl.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415
+    from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    figure, axes = pyplot.subplots(figsize=(7, 4))
+    figure, axes = plt.subplots(figsize=(7, 4))
     for name, points in found.items():
         base = statistics.median(point.cpu_ns for point in points)
         axes.plot([point.size for point in points], [point.cpu_ns / base for point in points], marker="o", label=name)
