@@ -7,7 +7,6 @@ meta group has a leader wait for one, as they do during an election.
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -24,15 +23,17 @@ from jetraft.cluster.service import ClusterService, wait_until
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.site import Site
 from jetraft.raft.group import Group, GroupSpec
+from jetraft.raft.repair import RepairPendingError, Repairs
 from jetraft.store.format import Identity
-from jetraft.store.io import free_bytes, run_blocking
-from jetraft.store.log_open import open_log
+from jetraft.store.io import free_bytes
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
+from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from random import Random
 
     from jetraft.cluster.meta.backend import BackendStatistics
@@ -49,12 +50,14 @@ if TYPE_CHECKING:
     from jetraft.store.io import Disk
     from jetraft.store.model.clock import Clock
     from jetraft.store.node_dir import NodeDir
+    from jetraft.store.port import GroupLog
 
 log = logging.getLogger(__name__)
 
 META_GROUP: Final = GroupId("meta")
 RECORD_NAME: Final = "meta.record"
 READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself
+REPAIR_RETRY_S: Final = 1.0  # other members may only be starting
 SWEEP_S: Final = 60.0  # how often data of deleted streams is looked for; it only matters after a node was away
 
 
@@ -142,7 +145,8 @@ class ClusterNode:
             rng=ports.rng,
             bounds=Bounds(limits=setting.limits, capacity=setting.capacity or _capacity(ports.node_dir)),
         )
-        host = StreamHost(site=site, node_dir=ports.node_dir, disk=ports.disk, cache=ports.cache)
+        self.repairs = Repairs(ports.manager, mesh)
+        host = StreamHost(site=site, node_dir=ports.node_dir, disk=ports.disk, cache=ports.cache, repairs=self.repairs)
         self.backend: MetaBackend[StreamShell] = MetaBackend(node_id=setting.node_id, machine=self.machine, host=host)
         self.service = ClusterService(
             node_id=setting.node_id,
@@ -211,7 +215,8 @@ class ClusterNode:
         ports, incarnation = self._ports, founders.incarnation
         identity = Identity(node_id=self._setting.node_id, group_id=META_GROUP, incarnation=incarnation)
         path = ports.node_dir.group(META_GROUP, incarnation)
-        meta_log = await run_blocking(partial(open_log, ports.disk, path, identity, ports.cache))
+        others = [node for node in founders.members if node != identity.node_id]
+        meta_log = await self._open_meta(path, identity, others)
         spec = GroupSpec(
             group_id=META_GROUP,
             incarnation=incarnation,
@@ -223,6 +228,22 @@ class ClusterNode:
         self._frontend.group = group
         self.service.meta_group = group
         self.view.members = lambda: group.members
+
+    async def _open_meta(self, path: Path, identity: Identity, others: Sequence[NodeId]) -> GroupLog:
+        """Open the log; while damaged entries cannot be had from another member, this node takes no part.
+
+        Raises StoreCorrupt when nobody has them: what exists must not be guessed.
+        """
+        while True:
+            try:
+                meta_log = await self.repairs.open(self._ports.disk, path, identity, self._ports.cache, others)
+            except RepairPendingError:
+                await trio.sleep(REPAIR_RETRY_S)
+                continue
+            if meta_log.lost:
+                meta_log.close()
+                raise StoreCorrupt(f"{path}: entries {meta_log.lost} are damaged, and no other member has them")
+            return meta_log
 
     @property
     def bootstrap(self) -> BootstrapStatistics:

@@ -7,6 +7,8 @@ All integers are little endian. A group's directory:
         <first index>-<serial>.blk     blocks: a head, then frames and marks
         <index>.ckpt                   checkpoints of the state machine, a small file each
         trimmed                        which indexes were dropped on purpose, a small file
+        faulty                         which entries are damaged and not yet mended, a small file
+    quarantine/<block>.<from>-<to>     copies of damaged bytes
     *.tmp                              unfinished; removed on open
 
 Frame (one Raft entry; the same bytes in every log and on every link), 48 bytes and a body:
@@ -92,6 +94,7 @@ class FileKind(enum.IntEnum):
     HARD_STATE = 2
     CHECKPOINT = 3
     TRIMMED = 4
+    FAULTY = 5
 
 
 _MAGIC: Final = b"jetraft\n"
@@ -143,6 +146,8 @@ def _open_envelope(data: bytes | memoryview, what: str) -> tuple[int, Identity, 
         raise StoreCorrupt(f"{what}: checksum does not hold")
     if version > FORMAT_VERSION:
         raise StoreRefused(f"{what}: format version {version} is newer than {FORMAT_VERSION}")
+    if version == 0:
+        raise StoreCorrupt(f"{what}: format version 0 never was")
     owner = Identity(
         node_id=NodeId(node_id.rstrip(b"\0").decode()),
         group_id=GroupId(group_id.rstrip(b"\0").decode()),
@@ -182,6 +187,8 @@ def unpack_block_head(data: bytes | memoryview, identity: Identity, *, what: str
 
 HARD_STATE_NAMES: Final = ("hard-state.0", "hard-state.1")
 TRIMMED_NAME: Final = "trimmed"
+FAULTY_NAME: Final = "faulty"
+QUARANTINE_NAME: Final = "quarantine"
 BLOCK_SUFFIX: Final = ".blk"
 CHECKPOINT_SUFFIX: Final = ".ckpt"
 TMP_SUFFIX: Final = ".tmp"

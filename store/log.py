@@ -17,11 +17,20 @@ import attrs
 
 from jetraft.store import checkpoint as checkpoint_file
 from jetraft.store import trimmed
-from jetraft.store._frame import record_at
+from jetraft.store._frame import record_at, seal
 from jetraft.store.backlog import Backlog, BlockFile, LogPlace, Segment, fill
-from jetraft.store.block import Block, BlockList, entry_of
+from jetraft.store.block import Block, BlockList, entry_of, last_seq_of
 from jetraft.store.checkpoint import CHECKPOINTS_KEPT
-from jetraft.store.format import BLOCK_HEAD_BYTES, MARK_BYTES, BlockHead, Identity, block_name, checkpoint_name
+from jetraft.store.format import (
+    BLOCK_HEAD_BYTES,
+    MARK_BYTES,
+    RECORD_HEADER_BYTES,
+    BlockHead,
+    Identity,
+    Kind,
+    block_name,
+    checkpoint_name,
+)
 from jetraft.store.frame_reader import FrameReader
 from jetraft.store.hard_state import Copy
 from jetraft.store.port import (
@@ -33,7 +42,7 @@ from jetraft.store.port import (
     StoreCorrupt,
     StoreFailed,
 )
-from jetraft.store.recovery import RecoveryMode, RecoveryReport, read_file
+from jetraft.store.recovery import MAX_SEQ, FoundBlock, RecoveryMode, RecoveryReport, ranges_of, read_file
 from jetraft.store.snapshot import Manifest, Staging, make_manifest
 
 BLOCK_BYTES_FIRST: Final = 256 << 10  # a thousand small streams reserve 256 MB
@@ -69,7 +78,9 @@ class LogStart:
     torn: bool
     hard_state_lost: bool
     report: RecoveryReport
+    damaged: tuple[FoundBlock, ...]  # blocks with gaps or a damaged head
     begin_install: Callable[[Manifest, Checkpoint], Staging]
+    reopen: Callable[[], "FileLog"]
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -113,6 +124,10 @@ class FileLog:
         self.hard_state_lost = start.hard_state_lost
         self.recovery_report = start.report
         self._begin_install = start.begin_install
+        self.reopen = start.reopen  # after `close`: what is on disk then
+        self.damaged = start.damaged
+        self._faulty = ranges_of(start.damaged)
+        self.lost: trimmed.Ranges = ()  # faulty entries that no member has: see `give_up`
         self._backlog.new_directories += start.new_directories
         if start.fresh or start.hard_state_lost:
             self._backlog.hard_state = start.copy
@@ -145,6 +160,16 @@ class FileLog:
     def identity(self) -> Identity:
         """Whose log it is."""
         return self._place.identity
+
+    @property
+    def faulty(self) -> trimmed.Ranges:
+        """See GroupLog."""
+        return self._faulty
+
+    @property
+    def place(self) -> LogPlace:
+        """Where the log lives."""
+        return self._place
 
     def token(self) -> int:
         """See GroupLog."""
@@ -312,7 +337,7 @@ class FileLog:
             block = self._blocks.find(lo)
             assert block is not None
             frame = self._reader.held(block, block.offset_of(lo))
-            some = [entry_of(frame)] if frame else self._reader.run(block, lo, min(hi, block.last_index), left)
+            some = [entry_of(frame)] if frame else self._reader.run(block, lo, self._sound_to(lo, hi, block), left)
             for entry in some:
                 left -= len(entry.frame)
                 if found and left < 0:
@@ -320,6 +345,54 @@ class FileLog:
                 found.append(entry)
             lo += len(some)
         return found
+
+    def _sound_to(self, lo: int, hi: int, block: Block) -> int:
+        """The last index to read from `lo` on in one go: inside the block, before the next entry without a frame."""
+        hi = min(hi, block.last_index)
+        return min((first - 1 for first, _ in (*self._faulty, *self.lost) if lo < first <= hi), default=hi)
+
+    def give_up(self, ranges: trimmed.Ranges) -> None:
+        """Go on without these faulty entries: no member has them.
+
+        Where they stood, `entries` has no-ops from now on, the same on every member that gives them up. The sequences
+        of their messages are not used again: the last of the no-ops, when nothing sound follows, says from where the
+        stream goes on. Nothing is changed on disk; the next opening finds the same.
+        """
+        for first, last in ranges:
+            for index in range(first, last + 1):
+                block = self._blocks.find(index)
+                assert block is not None
+                self._reader.hold(block, block.offset_of(index), self.substitute(index))
+        self.lost = trimmed.merged([*self.lost, *ranges])
+        left = [index for low, high in self._faulty for index in range(low, high + 1)]
+        self._faulty = trimmed.merged((index, index) for index in left if not trimmed.covers(self.lost, index, index))
+        for block in self._blocks:
+            if block.last_seq == MAX_SEQ:
+                found = self.frames(block.first_index, block.last_index)
+                block.last_seq = max((last_seq_of(entry) for _, entry in found), default=0)
+
+    def substitute(self, index: int) -> bytes:
+        """What stands for a faulty entry that is given up: a no-op, or messages of which there are none."""
+        term = self.term_at(index)
+        assert term is not None
+        at_end = index == self.last_index
+        return seal(
+            Kind.MESSAGES if at_end else Kind.NOOP,
+            index=index,
+            term=term,
+            incarnation=self.identity.incarnation,
+            body=b"",
+            first_seq=self._seq_behind(index) if at_end else 0,
+        )
+
+    def _seq_behind(self, index: int) -> int:
+        """A sequence above every one that the entry at the end of the log can have used."""
+        block = self._blocks.find(index)
+        assert block is not None
+        known = max((last_seq_of(entry) for _, entry in self.frames(1, index)), default=0)
+        lowest = next(first for first, last in self._faulty if first <= index <= last)
+        start = block.offset_of(max(lowest, block.first_index))
+        return known + 1 + (block.used - start) // RECORD_HEADER_BYTES
 
     def locate(self, index: int) -> FrameRef | None:
         """See GroupLog."""
@@ -339,7 +412,11 @@ class FileLog:
         for block in list(self._blocks):
             index, last = max(lo, block.first_index), min(hi, block.last_index)
             while index <= last:
-                for entry in self._reader.run(block, index, last, READ_BYTES):
+                fault = next((bounds for bounds in self._faulty if bounds[0] <= index <= bounds[1]), None)
+                if fault is not None:
+                    index = fault[1] + 1
+                    continue
+                for entry in self._reader.run(block, index, self._sound_to(index, last, block), READ_BYTES):
                     yield FrameRef(block.number, block.offset_of(entry.index)), entry
                     index = entry.index + 1
 

@@ -3,9 +3,10 @@
 Blocking (it reads the whole log and fsyncs its end): call it through `io.run_blocking` once a node is serving.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jetraft.store import faulty
 from jetraft.store import hard_state as hard_state_file
 from jetraft.store._frame import make_mark
 from jetraft.store.backlog import BlockFile, LogPlace
@@ -25,7 +26,7 @@ from jetraft.store.hard_state import Copy
 from jetraft.store.io import Disk
 from jetraft.store.log import DEFAULT_OPTIONS, FileLog, LogOptions, LogStart
 from jetraft.store.port import HardState, HardStateLost, StoreCorrupt
-from jetraft.store.recovery import Recovered, read_file, recover
+from jetraft.store.recovery import Recovered, ranges_of, read_file, recover
 from jetraft.store.staging import FileStaging
 
 
@@ -34,6 +35,7 @@ def open_log(
 ) -> FileLog:
     """Open the log in the directory `group`, or start one there. What it holds then is durable.
 
+    In SALVAGE mode a damaged log comes back with `faulty` entries: `mend` it, or `give_up` what nobody has.
     Raises StoreCorrupt, StoreRefused, and HardStateLost when term and vote are unreadable. The caller may then open it
     with `accept_lost_hard_state=True`: the log comes back with the last entry's term, no vote and `hard_state_lost`
     set, and this member must rejoin as a learner instead of voting.
@@ -54,6 +56,9 @@ def open_log(
         copy = Copy(counter=1, hard_state=HardState(term=recovered.last_term, vote=None))
     if generations:
         _sync_names(place)
+    damaged = tuple(item for item in recovered.blocks if item.gaps or item.head_damaged)
+    faulty.quarantine(place, damaged)
+    faulty.write_mark(place, ranges_of(damaged))
     _tidy(place, recovered, generations[:-1])
     _mark_end(place, recovered)
     reader = FrameReader(disk, cache, identity.incarnation)
@@ -78,9 +83,25 @@ def open_log(
         torn=recovered.report.torn_bytes > 0,
         hard_state_lost=lost,
         report=recovered.report,
+        damaged=damaged,
         begin_install=lambda manifest, checkpoint: FileStaging(place, manifest, checkpoint, reopen),
+        reopen=reopen,
     )
     return FileLog(place, options, start, reader)
+
+
+def mend(log: FileLog, frames: Mapping[int, bytes]) -> FileLog:
+    """Write damaged blocks anew, with these verified frames in their faulty places, and open the log again.
+
+    A block of which an entry is still missing is left as it is. Nobody may use `log` meanwhile or afterwards. Blocking.
+    """
+    place = log.place
+    log.close()
+    for item in log.damaged:
+        wanted = [index for gap in item.gaps for index in range(gap.first_index, gap.last_index + 1)]
+        if all(index in frames for index in wanted):
+            faulty.mend_block(place, item, frames)
+    return log.reopen()
 
 
 def discard_log(disk: Disk, group: Path) -> None:

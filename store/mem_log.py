@@ -30,6 +30,7 @@ class MemLog:
         self._submitted = (0, 0)  # token and last index of what complete() makes durable
         self._batches = 0
         self._bytes_written = 0
+        self.faulty: tuple[tuple[int, int], ...] = ()  # nothing here rots
         self.hard_state_token = 0
         self.durable_token = 0
         self.durable_index = 0

@@ -74,8 +74,9 @@ class NodeDir:
 
     @classmethod
     def open(cls, root: Path, *, server_name: str, named: bool, cluster: str) -> "NodeDir":
-        """Take the directory for this process, making it when it is missing. Raises StoreRefused, StoreCorrupt, OSError.
+        """Take the directory for this process, making it when it is missing.
 
+        Raises StoreRefused, StoreCorrupt, OSError.
         A server that stands alone and was given no name (`named` False) has another name at every start; it goes on
         under the node id that the directory has.
         """

@@ -98,6 +98,14 @@ class LogStatistics:
 class GroupLog(Protocol):
     """The ordered log of one Raft group. All methods are synchronous and belong to the one trio thread."""
 
+    @property
+    def faulty(self) -> "tuple[tuple[int, int], ...]":
+        """(first, last) of damaged entries, which cannot be read: ascending, apart from each other.
+
+        While there are some, the member must not lead and must not vote: one may be committed thanks to it alone.
+        """
+        ...
+
     on_durable: Callable[[], None] | None
     """Called in the trio thread after `durable_token` moved, or after `failed` was set."""
 
@@ -197,7 +205,8 @@ class GroupLog(Protocol):
     def frames(self, lo: int, hi: int) -> Iterator[tuple[FrameRef, Entry]]:
         """Every frame kept with lo <= index <= hi, ascending, also those below `first_index`; holes are passed over.
 
-        Reads block by block, around the cache: for rebuilding an index. Raises StoreCorrupt at a damaged frame.
+        Reads block by block, around the cache: for rebuilding an index. Faulty entries are passed over. Raises
+        StoreCorrupt at a frame that is found damaged.
         """
         ...
 

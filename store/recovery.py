@@ -13,10 +13,13 @@ that it was durable, and these are the proofs:
 Cuts: entries at or above the first index of a block of higher serial are void. A block without a sound head and
 without a mark was never finished, and goes. Blocks that were dropped on purpose are listed in `trimmed`; any other gap
 is damage. Nothing is changed on disk while one of these questions is open.
+
+Damage ends an opening, unless it is in `SALVAGE` mode: that goes on behind it (store/survey.py), and the entries in
+between keep their indexes and are faulty until another member has given them back (store/faulty.py).
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,8 +43,10 @@ from jetraft.store.format import (
 )
 from jetraft.store.io import Disk
 from jetraft.store.port import StoreCorrupt, StoreRefused
+from jetraft.store.survey import Gap, Survey, survey
 
 _NO_LIMIT: Final = (1 << 64) - 1
+MAX_SEQ: Final = (1 << 63) - 1
 
 
 class RecoveryMode(enum.Enum):
@@ -49,6 +54,7 @@ class RecoveryMode(enum.Enum):
 
     STRICT = "strict"  # nothing: for inspection
     TORN_TAIL = "torn tail"  # what a crash tore, as defined above
+    SALVAGE = "salvage"  # the same; damage does not end the opening, it is marked
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -71,6 +77,8 @@ class FoundBlock:
     head: BlockHead
     terms: tuple[tuple[int, int], ...]  # (first index, term) of each run
     last_term: int
+    gaps: tuple[Gap, ...] = ()  # damaged ranges
+    head_damaged: bool = False  # `head` is what the name and the place in the log say
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -94,24 +102,34 @@ class Recovered:
 def recover(disk: Disk, directory: Path, identity: Identity, mode: RecoveryMode) -> Recovered:
     """Read a directory of blocks. The newest block is fsynced first: what is counted here is durable afterwards.
 
-    Raises StoreCorrupt when something is missing or damaged, StoreRefused for a foreign or newer file.
+    Raises StoreCorrupt when something is missing or damaged, StoreRefused for a foreign or newer file. In SALVAGE mode
+    only damage that leaves nothing to go on with is an error: a first block that is missing, an unreadable record of
+    what was dropped.
     """
     names = disk.list_directory(directory)
     remove = [name for name in names if name.endswith(TMP_SUFFIX)]
     dropped = _read_dropped(disk, directory, identity) if TRIMMED_NAME in names else ()
     checkpoints = tuple(sorted(int(name.removesuffix(CHECKPOINT_SUFFIX)) for name in names if _is_checkpoint(name)))
     heads = []
-    for name in names:
-        if name.endswith(BLOCK_SUFFIX):
+    guessed = set()
+    for name in (name for name in names if name.endswith(BLOCK_SUFFIX)):
+        try:
             head = _read_head(disk, directory / name, identity)
-            if head is None:
-                remove.append(name)
-            else:
-                heads.append(head)
+        except StoreCorrupt:
+            if mode is not RecoveryMode.SALVAGE or not _serial(name):
+                raise
+            head = BlockHead(serial=_serial(name), first_index=int(name.partition("-")[0]), boundary_term=0)
+            guessed.add(head.serial)
+        if head is None:
+            remove.append(name)
+        else:
+            heads.append(head)
     heads.sort(key=lambda head: head.serial)
     kept, void = _without_void(heads, dropped)
     remove += [block_name(head) for head in void]
-    found, scanned, marked = _scan_all(disk, directory, identity, mode, kept)
+    checkpoint = checkpoints[-1] if checkpoints else 0
+    found, scanned, marked = _scan_all(disk, directory, identity, mode, kept, checkpoint)
+    found = _with_true_heads(directory, found, guessed)
     _check_gaps(directory, found, dropped)
     _check_length(directory, found, checkpoints)
     return Recovered(
@@ -123,6 +141,12 @@ def recover(disk: Disk, directory: Path, identity: Identity, mode: RecoveryMode)
         remove=tuple(remove),
         report=attrs.evolve(scanned, blocks=len(found), blocks_removed=tuple(remove)),
     )
+
+
+def ranges_of(blocks: Iterable[FoundBlock]) -> trimmed.Ranges:
+    """The entries that are damaged."""
+    gaps = [gap for item in blocks for gap in item.gaps if gap.entries]
+    return trimmed.merged((gap.first_index, gap.last_index) for gap in gaps)
 
 
 def _is_checkpoint(name: str) -> bool:
@@ -188,8 +212,13 @@ def _without_void(
     return kept, void
 
 
-def _scan_all(
-    disk: Disk, directory: Path, identity: Identity, mode: RecoveryMode, kept: Sequence[tuple[BlockHead, int]]
+def _scan_all(  # noqa: PLR0913, PLR0917  (whose blocks, which, and how far they are proven)
+    disk: Disk,
+    directory: Path,
+    identity: Identity,
+    mode: RecoveryMode,
+    kept: Sequence[tuple[BlockHead, int]],
+    checkpoint: int,
 ) -> tuple[list[FoundBlock], RecoveryReport, bool]:
     found: list[FoundBlock] = []
     marked = False
@@ -205,6 +234,10 @@ def _scan_all(
             term=head.boundary_term,
             last_index=limit,
         )
+        gaps: tuple[Gap, ...] = ()
+        if mode is RecoveryMode.SALVAGE and not _is_whole(data, walk, identity, limit, checkpoint):
+            seen = _survey(data, head, identity, limit, checkpoint)
+            walk, gaps = seen.walk, seen.gaps
         if limit == _NO_LIMIT:
             torn_bytes = _judge_tail(path, data, walk, identity, mode)
             marked = find_mark(data, offset=walk.end - MARK_BYTES, incarnation=identity.incarnation) >= 0
@@ -220,7 +253,9 @@ def _scan_all(
             offsets=walk.offsets,
             last_seq=walk.last_seq,
         )
-        found.append(FoundBlock(block=block, head=head, terms=tuple(walk.terms), last_term=walk.term))
+        if gaps:
+            block.last_seq = MAX_SEQ  # what is in a gap may be live: the block is not dropped
+        found.append(FoundBlock(block=block, head=head, terms=tuple(walk.terms), last_term=walk.term, gaps=gaps))
         if walk.stop not in (Stop.END, Stop.ZERO) and limit != _NO_LIMIT:
             raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} is damaged")
     report = RecoveryReport(
@@ -232,6 +267,54 @@ def _scan_all(
         damaged_marks=damaged_marks,
     )
     return found, report, marked
+
+
+def _is_whole(data: bytes, walk: Scan, identity: Identity, limit: int, checkpoint: int) -> bool:
+    """Whether a scan has seen everything that is proven to be in the block."""
+    if limit != _NO_LIMIT:
+        return walk.next_index == limit + 1
+    if walk.stop == Stop.VERSION:
+        return True  # refused later on
+    marked = walk.end < len(data) and find_mark(data, offset=walk.end, incarnation=identity.incarnation) >= 0
+    return not marked and walk.next_index > checkpoint
+
+
+def _survey(data: bytes, head: BlockHead, identity: Identity, limit: int, checkpoint: int) -> Survey:
+    """Everything that is proven to be in a damaged block: up to its successor, or to its last mark or a checkpoint."""
+
+    def to(last_index: int | None) -> Survey:
+        return survey(
+            data,
+            offset=BLOCK_HEAD_BYTES,
+            incarnation=identity.incarnation,
+            next_index=head.first_index,
+            term=head.boundary_term,
+            last_index=last_index,
+        )
+
+    if limit != _NO_LIMIT:
+        return to(limit)
+    seen = to(None)
+    return seen if seen.walk.next_index > checkpoint else to(checkpoint)
+
+
+def _with_true_heads(directory: Path, found: Sequence[FoundBlock], guessed: set[int]) -> list[FoundBlock]:
+    """Give blocks whose heads were damaged the term that the block before them ends with."""
+    items: list[FoundBlock] = []
+    for item in found:
+        if item.head.serial not in guessed:
+            items.append(item)
+            continue
+        first_index = item.head.first_index
+        if first_index == 1:
+            term = 0
+        elif items and items[-1].block.last_index + 1 == first_index:
+            term = items[-1].last_term
+        else:
+            raise StoreCorrupt(f"{directory / block_name(item.head)}: the head of the oldest block is damaged")
+        item.block.boundary_term = term
+        items.append(attrs.evolve(item, head=attrs.evolve(item.head, boundary_term=term), head_damaged=True))
+    return items
 
 
 def _read_block(disk: Disk, path: Path, *, newest: bool) -> bytes:

@@ -366,7 +366,9 @@ class StreamStore:
         for place, entry in self._log.frames(1, last_index):
             if entry.kind == Kind.MESSAGES:
                 self._index.load(entry.frame, place.block, place.offset, dead)
-                oldest_kept = oldest_kept or parse_header(entry.frame).first_stream_seq
+                header = parse_header(entry.frame)
+                if header.record_count:
+                    oldest_kept = oldest_kept or header.first_stream_seq
         return NO_FRAME if oldest_kept is None else oldest_kept
 
     def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:

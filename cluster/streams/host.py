@@ -11,7 +11,6 @@ import attrs
 from jetraft.cluster.streams.shell import StreamShell
 from jetraft.store.format import Identity
 from jetraft.store.io import run_blocking
-from jetraft.store.log_open import open_log
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import StorageType
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.streams.site import Site
+    from jetraft.raft.repair import Repairs
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.io import Disk
     from jetraft.store.model.ids import GroupId
@@ -35,9 +35,13 @@ class StreamHost:
     node_dir: NodeDir
     disk: Disk
     cache: BlockCache
+    repairs: Repairs
 
     async def start(self, assignment: StreamAssignment) -> StreamShell:
-        """Open the log (in a thread: it may be long) and start the shell over it. Raises StoreError, OSError."""
+        """Open the log (in a thread: it may be long) and start the shell over it. Raises StoreError, OSError.
+
+        A damaged log is repaired from the other replicas first; until it is, RepairPendingError says what is missing.
+        """
         log = await self._open(assignment)
         try:
             return StreamShell(assignment=assignment, log=log, site=self.site)
@@ -52,7 +56,8 @@ class StreamHost:
             node_id=self.node_dir.node_id, group_id=assignment.group_id, incarnation=assignment.incarnation
         )
         path = self.node_dir.group(assignment.group_id, assignment.incarnation)
-        return await run_blocking(partial(open_log, self.disk, path, identity, self.cache))
+        others = [node for node in assignment.peers if node != identity.node_id]
+        return await self.repairs.open(self.disk, path, identity, self.cache, others)
 
     async def stop(self, replica: StreamShell) -> None:
         """End the shell and its group, close the log; the data stays."""
@@ -61,6 +66,7 @@ class StreamHost:
 
     async def discard(self, group_id: GroupId) -> None:
         """Move the group's data to the trash, then remove it."""
+        self.repairs.forget(group_id)
         for found, incarnation in list(self.node_dir.groups()):
             if found == group_id:
                 trashed = self.node_dir.move_to_trash(group_id, incarnation)

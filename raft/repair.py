@@ -1,0 +1,263 @@
+"""Gets damaged entries of a log back from the other members of its group.
+
+A member whose log has faulty entries takes no part: it has no group, so it neither leads nor votes, and none of its
+silence can let a candidate win that lacks what only this member and a dead one had (Protocol-Aware Recovery, FAST'18).
+It asks the others for the frames. Frames are the same bytes on every member, so a frame that holds and stands between
+the same neighbours is the very one that was lost (log matching): the answer tells the term before the first entry and
+after the last one. Where nothing follows, only an entry that the other knows as committed counts.
+
+An entry that every other member says not to have is lost: it cannot be got back, and the log goes on without it
+(`FileLog.give_up`). Silence is no answer: then the member goes on waiting.
+
+    request (msgpack): group, incarnation, first, last
+    answer (msgpack): [frames from `first` on, term before `first`, term after the last frame, committed index]
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgpack
+import trio
+
+from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store import trimmed
+from jetraft.store._frame import parse_header, verify
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import Identity
+from jetraft.store.io import Disk, run_blocking
+from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log_open import mend, open_log
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
+from jetraft.store.recovery import RecoveryMode
+
+if TYPE_CHECKING:
+    from jetraft.raft.catchup import CallLinks
+    from jetraft.raft.manager import Manager
+
+log_ = logging.getLogger(__name__)
+
+METHOD: Final = "raft.repair"
+ANSWER_BYTES_MAX: Final = 4 << 20  # at least one frame; a damaged block takes a few calls
+CALL_TIMEOUT_S: Final = 2.0
+SALVAGE: Final = LogOptions(mode=RecoveryMode.SALVAGE)
+
+
+class RepairPendingError(StoreError):
+    """Damaged entries could not be had from anybody now; ask again later."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RepairStatistics:
+    """A snapshot of the figures."""
+
+    logs_waiting: int
+    entries_repaired: int
+    entries_lost: int
+    frames_served: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Answer:
+    """What another member has from an entry on."""
+
+    frames: tuple[bytes, ...]
+    term_before: int | None
+    term_after: int | None
+    commit_index: int
+
+
+class Repairs:
+    """Serves frames to members that miss them, and mends this node's logs before their groups start."""
+
+    def __init__(self, manager: "Manager", links: "CallLinks | None") -> None:
+        self._manager = manager
+        self._links = links
+        self._waiting: dict[tuple[GroupId, int], FileLog] = {}  # open, damaged, without a group
+        self._repaired = self._lost = self._served = 0
+        if links is not None:
+            links.serve(METHOD, self._serve)
+
+    def statistics(self) -> RepairStatistics:
+        """Figures for monitoring and tests."""
+        return RepairStatistics(
+            logs_waiting=len(self._waiting),
+            entries_repaired=self._repaired,
+            entries_lost=self._lost,
+            frames_served=self._served,
+        )
+
+    async def open(
+        self, disk: Disk, path: Path, identity: Identity, cache: BlockCache, others: Sequence[NodeId]
+    ) -> FileLog:
+        """Open a group's log, and repair it when it is damaged; `others` are the group's other members.
+
+        Raises what `open_log` raises, and RepairPendingError: call again after a while.
+        """
+        log = self._waiting.get((identity.group_id, identity.incarnation))
+        if log is None:
+            log = await run_blocking(partial(open_log, disk, path, identity, cache, SALVAGE))
+        return await self.repair(log, others) if log.damaged else log
+
+    def forget(self, group_id: GroupId) -> None:
+        """The group is deleted: its log waits no longer."""
+        for key in [key for key in self._waiting if key[0] == group_id]:
+            self._waiting.pop(key).close()
+
+    async def repair(self, log: FileLog, others: Sequence[NodeId]) -> FileLog:
+        """The log without faulty entries, opened anew when it was mended; `others` are the group's other members.
+
+        Raises RepairPendingError when an entry may still be had from a member that did not answer: the log then stays
+        open here, also to serve others, until the next try.
+        """
+        key = log.identity.group_id, log.identity.incarnation
+        self._waiting[key] = log
+        frames: dict[int, bytes] = {}
+        missing: list[int] = []
+        for first, last in log.faulty:
+            log_.warning("%s: entries %d to %d are damaged", log.place.group, first, last)
+            missing += await self._fetch(log, first, last, others, frames)
+        if missing:
+            log_.error("%s: entries %s are damaged on every member and lost", log.place.group, missing)
+            self._lost += len(missing)
+        if frames or any(item.head_damaged for item in log.damaged):
+            self._repaired += len(frames)
+            frames |= {index: log.substitute(index) for index in missing}
+            del self._waiting[key]
+            log = self._waiting[key] = await run_blocking(partial(mend, log, frames))
+            log_.info("%s: damaged entries are repaired: %s", log.place.group, sorted(frames))
+        elif missing:
+            log.give_up(trimmed.merged((index, index) for index in missing))
+        if log.faulty:
+            raise RepairPendingError(f"{log.place.group}: damaged entries wait for another member: {log.faulty}")
+        return self._waiting.pop(key)
+
+    # Asking.
+
+    async def _fetch(
+        self, log: FileLog, first: int, last: int, others: Sequence[NodeId], frames: dict[int, bytes]
+    ) -> list[int]:
+        """Put what others have of a faulty range into `frames`; returns the entries that every one of them lacks."""
+        lost = []
+        index = first
+        while index <= last:
+            denied = 0
+            for node in others:
+                answer = await self._ask(node, log, index, last)
+                found = None if answer is None else _matching(log, index, last, answer, frames)
+                if found:
+                    frames.update(found)
+                    index += len(found)
+                    break
+                denied += answer is not None and not answer.frames
+            else:
+                if denied < len(others):
+                    log_.warning("%s: entry %d is not to be had now", log.place.group, index)
+                else:
+                    lost.append(index)
+                index += 1
+        return lost
+
+    async def _ask(self, node: NodeId, log: FileLog, first: int, last: int) -> _Answer | None:
+        """What the node has; None when it does not say."""
+        assert self._links is not None
+        identity = log.identity
+        payload = bytes(msgpack.packb((identity.group_id, identity.incarnation, first, last)))
+        try:
+            answer = await self._links.call(node, METHOD, payload, timeout_s=CALL_TIMEOUT_S, bulk=True)
+            return _decode_answer(answer, first=first, last=last, incarnation=identity.incarnation)
+        except (PeerUnavailableError, CallTimeoutError, RemoteCallError, RemoteProtocolError) as error:
+            log_.info("%s: %s did not give entry %d: %s", log.place.group, node, first, error)
+            return None
+
+    # Serving.
+
+    async def _serve(self, _sender: NodeId, payload: bytes) -> bytes:
+        """Frames of a log of this node, from its group or waiting itself. Raises RemoteCallError."""
+        await trio.lowlevel.checkpoint()
+        group_id, incarnation, first, last = _decode_request(payload)
+        group = self._manager.groups.get(group_id)
+        log: GroupLog | None
+        if group is not None and group.incarnation == incarnation:
+            log, commit_index = group.log, group.commit_index
+        else:
+            log = self._waiting.get((group_id, incarnation))
+            if log is None:
+                raise RemoteCallError(f"{group_id} is not open here")
+            commit_index = log.statistics().checkpoint_index
+        frames = _frames(log, first, last)
+        self._served += len(frames)
+        answer = (frames, log.term_at(first - 1), log.term_at(first + len(frames)), commit_index)
+        return bytes(msgpack.packb(answer))
+
+
+def _frames(log: GroupLog, first: int, last: int) -> list[bytes]:
+    """The frames from `first` on that can be read; none when that one cannot."""
+    found: list[bytes] = []
+    size = 0
+    try:
+        for _, entry in log.frames(first, min(last, log.last_index)):
+            size += len(entry.frame)
+            if entry.index != first + len(found) or (found and size > ANSWER_BYTES_MAX):
+                break
+            found.append(entry.frame)
+    except StoreCorrupt as error:
+        log_.warning("asked for entries %d to %d: %s", first, last, error)
+    return found
+
+
+def _matching(
+    log: FileLog, first: int, last: int, answer: _Answer, frames: dict[int, bytes]
+) -> dict[int, bytes] | None:
+    """The frames of an answer if they are those that this log has lost, else None."""
+    if not answer.frames:
+        return None
+    before = parse_header(frames[first - 1]).term if first - 1 in frames else log.term_at(first - 1)
+    if answer.term_before != before:
+        return None
+    behind = first + len(answer.frames)
+    is_committed = answer.commit_index >= behind - 1
+    behind_term = log.term_at(behind) if last < behind <= log.last_index else None
+    if behind_term is not None and parse_header(answer.frames[-1]).term > behind_term:
+        return None  # what follows here was never committed: only its leader can say so
+    is_same = last < behind <= log.last_index and answer.term_after == log.term_at(behind)
+    return dict(enumerate(answer.frames, first)) if is_committed or is_same else None
+
+
+def _decode_request(payload: bytes) -> tuple[GroupId, int, int, int]:
+    """Raises RemoteCallError, which goes to the node that asked."""
+    try:
+        group_id, *numbers = msgpack.unpackb(payload, raw=False)
+        incarnation, first, last = numbers
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise RemoteCallError("no repair request") from error
+    is_right = isinstance(group_id, str) and all(isinstance(number, int) and number >= 0 for number in numbers)
+    if not is_right or not 0 < first <= last < 1 << 63:
+        raise RemoteCallError("no repair request")
+    return GroupId(group_id), incarnation, first, last
+
+
+def _decode_answer(data: bytes, *, first: int, last: int, incarnation: int) -> _Answer:
+    """Only frames that hold and are the entries asked for, in order. Raises RemoteProtocolError."""
+    try:
+        answer: Any = msgpack.unpackb(data)
+        frames, term_before, term_after, commit_index = answer
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise RemoteProtocolError("no repair answer") from error
+    if not isinstance(frames, list) or len(frames) > last - first + 1 or not isinstance(commit_index, int):
+        raise RemoteProtocolError("no repair answer")
+    term = 0
+    for index, frame in enumerate(frames, first):
+        if not isinstance(frame, bytes) or not verify(frame):
+            raise RemoteProtocolError(f"entry {index}: a damaged frame")
+        header = parse_header(frame)
+        stated = (header.length, header.log_index, header.incarnation)
+        if stated != (len(frame), index, incarnation) or header.term < term:
+            raise RemoteProtocolError(f"entry {index}: another entry's frame")
+        term = header.term
+    return _Answer(frames=tuple(frames), term_before=term_before, term_after=term_after, commit_index=commit_index)

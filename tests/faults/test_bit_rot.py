@@ -1,0 +1,93 @@
+"""Damaged bytes on the disk of one node of three, or of the only one: nothing is lost where a copy exists."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from jetraft.store.format import BLOCK_HEAD_BYTES
+from jetraft.store.inspect import GroupView, inspect
+from tests.harness.cluster import Cluster
+from tests.harness.raw import RawClient
+from tests.harness.server import Server
+
+pytestmark = pytest.mark.timeout(120)
+STREAM = "ROT"
+MESSAGES = 600
+PAYLOAD_BYTES = 200
+
+
+def payload(number: int) -> bytes:
+    return (b"%d." % number).ljust(PAYLOAD_BYTES, b"x")
+
+
+def fill(node: Server, *, replicas: int) -> None:
+    """A stream of acknowledged messages, in a few hundred frames."""
+    config = {"name": STREAM, "subjects": ["rot.>"], "num_replicas": replicas, "allow_direct": True}
+    with RawClient(node.address) as client:
+        assert "error" not in client.api(f"STREAM.CREATE.{STREAM}", config)
+        for number in range(1, MESSAGES + 1):
+            answer = client.request(f"rot.{number % 7}", payload(number))
+            assert json.loads(answer[0].payload)["seq"] == number
+
+
+def group_of(node: Server) -> GroupView:
+    """The stream's group on the node's disk."""
+    return next(group for group in inspect(node.store_dir).groups if group.group_id != "meta")
+
+
+def flip(path: Path, offset: int, mask: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= mask
+    path.write_bytes(data)
+
+
+def leader_name(node: Server) -> str:
+    with RawClient(node.address) as client:
+        cluster = client.api(f"STREAM.INFO.{STREAM}")["cluster"]
+    assert isinstance(cluster, dict)
+    return str(cluster["leader"])
+
+
+def held_by(node: Server) -> dict[int, bytes]:
+    """Every message that this node gives out while it is the only one that can be asked."""
+    with RawClient(node.address) as client:
+        found: dict[int, bytes] = {}
+        for seq in range(1, MESSAGES + 1):
+            (answer,) = client.request(f"$JS.API.DIRECT.GET.{STREAM}", json.dumps({"seq": seq}).encode())
+            if not answer.status:
+                found[seq] = answer.payload
+        return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster("jetraft", 3, directory=tmp_path) as running:
+        yield running
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_follower_with_flipped_bits_repairs_itself_and_holds_every_message(cluster: Cluster, seed: int) -> None:
+    fill(cluster[0], replicas=3)
+    follower = next(node for node in cluster if node.name != leader_name(node))
+    follower.stop()
+    random = Random(seed)
+    group = group_of(follower)
+    block = group.blocks[0]
+    path = Path(group.path) / group.generation / block.name
+    for _ in range(2):
+        flip(path, random.randrange(BLOCK_HEAD_BYTES, block.used_bytes), 1 << random.randrange(8))
+    damaged = inspect(follower.store_dir).all_damage
+    assert damaged
+
+    follower.start()
+
+    follower.running.wait_for_line("damaged entries are repaired")
+    cluster.wait_healthy()
+    assert inspect(follower.store_dir).all_damage == ()
+    for other in cluster:
+        if other is not follower:
+            other.kill()
+    assert held_by(follower) == {number: payload(number) for number in range(1, MESSAGES + 1)}
