@@ -97,6 +97,13 @@ class StartError(Exception):
     """The server cannot start; the text is the one line that says why."""
 
 
+def first_of(failed: BaseException) -> BaseException:
+    """The first error that is no group of errors: nurseries wrap what their tasks raise."""
+    while isinstance(failed, BaseExceptionGroup):
+        failed = failed.exceptions[0]
+    return failed
+
+
 class Server:
     """One server process."""
 
@@ -122,12 +129,14 @@ class Server:
         try:
             self._build()
             trio.run(self._main)
-        except (StartError, AddressInUseError) as error:
+        except* (StartError, AddressInUseError) as failed:
+            error = first_of(failed)
             self.say.fatal(str(error.strerror if isinstance(error, AddressInUseError) else error))
-            return 1
+            self._exit_status = 1
         finally:
             self._remove_files()
-        self.say.info("Server Exiting..")
+        if self._exit_status == 0:
+            self.say.info("Server Exiting..")
         return self._exit_status
 
     # Building.
@@ -315,10 +324,11 @@ class Server:
         assert self.mesh is not None
         try:
             await nursery.start(self.mesh.run)
-        except OSError as error:
+        except* OSError as failed:
             cluster = self.options.cluster
             assert cluster is not None
-            raise StartError(f"Error listening on router port: {cluster.host}:{cluster.port} - {error}") from error
+            error = first_of(failed)
+            raise StartError(f"Error listening on router port: {cluster.host}:{cluster.port} - {error}") from failed
         address = self.mesh.listen_address
         assert address is not None
         if self.identity.cluster_name:
