@@ -22,7 +22,7 @@ def extension(path: Path) -> Extension:
     compile_args = ["-O0", "-g"] if DEBUG else ["-O2", "-g0"]
     link_args = []
     if SANITIZE:
-        compile_args += ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g"]
+        compile_args += ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-O1", "-g1"]
         link_args += ["-fsanitize=address,undefined"]
     return Extension(
         name,
