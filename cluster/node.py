@@ -194,6 +194,7 @@ class ClusterNode:
             meta=self._group,
             failed=self.backend.statistics().failed,
             replicas=[(row.key, replica.group) for row, replica in self.backend.replicas()],
+            lost=[(row.key, replica.machine.store.lost()) for row, replica in self.backend.replicas()],
         )
 
     @property

@@ -31,6 +31,7 @@ class MemLog:
         self._batches = 0
         self._bytes_written = 0
         self.faulty: tuple[tuple[int, int], ...] = ()  # nothing here rots
+        self.lost: tuple[tuple[int, int], ...] = ()
         self.hard_state_token = 0
         self.durable_token = 0
         self.durable_index = 0

@@ -106,6 +106,11 @@ class GroupLog(Protocol):
         """
         ...
 
+    @property
+    def lost(self) -> "tuple[tuple[int, int], ...]":
+        """Damaged entries that no member has: no-ops stand for them."""
+        ...
+
     on_durable: Callable[[], None] | None
     """Called in the trio thread after `durable_token` moved, or after `failed` was set."""
 

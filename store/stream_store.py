@@ -13,6 +13,7 @@ against 2.15.1 where the tests say so.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final, Protocol, runtime_checkable
 
 import attrs
@@ -24,7 +25,7 @@ from jetraft.store._records import RecordReader, StoredMessage
 from jetraft.store._select import FilterSet
 from jetraft.store._seqset import PackedRanges
 from jetraft.store.format import Kind
-from jetraft.store.model.state import StreamState
+from jetraft.store.model.state import LostStreamData, StreamState
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt
 from jetraft.store.retention import SizeModel, StoreLimits
 
@@ -35,6 +36,7 @@ FILTER_SETS_MAX: Final = (
     1024  # remembered with their verdicts; nats-server's default for consumers of a stream is 1,000
 )
 VERDICT_BYTES_MAX: Final = 64 << 20  # of them together: one byte for each subject and set
+LOST_SEQS_MAX: Final = 10_000  # listed in stream info: a range that ends with a guess can be long
 EVERYTHING: Final = b">"
 NO_FRAME: Final = 1 << 63  # above every sequence
 
@@ -73,6 +75,7 @@ class StreamStore:
         self._size_model = size_model
         self._applied_index = 0  # of the last MESSAGES entry
         self._oldest: tuple[int, int] = (0, 0)  # (a sequence, its timestamp): first_seq when last asked for
+        self._lost: list[tuple[int, int]] = []
         self._start(first_seq, limits)
 
     # -- changes, all from applied entries -----------------------------------------------------------------------
@@ -84,8 +87,14 @@ class StreamStore:
         """
         place = self._log.locate(entry.index)
         assert place is not None, f"entry {entry.index} is not in the log"
+        before = self._index.last_seq
+        header = parse_header(entry.frame)
         self._index.apply(entry.frame, place.block, place.offset)
         self._applied_index = entry.index
+        if header.first_stream_seq > before + 1:  # entries in between were damaged on every member
+            if not header.record_count:
+                self._index.finish_load(header.first_stream_seq - 1, self._index.last_ts_ns)
+            self._note_lost([(before + 1, header.first_stream_seq - 1)])
         return self._index.last_seq
 
     def set_limits(self, limits: StoreLimits) -> int:
@@ -115,7 +124,9 @@ class StreamStore:
 
     def remove_below(self, seq: int) -> int:
         """Remove every message below `seq`, return how many. last_seq stays, also when `seq` lies beyond it."""
-        return self._index.remove_below(seq)
+        removed = self._index.remove_below(seq)
+        self._forget_lost_below(seq)
+        return removed
 
     def purge(self, *, subject: bytes | None = None, below_seq: int | None = None, keep: int | None = None) -> int:
         """Remove the messages of a subject (with wildcards; None: all) below a sequence, or all but the last `keep`.
@@ -188,7 +199,15 @@ class StreamStore:
             last_ts_ns=index.last_ts_ns,
             num_subjects=self.num_subjects,
             num_deleted=self.num_deleted,
+            lost=self._lost_data(),
         )
+
+    def _lost_data(self) -> LostStreamData | None:
+        runs = self.lost()
+        if not runs:
+            return None
+        seqs = (seq for low, high in runs for seq in range(low, high + 1))
+        return LostStreamData(msgs=tuple(islice(seqs, LOST_SEQS_MAX)))
 
     def deleted(self) -> list[int]:
         """The sequences from first_seq to last_seq that are not live, ascending; as many as `num_deleted` says."""
@@ -223,11 +242,36 @@ class StreamStore:
         """The subject of a message, without reading it; None when it is not live."""
         return self._index.subject_at(seq)
 
+    def lost(self) -> list[tuple[int, int]]:
+        """Runs (first, last) of sequences whose messages are damaged on every member, until something removes them.
+
+        They count neither as messages nor for any limit.
+        """
+        first_seq = self._index.first_seq
+        if first_seq != self._lost_first_seq:  # something removed the beginning of the stream since they were noted
+            self._lost = [(max(low, first_seq), high) for low, high in self._lost if high >= first_seq]
+        return self._lost
+
+    def is_lost(self, seq: int) -> bool:
+        """Whether a message was there and is damaged on every member."""
+        return any(low <= seq <= high for low, high in self.lost())
+
+    def _note_lost(self, runs: Sequence[tuple[int, int]]) -> None:
+        self._lost = [*self.lost(), *runs]
+        self._lost_first_seq = self._index.first_seq
+
+    def _forget_lost_below(self, seq: int) -> None:
+        self._lost = [(max(low, seq), high) for low, high in self._lost if high >= seq]
+        self._lost_first_seq = self._index.first_seq
+
     # -- reading --------------------------------------------------------------------------------------------------
 
     def load(self, seq: int) -> StoredMessage | None:
-        """The message, None when it is not live. Raises StoreCorrupt when its frame on disk is damaged."""
-        return self.records.load(seq)
+        """The message, None when it is not live. Raises StoreCorrupt when its frame is damaged."""
+        found = self.records.load(seq)
+        if found is None and self._lost and self.is_lost(seq):
+            raise StoreCorrupt(f"the message of sequence {seq} is damaged")
+        return found
 
     def load_many(self, seqs: Iterable[int]) -> list[StoredMessage]:
         """The messages of those sequences that are live, in the order given: fastest when that is ascending."""
@@ -326,7 +370,11 @@ class StreamStore:
         self._start(first_seq, StoreLimits())
         oldest_kept = self._load_frames(applied_index, PackedRanges(deleted, first_seq)) if messages else last_seq + 1
         self._index.finish_load(last_seq, last_ts_ns)
-        if (self._index.messages, self._index.message_bytes) != (messages, message_bytes):
+        if (self._index.messages, self._index.message_bytes) == (messages, message_bytes):
+            pass
+        elif self._log.lost:
+            self._note_lost(self._missing(first_seq, PackedRanges(deleted, first_seq).to_list()))
+        else:
             expected = _live_from(max(first_seq, oldest_kept), last_seq, PackedRanges(deleted, first_seq).to_list())
             if self._index.messages != expected or oldest_kept <= first_seq:
                 raise StoreCorrupt(
@@ -358,6 +406,8 @@ class StreamStore:
         )
         self.records = RecordReader(self._index, self._log)
         self._filter_sets: dict[tuple[bytes, ...], FilterSet] = {}  # the least recently used first
+        self._lost = []
+        self._lost_first_seq = self._index.first_seq  # when they were noted
         self.set_limits(limits)
 
     def _load_frames(self, last_index: int, dead: PackedRanges) -> int:
@@ -370,6 +420,21 @@ class StreamStore:
                 if header.record_count:
                     oldest_kept = oldest_kept or header.first_stream_seq
         return NO_FRAME if oldest_kept is None else oldest_kept
+
+    def _missing(self, first_seq: int, dead: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Runs of sequences from `first_seq` on that were live in the snapshot and are in no frame."""
+        gone = [(first_seq, self._index.first_seq - 1), *self.deleted_ranges()]
+        missing = []
+        for first, last in gone:
+            low = first
+            for dead_first, dead_last in dead:
+                if low < dead_first <= last:
+                    missing.append((low, dead_first - 1))
+                if dead_first <= last and dead_last >= low:
+                    low = dead_last + 1
+            if low <= last:
+                missing.append((low, last))
+        return missing
 
     def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:
         """The set with its verdicts and its count; the least recently used one is forgotten for a new one."""
@@ -386,6 +451,7 @@ class StreamStore:
     def _purge_to(self, seq: int) -> int:
         """Remove everything below `seq`; beyond the end, go on there."""
         removed = self._index.remove_below(seq)
+        self._forget_lost_below(seq)
         if seq > self._index.last_seq + 1:
             self._index.skip_to(seq)
         return removed

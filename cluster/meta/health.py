@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.ids import NodeId
 
 LAG_MAX: Final = 1_000  # entries committed and not yet applied: more, and the node is catching up
+LOST_RUNS_SHOWN: Final = 5
 HTTP_OK: Final = 200
 HTTP_UNAVAILABLE: Final = 503
 
@@ -58,16 +59,21 @@ class Health:
 HEALTHY: Final = Health(http_status=HTTP_OK)
 
 
-def assess(
+def assess(  # noqa: PLR0913  (everything that a verdict is made from, by name)
     *,
     clustered: bool,
     outside: bool,
     meta: GroupFigures | None,
     failed: Mapping[StreamKey, str],
     replicas: Sequence[tuple[StreamKey, GroupFigures]],
+    lost: Sequence[tuple[StreamKey, Sequence[tuple[int, int]]]] = (),
 ) -> Health:
-    """Judge; `failed` are streams whose replica could not be started."""
+    """Judge; `failed` are streams whose replica could not be started, `lost` has messages damaged on every replica."""
     reason = next(_reasons(clustered=clustered, outside=outside, meta=meta, failed=failed, replicas=replicas), None)
+    for key, runs in lost:
+        if reason is None and runs:
+            text = ", ".join(f"{first}-{last}" for first, last in runs[:LOST_RUNS_SHOWN])
+            reason = f"stream '{key.account} > {key.name}' has damaged messages: {text}"
     return HEALTHY if reason is None else Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}")
 
 

@@ -21,6 +21,7 @@ from jetraft.cluster.streams._admit import captured_at, captured_payload, encode
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.direct_request import (
     BAD,
+    DAMAGED,
     LAST_SEQ,
     MIN_LAST_SEQ,
     NO_RESULTS,
@@ -34,6 +35,7 @@ from jetraft.cluster.streams.direct_request import (
 )
 from jetraft.store.model import message
 from jetraft.store.model.subject import is_literal
+from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,7 +157,10 @@ class DirectGets:
             seq = store.last_for(pattern) if is_literal(pattern) else store.last_match((pattern,))
         elif request.next_by_subj or request.start_time_ns is not None:
             seq = store.next_match(_filters(request), self._first_seq(request))
-        found = store.load(seq) if seq else None
+        try:
+            found = store.load(seq) if seq else None
+        except StoreCorrupt as error:
+            raise RefusedError(DAMAGED) from error
         if found is None:
             raise RefusedError(NOT_FOUND)
         if request.no_hdr:

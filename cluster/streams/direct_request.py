@@ -23,6 +23,7 @@ MALFORMED: Final = message.status(408, b"Malformed Request")
 NOT_FOUND: Final = message.status(404, b"Message Not Found")
 NO_RESULTS: Final = message.status(404, b"No Results")
 TOO_MANY: Final = message.status(413, b"Too Many Results")
+DAMAGED: Final = message.status(500, b"Message Damaged")
 LEVEL: Final = message.status(412, b"Required Api Level")
 
 KINDS: Final[dict[str, type]] = {

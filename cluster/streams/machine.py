@@ -300,8 +300,8 @@ class StreamMachine:
         return self.store.num_pending(filters, from_seq)
 
     def load(self, seq: int) -> StoredMessage | None:
-        """A live message."""
-        return self.store.load(seq)
+        """A live message; None for one that is damaged on every replica: consumers pass it over."""
+        return None if self.store.subject_of(seq) is None else self.store.load(seq)
 
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""

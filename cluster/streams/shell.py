@@ -23,6 +23,7 @@ from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.state import ClusterInfo, PeerInfo, StreamInfo
 from jetraft.store.model.subject import is_literal
+from jetraft.store.port import StoreCorrupt
 from jetraft.store.retention import SizeModel
 from jetraft.store.stream_store import StreamStore
 
@@ -154,9 +155,12 @@ class StreamShell:
         )
 
     def get_message(self, request: JSApiMsgGetRequest) -> StoredMessage:
-        """The message of a STREAM.MSG.GET; raises ApiError 10037 when there is none."""
+        """The message of a STREAM.MSG.GET; raises ApiError 10037 when there is none, 10051 when it is damaged."""
         seq = seq_asked_for(self.machine.store, request)
-        message = None if seq is None else self.machine.store.load(seq)
+        try:
+            message = None if seq is None else self.machine.store.load(seq)
+        except StoreCorrupt as error:
+            raise errors.STREAM_GENERAL_ERROR.with_values(err=str(error)) from error
         if message is None:
             raise errors.NO_MESSAGE_FOUND.with_values()
         return message

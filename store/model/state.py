@@ -30,6 +30,14 @@ from jetraft.store.model.jsoncodec import WireObject
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class LostStreamData(WireObject):
+    """Messages that are damaged on every replica. Their bytes are not counted: nobody can tell."""
+
+    msgs: tuple[int, ...] = wire(ListOf(UINT64, "[]uint64"), ())
+    bytes: int = wire(UINT64, 0)
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class StreamState(WireObject):
     """How much a stream holds."""
 
@@ -43,6 +51,7 @@ class StreamState(WireObject):
     subjects: Mapping[str, int] = wire(CountMap(), dict, omitempty=True)
     num_deleted: int = wire(INT, 0, omitempty=True)
     deleted: tuple[int, ...] = wire(ListOf(UINT64, "[]uint64"), (), omitempty=True)
+    lost: LostStreamData | None = wire(Struct(LostStreamData, "server.LostStreamData"), omitempty=True)
     consumer_count: int = wire(INT, 0)
 
 

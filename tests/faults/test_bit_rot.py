@@ -62,6 +62,34 @@ def held_by(node: Server) -> dict[int, bytes]:
         return found
 
 
+def test_the_only_replica_says_which_messages_are_damaged_and_serves_the_rest(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path) as node:
+        fill(node, replicas=1)
+        node.stop()
+        group = group_of(node)
+        path = Path(group.path) / group.generation / group.blocks[0].name
+        for hit in (50, MESSAGES):
+            flip(path, path.read_bytes().index(payload(hit)) + 20, 1)
+
+        node.start()
+
+        held = held_by(node)
+        assert held == {number: payload(number) for number in range(1, MESSAGES) if number != 50}
+        with RawClient(node.address) as client:
+            damaged = client.api(f"STREAM.MSG.GET.{STREAM}", {"seq": 50})["error"]
+            assert (damaged["code"], damaged["err_code"]) == (500, 10051)
+            assert client.api(f"STREAM.MSG.GET.{STREAM}", {"seq": 10 * MESSAGES})["error"]["err_code"] == 10037
+            (direct,) = client.request(f"$JS.API.DIRECT.GET.{STREAM}", b'{"seq": 50}')
+            assert direct.status.startswith("500")
+            state = client.api(f"STREAM.INFO.{STREAM}")["state"]
+            assert state["messages"] == MESSAGES - 2
+            assert {50, MESSAGES} <= set(state["lost"]["msgs"])
+            assert json.loads(client.request("rot.1", b"more")[0].payload)["seq"] > MESSAGES
+        status, health = node.get("/healthz")
+        assert status == 503
+        assert "damaged messages: 50-50" in health["error"]
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster("jetraft", 3, directory=tmp_path) as running:
