@@ -229,6 +229,7 @@ class Server:
             return None
         from jetraft.api.jetstream.node import JetStreamNode, JetStreamSetting  # noqa: PLC0415  only where it is enabled
         from jetraft.cluster.meta.bootstrap import expected_nodes  # noqa: PLC0415
+        from jetraft.raft.engines import EngineUnavailableError  # noqa: PLC0415
         from jetraft.store.port import StoreError  # noqa: PLC0415
 
         base = Path(options.store_dir) if options.store_dir else Path(tempfile.gettempdir()) / "nats"
@@ -239,11 +240,12 @@ class Server:
             cluster_name=self.identity.cluster_name or None,
             expected_nodes=expected_nodes(len(set(self.options.cluster.routes)) if self.options.cluster else 0),
             cache_bytes_max=options.cache_bytes_max,
+            raft_engine=options.raft_engine,
         )
         self.say.info("Starting JetStream")
         try:
             node = JetStreamNode(setting, mesh=self.mesh, reactor=self.reactor, timers=self.timers, clock=self.clock)
-        except (StoreError, OSError) as error:
+        except (EngineUnavailableError, StoreError, OSError) as error:
             raise StartError(f"Can't start JetStream: {error}") from error
         for line in self._jetstream_banner(setting.store_dir):
             self.say.info(line)

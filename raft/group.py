@@ -21,7 +21,19 @@ import trio
 from jetraft.raft.acceptor import LogDivergedError
 from jetraft.raft.checkpointing import Checkpointer, CheckpointPolicy
 from jetraft.raft.core import Core
-from jetraft.raft.engine import CoreSetup, Limits, Message, Proposal, Rng, Role, Sealer, SnapshotOffer, Timing
+from jetraft.raft.engine import (
+    CoreSetup,
+    Engine,
+    EngineFactory,
+    Limits,
+    Message,
+    Proposal,
+    Rng,
+    Role,
+    Sealer,
+    SnapshotOffer,
+    Timing,
+)
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.membership import Configuration
 from jetraft.raft.recovery import recover
@@ -78,6 +90,7 @@ class GroupSetting:
     timing: Timing = attrs.Factory(Timing)
     limits: Limits = attrs.Factory(Limits)
     checkpoints: CheckpointPolicy = attrs.Factory(CheckpointPolicy)
+    engine: EngineFactory = Core
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -164,7 +177,7 @@ class Group:
             limits=setting.limits,
             eager=spec.preferred_leader == setting.node_id,
         )
-        self.core = Core(
+        self.core: Engine = setting.engine(
             setup,
             log=log,
             configurations=recovered.configurations,

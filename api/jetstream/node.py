@@ -20,6 +20,7 @@ from jetraft.api.session import API_LEVEL
 from jetraft.api.timers import Timers
 from jetraft.cluster.node import ClusterNode, NodePorts, NodeSetting
 from jetraft.cluster.streams.shell import StreamShell
+from jetraft.raft.engines import CORE, engine_factory
 from jetraft.raft.group import Group, GroupSetting
 from jetraft.raft.manager import Links, Manager
 from jetraft.raft.peers import Mesh
@@ -92,6 +93,7 @@ class JetStreamSetting:
     cluster_name: str | None
     expected_nodes: int
     cache_bytes_max: int
+    raft_engine: str = CORE
 
 
 class JetStreamNode:
@@ -100,7 +102,8 @@ class JetStreamNode:
     def __init__(
         self, setting: JetStreamSetting, *, mesh: Mesh | None, reactor: Reactor, timers: Timers, clock: Clock
     ) -> None:
-        """Open the store directory. Raises StoreRefused, StoreCorrupt, OSError."""
+        """Open the store directory. Raises EngineUnavailableError, StoreRefused, StoreCorrupt, OSError."""
+        engine = engine_factory(setting.raft_engine)
         self._setting = setting
         self._mesh = mesh
         self._reactor = reactor
@@ -114,7 +117,8 @@ class JetStreamNode:
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
         links: Links = MeshLinks(mesh, reactor) if mesh is not None else NoLinks(self.node_id)
-        self.manager = Manager(GroupSetting(node_id=self.node_id, seal=seal, rng=rng), links=links, clock=clock)
+        groups = GroupSetting(node_id=self.node_id, seal=seal, rng=rng, engine=engine)
+        self.manager = Manager(groups, links=links, clock=clock)
         self.manager.on_dirty = reactor.kick_for_hooks
         self._tick_at_ns: int | None = None
         reactor.hooks.append(self._flush)
