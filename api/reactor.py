@@ -20,7 +20,6 @@ from jetraft.api.routing._plane import Plane
 from jetraft.api.routing.interest import InterestWatches
 from jetraft.store.model.clock import NS_PER_S, Clock
 
-LINGER_WAIT_NS = 300_000  # how long a turn waits for the next event before it goes back to the scheduler
 LINGER_TOTAL_NS = 2_000_000  # timers and other tasks of trio are late by this at most
 HOUSEKEEPING_S = 0.5
 
@@ -145,7 +144,7 @@ class Reactor:
                 now_ns = self.clock.mono_ns()
                 if leave or self._scheduled or now_ns >= leave_ns:
                     break
-                wait_ns = min(LINGER_WAIT_NS, self.next_deadline_ns() - now_ns)
+                wait_ns = min(leave_ns, self.next_deadline_ns()) - now_ns
             # Bounded by LINGER_TOTAL_NS and one turn.
             await trio.lowlevel.checkpoint()
 

@@ -366,6 +366,7 @@ class Group:
         token = self.log.token()
         if token != self._submitted_token:
             self._submitted_token = token
+            self.log.may_block = len(self.members) == 1
             self.log.submit()
 
     def _trim(self, now_ns: int) -> None:

@@ -10,6 +10,7 @@ which calls the callbacks. Nothing polls. Source of the idea: a file system behi
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -24,6 +25,9 @@ T = TypeVar("T")
 Done = Callable[[OSError | None], None]
 
 WRITER_THREADS: Final = 2  # fsyncs of two logs overlap; the disk, not the thread count, is the limit beyond that
+BRISK_NS: Final = 500_000  # an fdatasync of a good disk takes 40 to 200 us, a thread's wake-up and back 50 to 100
+SLOW_NS: Final = 20_000_000  # one stall counts as this much at most, so that the way back is not too long
+BRISK_WEIGHT: Final = 0.1  # of the newest batch in the moving average
 BLOCKING_CALLS_MAX: Final = 4  # opening a thousand logs must not start a thousand threads
 
 
@@ -110,8 +114,11 @@ class Disk(Protocol):
         """Do a batch now, in this thread. Raises the OSError of the operation that failed."""
         ...
 
-    def submit(self, batch: Batch, done: Done) -> None:
-        """Do a batch in the background; `done` is called once, later, in the thread that drains."""
+    def submit(self, batch: Batch, done: Done, *, may_block: bool = False) -> None:
+        """Do a batch in the background; `done` is called once, later, in the thread that drains.
+
+        With `may_block` a disk that has been quick lately may do it here and now, and call `done` before it returns.
+        """
         ...
 
 
@@ -168,11 +175,32 @@ class Writer:
         )
 
 
+class Briskness:
+    """Whether the disk has been so quick lately that waiting for it costs less than a thread's wake-up and back.
+
+    A moving average of how long batches take, from all of them: those done here, and those done by the threads. After a
+    slow one it takes a row of quick ones until batches are done here again.
+    """
+
+    def __init__(self) -> None:
+        self._average_ns = float(BRISK_NS)
+
+    def note(self, elapsed_ns: int) -> None:
+        """A batch took this long."""
+        self._average_ns += (min(elapsed_ns, SLOW_NS) - self._average_ns) * BRISK_WEIGHT
+
+    @property
+    def is_brisk(self) -> bool:
+        """True when a batch may be waited for."""
+        return self._average_ns < BRISK_NS
+
+
 class LocalDisk:
     """The machine's file system. Implements Disk."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self.briskness = Briskness()
 
     def make_directory(self, path: Path) -> list[Path]:
         """See Disk."""
@@ -232,10 +260,25 @@ class LocalDisk:
         assert isinstance(batch, FileBatch)
         batch.perform()
 
-    def submit(self, batch: Batch, done: Done) -> None:
+    def submit(self, batch: Batch, done: Done, *, may_block: bool = False) -> None:
         """See Disk."""
         assert isinstance(batch, FileBatch)
-        self._writer.submit(batch, done)
+        begun_ns = time.monotonic_ns()
+        if may_block and self.briskness.is_brisk:
+            error: OSError | None = None
+            try:
+                batch.perform()
+            except OSError as found:
+                error = found
+            self.briskness.note(time.monotonic_ns() - begun_ns)
+            done(error)
+            return
+
+        def finished(error: OSError | None) -> None:
+            self.briskness.note(time.monotonic_ns() - begun_ns)
+            done(error)
+
+        self._writer.submit(batch, finished)
 
 
 def free_bytes(path: Path) -> int:

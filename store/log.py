@@ -48,6 +48,7 @@ from jetraft.store.snapshot import Manifest, Staging, make_manifest
 BLOCK_BYTES_FIRST: Final = 256 << 10  # a thousand small streams reserve 256 MB
 BLOCK_BYTES_MAX: Final = 32 << 20  # a trim gives space back in these steps; a roll costs three fsyncs
 BLOCK_GROWTH: Final = 4
+BLOCKING_BYTES_MAX: Final = 128 << 10  # more than this takes longer to write than a thread takes to wake
 READ_BYTES: Final = 4 << 20  # one read while frames are walked
 
 
@@ -116,6 +117,7 @@ class FileLog:
         self._batches = 0
         self._bytes_written = 0
         self._closed = False
+        self.may_block = False  # set by a group of one: nobody else can work while its entry is being written
         self.hard_state_token = 0
         self.durable_token = 0
         self.durable_index = self._blocks.last_index
@@ -276,7 +278,8 @@ class FileLog:
             return
         self._bytes_written += backlog.frame_bytes()
         self._in_flight = _InFlight(token=self._token, last_index=self.last_index, backlog=backlog, fds=fds)
-        place.disk.submit(batch, self._batch_done)
+        may_block = self.may_block and backlog.frame_bytes() <= BLOCKING_BYTES_MAX
+        place.disk.submit(batch, self._batch_done, may_block=may_block)
 
     def _batch_done(self, error: OSError | None) -> None:
         """The writer has finished the batch: what was in it is on disk, or the log has failed."""

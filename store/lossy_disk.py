@@ -223,8 +223,9 @@ class LossyDisk:
         while batch.operations:
             self._operate(*batch.operations.pop(0))
 
-    def submit(self, batch: Batch, done: Done) -> None:
-        """See Disk. Nothing happens before `step` or `finish`."""
+    def submit(self, batch: Batch, done: Done, *, may_block: bool = False) -> None:
+        """See Disk. Nothing happens before `step` or `finish`: this disk is never brisk."""
+        del may_block
         assert isinstance(batch, LossyBatch)
         self._queue.append((batch, done))
 

@@ -114,6 +114,9 @@ class GroupLog(Protocol):
     on_durable: Callable[[], None] | None
     """Called in the trio thread after `durable_token` moved, or after `failed` was set."""
 
+    may_block: bool
+    """Set by a group of one: `submit` may then do a small batch at once on a quick disk, and call `on_durable`."""
+
     @property
     def first_index(self) -> int:
         """The lowest index that `entries` can read; last_index + 1 when it can read none."""
