@@ -25,11 +25,15 @@ def test_one_stall_sends_batches_to_the_threads_until_a_row_of_quick_ones() -> N
     assert 10 <= quick <= 60
 
 
+def convince(disk: LocalDisk) -> None:
+    while not disk.briskness.is_brisk:
+        disk.briskness.note(1)
+
+
 def test_a_brisk_disk_calls_back_before_submit_returns_and_reports_errors(tmp_path: Path) -> None:
     writer = Writer()
     disk = LocalDisk(writer)
-    while not disk.briskness.is_brisk:
-        disk.briskness.note(1)
+    convince(disk)
     results: list[OSError | None] = []
     fd = disk.open_file(tmp_path / "a", create=True)
     batch = disk.batch()
@@ -39,6 +43,7 @@ def test_a_brisk_disk_calls_back_before_submit_returns_and_reports_errors(tmp_pa
     assert results == [None]
     assert (tmp_path / "a").read_bytes() == b"abc"
     disk.close_file(fd)
+    convince(disk)
     failing = disk.batch()
     failing.write(fd, [b"abc"], 0)
     disk.submit(failing, results.append, may_block=True)
