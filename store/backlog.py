@@ -5,9 +5,10 @@ The order inside the batch is the durability argument; each step may rely on tho
 1. term and vote: copy 0, fsync, copy 1, fsync;
 2. per block: its head when it is new, its frames, fsync, the directory when it is new, then a mark, which says that
    everything before it is durable and is itself in no hurry;
-3. what earlier blocks reserved and did not use is given back: their successors' heads are durable now;
-4. the checkpoint: another name, fsync, rename, directory;
-5. the record of what was trimmed, the same way; and only then the files go.
+3. frames that are overwritten: the journal of them, fsync, directory, the frames, fsync, and the journal goes;
+4. what earlier blocks reserved and did not use is given back: their successors' heads are durable now;
+5. the checkpoint: another name, fsync, rename, directory;
+6. the record of what was trimmed, the same way; and only then the files go.
 """
 
 from pathlib import Path
@@ -15,12 +16,13 @@ from pathlib import Path
 import attrs
 
 from jetraft.store import checkpoint as checkpoint_file
+from jetraft.store import erasure, trimmed
 from jetraft.store import hard_state as hard_state_file
-from jetraft.store import trimmed
 from jetraft.store._frame import make_mark
 from jetraft.store.block import Block
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
+    ERASE_NAME,
     HARD_STATE_NAMES,
     MARK_BYTES,
     TMP_SUFFIX,
@@ -73,6 +75,7 @@ class Backlog:
     hard_state: Copy | None = None
     segments: list[Segment] = attrs.field(factory=list)
     retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that will not grow any more
+    rewrites: dict[tuple[int, int], tuple[BlockFile, bytes]] = attrs.field(factory=dict)  # (block, offset) -> frame
     checkpoint: Checkpoint | None = None
     dropped: trimmed.Ranges | None = None
     unlink: list[Path] = attrs.field(factory=list)
@@ -115,11 +118,9 @@ def fill(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> 
         log_fd = directory(log)
         for segment in backlog.segments:
             _add_segment(batch, disk, segment, log_fd, identity)
-    for block, file in backlog.retired:
-        fd = disk.open_file(file.path) if file.fd is None else file.fd
-        opened.append(fd)
-        file.fd = None
-        batch.truncate(fd, block.used)
+    if backlog.rewrites:
+        _add_rewrites(batch, backlog, place, directory(log), opened)
+    _add_retired(batch, backlog, disk, opened)
     if backlog.checkpoint is not None:
         name = checkpoint_name(backlog.checkpoint.index)
         data = checkpoint_file.pack(backlog.checkpoint, identity)
@@ -160,6 +161,34 @@ def _add_segment(batch: Batch, disk: Disk, segment: Segment, log_fd: int, identi
     mark = make_mark(incarnation=identity.incarnation, offset=segment.end, next_index=segment.first_index + len(frames))
     batch.write(file.fd, [mark], segment.end)
     block.used = max(block.used, segment.end + MARK_BYTES)
+
+
+def _add_retired(batch: Batch, backlog: Backlog, disk: Disk, opened: list[int]) -> None:
+    """Give back what blocks reserved that will not grow any more."""
+    for block, file in backlog.retired:
+        fd = disk.open_file(file.path) if file.fd is None else file.fd
+        opened.append(fd)
+        file.fd = None
+        batch.truncate(fd, block.used)
+
+
+def _add_rewrites(batch: Batch, backlog: Backlog, place: LogPlace, log_fd: int, opened: list[int]) -> None:
+    """Overwrite frames in place, by way of a journal."""
+    disk, journal = place.disk, place.log / ERASE_NAME
+    rewrites = [
+        erasure.Rewrite(name=file.path.name, offset=offset, frame=frame)
+        for (_, offset), (file, frame) in backlog.rewrites.items()
+    ]
+    _add_replacement(batch, disk, journal, erasure.pack(rewrites, place.identity), opened)
+    batch.sync(log_fd)
+    for (_, offset), (file, frame) in backlog.rewrites.items():
+        fd = file.fd
+        if fd is None:
+            fd = disk.open_file(file.path)
+            opened.append(fd)
+        batch.write(fd, [frame], offset)
+        batch.sync_data(fd)
+    batch.unlink(bytes(journal))
 
 
 def _add_replacement(batch: Batch, disk: Disk, path: Path, data: bytes, opened: list[int]) -> None:

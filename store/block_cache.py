@@ -53,7 +53,7 @@ class BlockCache:
         return frame
 
     def put(self, key: Key, frame: bytes) -> None:
-        """Keep a verified frame, at the cost of the least recently used ones. A place never changes its frame."""
+        """Keep a verified frame, at the cost of the least recently used ones. Only `replace` changes what is known."""
         if key in self._frames:
             return
         self._frames[key] = frame
@@ -61,6 +61,12 @@ class BlockCache:
         while self._bytes_held > self._bytes_max:
             _, gone = self._frames.popitem(last=False)
             self._bytes_held -= len(gone) + FRAME_OVERHEAD_BYTES
+
+    def replace(self, key: Key, frame: bytes) -> None:
+        """Put a frame of the same length in place of one that is held; nothing happens when none is."""
+        if key in self._frames:
+            assert len(self._frames[key]) == len(frame)
+            self._frames[key] = frame
 
     def statistics(self) -> CacheStatistics:
         """Figures for monitoring and tests."""

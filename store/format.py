@@ -8,6 +8,7 @@ All integers are little endian. A group's directory:
         <index>.ckpt                   checkpoints of the state machine, a small file each
         trimmed                        which indexes were dropped on purpose, a small file
         faulty                         which entries are damaged and not yet mended, a small file
+        erase                          frames that are being overwritten, a small file
     quarantine/<block>.<from>-<to>     copies of damaged bytes
     *.tmp                              unfinished; removed on open
 
@@ -50,6 +51,8 @@ from jetraft.store.port import StoreCorrupt, StoreRefused
 FORMAT_VERSION: Final = 1
 FRAME_HEADER_BYTES: Final = 48
 RECORD_HEADER_BYTES: Final = 20
+FRAME_CRC_AT: Final = 4
+FRAME_CRC_FROM: Final = 8  # what the checksum of a frame covers, to its end
 MARK_BYTES: Final = 32
 FRAME_BYTES_MAX: Final = 1 << 28  # 256 MiB: a batch of the largest messages nats-server admits (64 MiB) fits well
 
@@ -95,6 +98,7 @@ class FileKind(enum.IntEnum):
     CHECKPOINT = 3
     TRIMMED = 4
     FAULTY = 5
+    ERASE = 6
 
 
 _MAGIC: Final = b"jetraft\n"
@@ -188,6 +192,7 @@ def unpack_block_head(data: bytes | memoryview, identity: Identity, *, what: str
 HARD_STATE_NAMES: Final = ("hard-state.0", "hard-state.1")
 TRIMMED_NAME: Final = "trimmed"
 FAULTY_NAME: Final = "faulty"
+ERASE_NAME: Final = "erase"
 QUARANTINE_NAME: Final = "quarantine"
 BLOCK_SUFFIX: Final = ".blk"
 CHECKPOINT_SUFFIX: Final = ".ckpt"

@@ -26,6 +26,7 @@ class FrameReader:
         self._log = cache.register_log()
         self._incarnation = incarnation
         self._unwritten: dict[tuple[int, int], bytes] = {}  # (block, offset) -> frame that no file has yet
+        self._rewriting: dict[tuple[int, int], bytes] = {}  # frames that are being overwritten by these
         self._open: OrderedDict[int, int] = OrderedDict()  # block -> descriptor, least recently used first
         self.files: dict[int, BlockFile] = {}  # by block number
 
@@ -38,9 +39,23 @@ class FrameReader:
         """Let go of a frame that is in its file now, or was cut."""
         self._unwritten.pop((block.number, offset), None)
 
+    def rewrite(self, block: Block, offset: int, frame: bytes) -> None:
+        """Read this frame from now on, until `rewritten` says that it is in the file."""
+        key = block.number, offset
+        self._rewriting[key] = frame
+        if key in self._unwritten:
+            self._unwritten[key] = frame
+        self._cache.replace((self._log, *key), frame)
+
+    def rewritten(self, key: tuple[int, int], frame: bytes) -> None:
+        """The file has this frame at a place (block, offset)."""
+        if self._rewriting.get(key) is frame:
+            del self._rewriting[key]
+
     def held(self, block: Block, offset: int) -> bytes | None:
         """The frame, if it is in memory."""
-        frame = self._unwritten.get((block.number, offset))
+        key = block.number, offset
+        frame = self._rewriting.get(key) or self._unwritten.get(key)
         return self._cache.get((self._log, block.number, offset)) if frame is None else frame
 
     def frame(self, block: Block, offset: int) -> bytes:
@@ -61,7 +76,7 @@ class FrameReader:
         Frames that are not written yet come from memory.
         """
         start = block.offset_of(lo)
-        waiting = self._unwritten.get((block.number, start))
+        waiting = self._rewriting.get((block.number, start)) or self._unwritten.get((block.number, start))
         if waiting is not None:
             return [entry_of(waiting)]
         last, end = self._reach(block, lo, hi, start + bytes_max)
@@ -78,7 +93,8 @@ class FrameReader:
         last, end = lo, min(block.span_end(lo), written)
         while last < hi:
             end_next = block.span_end(last + 1)
-            if end_next > end_max or block.offset_of(last + 1) >= written:
+            next_at = block.offset_of(last + 1)
+            if end_next > end_max or next_at >= written or (block.number, next_at) in self._rewriting:
                 break
             last, end = last + 1, min(end_next, written)
         return last, end
@@ -107,6 +123,8 @@ class FrameReader:
 
     def forget(self, number: int) -> BlockFile:
         """Drop a block: its descriptor for reading is closed, its place in the table given up."""
+        for key in [key for key in self._rewriting if key[0] == number]:
+            del self._rewriting[key]
         fd = self._open.pop(number, None)
         if fd is not None:
             self._disk.close_file(fd)

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from jetraft.store import checkpoint as checkpoint_file
-from jetraft.store import trimmed
+from jetraft.store import erasure, trimmed
 from jetraft.store._frame import record_at, seal
 from jetraft.store.backlog import Backlog, BlockFile, LogPlace, Segment, fill
 from jetraft.store.block import Block, BlockList, entry_of, last_seq_of
@@ -210,6 +210,18 @@ class FileLog:
             self._in_flight = attrs.evolve(self._in_flight, last_index=index - 1)
         self._token += 1
 
+    def erase_record(self, block: int, frame_offset: int, record_offset: int) -> None:
+        """Overwrite the payload of a record, and headers that no replay reads, in its block (store/erasure.py).
+
+        Readers see it at once; it is on disk when `durable_token` reaches the token. Raises StoreCorrupt, StoreFailed.
+        """
+        self._check_usable()
+        found = self._blocks.numbered(block)
+        frame = erasure.erased(self._reader.frame(found, frame_offset), record_offset)
+        self._reader.rewrite(found, frame_offset, frame)
+        self._backlog.rewrites[block, frame_offset] = (self._reader.files[block], frame)
+        self._token += 1
+
     def set_hard_state(self, hard_state: HardState) -> None:
         """See GroupLog."""
         self._check_usable()
@@ -312,6 +324,8 @@ class FileLog:
             for frame in segment.frames:
                 self._reader.release(segment.block, offset)
                 offset += len(frame)
+        for key, (_, frame) in done.backlog.rewrites.items():
+            self._reader.rewritten(key, frame)
         if done.backlog.checkpoint is self._unwritten_checkpoint:
             self._unwritten_checkpoint = None
 
@@ -531,6 +545,8 @@ class FileLog:
         segments = [segment for segment in self._backlog.segments if segment.block is block]
         self._backlog.segments = [segment for segment in self._backlog.segments if segment.block is not block]
         self._backlog.retired = [item for item in self._backlog.retired if item[0] is not block]
+        for key in [key for key in self._backlog.rewrites if key[0] == block.number]:
+            del self._backlog.rewrites[key]
         file = self._reader.forget(block.number)
         if not any(segment.create for segment in segments):
             self._backlog.unlink.append(file.path)

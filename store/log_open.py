@@ -6,13 +6,14 @@ Blocking (it reads the whole log and fsyncs its end): call it through `io.run_bl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jetraft.store import faulty
+from jetraft.store import erasure, faulty
 from jetraft.store import hard_state as hard_state_file
 from jetraft.store._frame import make_mark
 from jetraft.store.backlog import BlockFile, LogPlace
 from jetraft.store.block import block_list
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import (
+    ERASE_NAME,
     GENERATION_PREFIX,
     HARD_STATE_NAMES,
     MARK_BYTES,
@@ -45,6 +46,9 @@ def open_log(
         disk=disk, group=group, log=group / (generations[-1] if generations else generation_name(1)), identity=identity
     )
     made = disk.make_directory(place.log)
+    if ERASE_NAME in disk.list_directory(place.log):
+        journal = place.log / ERASE_NAME
+        erasure.finish(disk, journal, read_file(disk, journal), identity)
     recovered = recover(disk, place.log, identity, options.mode)
     lost = False
     try:

@@ -90,6 +90,20 @@ def test_the_only_replica_says_which_messages_are_damaged_and_serves_the_rest(tm
         assert "damaged messages: 50-50" in health["error"]
 
 
+def test_a_deleted_message_is_on_no_disk_any_more(tmp_path: Path) -> None:
+    with Cluster("jetraft", 3, directory=tmp_path) as running:
+        fill(running[0], replicas=3)
+        with RawClient(running[0].address) as client:
+            assert client.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 77})["success"] is True
+            assert client.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 78, "no_erase": True})["success"] is True
+        for node in running:
+            group = group_of(node)
+            path = Path(group.path) / group.generation / group.blocks[0].name
+            node.running.wait_until(lambda path=path: payload(77) not in path.read_bytes(), what="the bytes were gone")
+            assert payload(78) in path.read_bytes()
+            assert inspect(node.store_dir).all_damage == ()
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster("jetraft", 3, directory=tmp_path) as running:
