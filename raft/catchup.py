@@ -122,7 +122,7 @@ class Catchup:
             group = self._manager.groups.get(request.group_id)
             if group is None or group.incarnation != request.incarnation or group.failed is not None:
                 raise RemoteCallError(f"{request.group_id} is not here")
-            held = self._hold(group)
+            held = self._hold(group, request.index)
             piece = answer(group.log, held.manifest, held.checkpoint, request)
         except (RemoteProtocolError, SnapshotGoneError, StoreError) as error:
             raise RemoteCallError(str(error)) from error
@@ -130,13 +130,17 @@ class Catchup:
         self._bytes_served += len(piece)
         return piece
 
-    def _hold(self, group: "Group") -> _Held:
-        """The group's newest snapshot, held while it is asked for."""
+    def _hold(self, group: "Group", index: int) -> _Held:
+        """The snapshot at `index`, held while it is asked for.
+
+        A request for a later one than is held gives up the held one: the offers have moved on, and to renew its lease
+        for requests that it cannot answer would keep it, and the member away, for ever.
+        """
         now_ns = self._clock.mono_ns()
         for group_id in [group_id for group_id, held in self._held.items() if held.until_ns < now_ns]:
             del self._held[group_id]
         held = self._held.get(group.group_id)
-        if held is None:
+        if held is None or held.checkpoint.index < index:
             found = group.snapshot()
             if found is None:
                 raise SnapshotGoneError(f"{group.group_id} has no checkpoint")
