@@ -29,6 +29,7 @@ from jetraft.store.io import free_bytes
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
+from jetraft.store.space import SpaceWatch
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class ClusterNode:
             clock=ports.clock,
             cluster_name=setting.cluster_name or "",
             name_of=self.view.name_of,
+            space=SpaceWatch.of(ports.node_dir.root),
         )
         self._frontend = MetaFrontend(
             machine=self.machine,

@@ -17,6 +17,8 @@ from jetraft.cluster.streams.expiry import Expiry
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import Outcome
 from jetraft.store.format import Kind
+from jetraft.store.model import errors
+from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams.machine import StreamMachine
@@ -38,7 +40,6 @@ class Leadership:
         self._sink: int | None = None
         self._subjects: tuple[str, ...] = ()
         self._ended = False
-        self.refuse_with: ApiError | None = None  # set while the node cannot store (disk full, say)
         self.admission = Admission(machine.config, machine)
         self.desk = ConsumerDesk(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.desk)
@@ -49,7 +50,7 @@ class Leadership:
 
     def on_publishes(self, batch: bytes) -> None:
         """Admit a turn's captured messages and propose what passed."""
-        admitted = self.admission.admit(batch, self._site.clock.unix_ns(), refuse_with=self.refuse_with)
+        admitted = self.admission.admit(batch, self._site.clock.unix_ns(), refuse_with=self._refusal())
         for publish in admitted.publishes:
             records = publish.records
             proposal = Proposal(
@@ -58,6 +59,17 @@ class Leadership:
             self._group.propose(proposal, partial(self._published, publish))
         if admitted.answers:
             self._site.outbox.send_batch(b"".join(admitted.answers))
+
+    def _refusal(self) -> ApiError | None:
+        """Why nothing can be stored now: the disk is nearly full, and what is left is for making room again."""
+        space = self._site.space
+        if (
+            space is None
+            or self._config.storage is not StorageType.FILE
+            or not space.is_low(self._site.clock.mono_ns())
+        ):
+            return None
+        return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
 
     def _published(self, publish: Publish, outcome: Outcome, _result: object) -> None:
         """Acknowledge what is committed. Of anything else the publisher hears nothing, and tries again."""

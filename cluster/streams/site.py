@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jetraft.raft.manager import Manager
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import NodeId
+    from jetraft.store.space import SpaceWatch
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -27,4 +28,5 @@ class Site:
     clock: Clock
     cluster_name: str = ""
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
+    space: SpaceWatch | None = None  # room for streams on disk; None: never short
     rng: Random = attrs.Factory(SystemRandom)  # draws the names of unnamed consumers
