@@ -14,7 +14,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth asan
+.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth asan sim faults
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,12 @@ demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed
 
 test: setup      ## the whole test suite, two files at a time (JOBS=n for more)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -q
+
+sim: setup       ## the seeded simulator: SEEDS=n a mode [SEED=first] [MODE=m] [ENGINE=pysyncobj]; one seed decides everything
+	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),50) --first $(or $(SEED),0) --mode $(or $(MODE),all) --engine $(or $(ENGINE),core)
+
+faults: setup    ## real servers in network namespaces (root), 20 minutes: SECONDS=n ONLY=name KIND=reference RUNS=n SEED=k
+	$(BIN)/python -m tests.faults --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(if $(JSON),--json $(JSON))
 
 lint: setup      ## ruff, formatting, types, import rules
 	$(BIN)/ruff check .
