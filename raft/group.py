@@ -40,7 +40,7 @@ from jetraft.raft.recovery import recover
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Checkpoint, Entry, GroupLog
+from jetraft.store.port import Checkpoint, Entry, GroupLog, StoreCorrupt
 
 if TYPE_CHECKING:
     from jetraft.store.snapshot import Manifest
@@ -360,9 +360,13 @@ class Group:
             self.core.persisted(now_ns)
             self._observe(now_ns)
             self._trim(now_ns)
-        self._apply(now_ns)
-        self._seal_queue()
-        self.core.flush(now_ns)
+        try:
+            self._apply(now_ns)
+            self._seal_queue()
+            self.core.flush(now_ns)
+        except StoreCorrupt as error:  # an entry that was to be applied or sent: the owner repairs the log
+            self.fail(error, now_ns)
+            return
         token = self.log.token()
         if token != self._submitted_token:
             self._submitted_token = token

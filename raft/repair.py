@@ -104,6 +104,17 @@ class Repairs:
             log = await run_blocking(partial(open_log, disk, path, identity, cache, SALVAGE))
         return await self.repair(log, others) if log.damaged else log
 
+    async def reopen(self, log: GroupLog, others: Sequence[NodeId]) -> FileLog:
+        """Open a log again in which damage was found while its group ran; the group has been stopped.
+
+        What waits for the disk is written first, as far as the log still takes writes. Raises what `open` raises.
+        """
+        assert isinstance(log, FileLog)
+        await until_settled(log)
+        log.close()
+        opened = await run_blocking(log.reopen)
+        return await self.repair(opened, others) if opened.damaged else opened
+
     def forget(self, group_id: GroupId) -> None:
         """The group is deleted: its log waits no longer."""
         for key in [key for key in self._waiting if key[0] == group_id]:
@@ -194,6 +205,18 @@ class Repairs:
         self._served += len(frames)
         answer = (frames, log.term_at(first - 1), log.term_at(first + len(frames)), commit_index)
         return bytes(msgpack.packb(answer))
+
+
+async def until_settled(log: GroupLog) -> None:
+    """Wait until everything is on disk, or the log has failed. Nobody else waits for this log any more."""
+    moved = trio.Event()
+    log.on_durable = lambda: moved.set()  # noqa: PLW0108  (the event is another one each time)
+    while log.failed is None and log.durable_token < log.token():
+        moved = trio.Event()
+        log.submit()
+        if log.failed is None and log.durable_token < log.token():
+            await moved.wait()
+    log.on_durable = None
 
 
 def _frames(log: GroupLog, first: int, last: int) -> list[bytes]:

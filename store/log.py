@@ -43,6 +43,7 @@ from jetraft.store.port import (
     StoreFailed,
 )
 from jetraft.store.recovery import MAX_SEQ, FoundBlock, RecoveryMode, RecoveryReport, ranges_of, read_file
+from jetraft.store.scrub import Target
 from jetraft.store.snapshot import Manifest, Staging, make_manifest
 
 BLOCK_BYTES_FIRST: Final = 256 << 10  # a thousand small streams reserve 256 MB
@@ -498,6 +499,24 @@ class FileLog:
         self._close_files(self._backlog.close)
         if self._in_flight is None:
             self._reader.close()
+
+    def scrub_targets(self) -> list[Target]:
+        """The blocks that no longer grow, are on disk and are not being overwritten."""
+        rewriting = {number for number, _ in self._backlog.rewrites}
+        if self._in_flight is not None:
+            rewriting |= {number for number, _ in self._in_flight.backlog.rewrites}
+        return [
+            Target(
+                path=self._reader.files[block.number].path,
+                identity=self.identity,
+                first_index=block.first_index,
+                last_index=block.last_index,
+                size=block.used,
+            )
+            for block in self._blocks
+            if block is not self._growing and block.last_seq != MAX_SEQ and block.number not in rewriting
+            if block.last_index <= self.durable_index and not self.lost
+        ]
 
     # Blocks
 

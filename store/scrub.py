@@ -1,0 +1,117 @@
+"""Reads every block that no longer grows again and again, so that bit rot is found while another member has the bytes.
+
+Pure planning and one blocking read: a `Scrub` says which block is next and how long to rest after it, so that all
+blocks are read once in a period, evenly, and never faster than a rate. The order is that of the logs and their blocks;
+what was verified is remembered by path, so blocks that come and go in between do no harm.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from jetraft.store._frame import scan
+from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, unpack_block_head
+from jetraft.store.io import Disk
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.port import StoreCorrupt
+
+PERIOD_NS: Final = 7 * 24 * 3600 * NS_PER_S  # a week, as ZFS and disk arrays are commonly scrubbed
+BYTES_PER_S_MAX: Final = 32 << 20  # a twentieth of what one SATA disk reads: publishers must not notice
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Target:
+    """A block that no longer grows, and the entries that must be in it."""
+
+    path: Path
+    identity: Identity
+    first_index: int
+    last_index: int
+    size: int  # bytes used
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ScrubStatistics:
+    """A snapshot of a scrub's figures."""
+
+    blocks_verified: int
+    bytes_verified: int
+    blocks_damaged: int
+    rounds: int
+
+
+class Scrub:
+    """Which block is next. One for all logs of a node."""
+
+    def __init__(self, *, period_ns: int = PERIOD_NS, bytes_per_s_max: int = BYTES_PER_S_MAX) -> None:
+        self._period_ns = period_ns
+        self._bytes_per_s_max = bytes_per_s_max
+        self._verified: set[Path] = set()  # in this round
+        self._blocks = self._bytes = self._damaged = self._rounds = 0
+
+    def next_target(self, targets: Iterable[Target]) -> Target | None:
+        """The first block not verified in this round; None when there is none, and a new round begins."""
+        for target in targets:
+            if target.path not in self._verified:
+                return target
+        if self._verified:
+            self._rounds += 1
+        self._verified.clear()
+        return None
+
+    def rest_ns(self, target: Target, bytes_total: int) -> int:
+        """How long to rest after this block when all blocks together have `bytes_total`."""
+        evenly = self._period_ns * target.size // max(bytes_total, target.size)
+        return max(evenly, target.size * NS_PER_S // self._bytes_per_s_max)
+
+    def note(self, target: Target, *, damaged: bool) -> None:
+        """This block was read."""
+        self._verified.add(target.path)
+        self._blocks += 1
+        self._bytes += target.size
+        self._damaged += damaged
+
+    def statistics(self) -> ScrubStatistics:
+        """Figures for monitoring and tests."""
+        return ScrubStatistics(
+            blocks_verified=self._blocks,
+            bytes_verified=self._bytes,
+            blocks_damaged=self._damaged,
+            rounds=self._rounds,
+        )
+
+
+def verify(disk: Disk, target: Target) -> None:
+    """Read a block from the device and check every frame. Raises StoreCorrupt, or OSError when it is gone. Blocking."""
+    fd = disk.open_file(target.path)
+    try:
+        disk.forget_cached(fd)
+        data = disk.read(fd, disk.size(fd), 0)
+    finally:
+        disk.close_file(fd)
+    head = unpack_block_head(data[:BLOCK_HEAD_BYTES], target.identity, what=str(target.path))
+    walk = scan(
+        data,
+        offset=BLOCK_HEAD_BYTES,
+        incarnation=target.identity.incarnation,
+        next_index=head.first_index,
+        term=head.boundary_term,
+        last_index=target.last_index,
+    )
+    if head.first_index != target.first_index or walk.next_index != target.last_index + 1:
+        raise StoreCorrupt(f"{target.path}: entry {walk.next_index} at byte {walk.end} is damaged")
+
+
+def verify_twice(disk: Disk, target: Target) -> None:
+    """The same, with a second look: a frame that was just being overwritten in place looks damaged for a moment."""
+    try:
+        verify(disk, target)
+    except StoreCorrupt:
+        verify(disk, target)
+
+
+def bytes_of(targets: Sequence[Target]) -> int:
+    """Of all blocks together."""
+    return sum(target.size for target in targets)

@@ -1,0 +1,234 @@
+"""Damaged entries are had back from whoever has the very same ones; only a "no" of everybody ends the waiting."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgpack
+import pytest
+
+from jetraft.raft.repair import METHOD, RepairPendingError, Repairs
+from jetraft.raft.rpc import Handler, PeerUnavailableError, RemoteCallError
+from jetraft.store import _frame
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, Kind
+from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log_open import open_log
+from jetraft.store.lossy_disk import LossyDisk
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry
+from jetraft.store.recovery import RecoveryMode
+
+GROUP_ID = GroupId("S-R3F-abcdefgh")
+GROUP = Path("/groups/S-R3F-abcdefgh")
+BLOCK = GROUP / "log-00000001" / "00000000000000000001-00000001.blk"
+A, B, C = (NodeId(letter * 8) for letter in "ABC")
+FRAME_BYTES = 148
+ENTRIES = 6
+
+
+def entry(index: int, term: int = 1) -> Entry:
+    frame = _frame.seal(Kind.NOOP, index=index, term=term, incarnation=7, body=b"%d" % term * 100)
+    return Entry(index=index, term=term, kind=Kind.NOOP, frame=frame)
+
+
+@attrs.define(eq=False)
+class FakeGroup:
+    """What repairs read of a group."""
+
+    log: FileLog
+    commit_index: int
+    incarnation: int = 7
+
+
+@attrs.define(eq=False)
+class FakeManager:
+    groups: dict[GroupId, FakeGroup] = attrs.Factory(dict)
+
+
+@attrs.define(eq=False)
+class Node:
+    """One node: a disk, and repairs over the wire of the test."""
+
+    wire: "dict[NodeId, Node]"
+    node_id: NodeId
+    disk: LossyDisk = attrs.Factory(LossyDisk)
+    manager: FakeManager = attrs.Factory(FakeManager)
+    handler: Handler | None = None
+    up: bool = True
+    repairs: Repairs = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        manager: Any = self.manager
+        self.repairs = Repairs(manager, self)
+        self.wire[self.node_id] = self
+
+    def serve(self, method: str, handler: Handler) -> None:
+        assert method == METHOD
+        self.handler = handler
+
+    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
+        del method, timeout_s, bulk
+        node = self.wire[to]
+        if not node.up or node.handler is None:
+            raise PeerUnavailableError(to)
+        return await node.handler(self.node_id, payload)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(node_id=self.node_id, group_id=GROUP_ID, incarnation=7)
+
+    def write(self, entries: list[Entry]) -> None:
+        log = open_log(self.disk, GROUP, self.identity, BlockCache())
+        log.append(entries)
+        log.submit()
+        self.disk.finish()
+        log.close()
+
+    def damage(self, *indexes: int) -> None:
+        for index in indexes:
+            self.disk.flip_bit(BLOCK, BLOCK_HEAD_BYTES + (index - 1) * FRAME_BYTES + 60)
+
+    def lead(self, commit_index: int = ENTRIES) -> None:
+        """Run the group over the log, with so much committed."""
+        log = open_log(self.disk, GROUP, self.identity, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
+        self.manager.groups[GROUP_ID] = FakeGroup(log, commit_index)
+
+    async def open(self) -> FileLog:
+        others = [node for node in self.wire if node != self.node_id]
+        return await self.repairs.open(self.disk, GROUP, self.identity, BlockCache(), others)
+
+
+@pytest.fixture
+def nodes() -> dict[NodeId, Node]:
+    wire: dict[NodeId, Node] = {}
+    for node_id in (A, B, C):
+        Node(wire, node_id).write([entry(index) for index in range(1, ENTRIES + 1)])
+    return wire
+
+
+def frames(log: FileLog) -> list[Entry]:
+    return log.entries(1, log.last_index, 1 << 20)
+
+
+@pytest.mark.parametrize("indexes", [(1,), (2, 3), (2, 4), (5, 6), (6,), tuple(range(1, 7))])
+async def test_damaged_entries_come_back_from_a_member_that_has_them(
+    nodes: dict[NodeId, Node], indexes: tuple[int, ...]
+) -> None:
+    nodes[A].damage(*indexes)
+    nodes[C].lead()
+    nodes[B].up = False
+
+    log = await nodes[A].open()
+
+    assert (log.faulty, log.damaged, log.lost) == ((), (), ())
+    assert frames(log) == [entry(index) for index in range(1, ENTRIES + 1)]
+    assert nodes[A].repairs.statistics().entries_repaired == len(indexes)
+
+
+async def test_a_member_that_is_silent_is_waited_for(nodes: dict[NodeId, Node]) -> None:
+    nodes[A].damage(3)
+    nodes[B].damage(3)
+    nodes[B].lead()
+    nodes[C].up = False
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+    nodes[C].up = True
+    with pytest.raises(RepairPendingError):  # C has not opened the log yet
+        await nodes[A].open()
+    nodes[C].lead()
+
+    assert frames(await nodes[A].open())[2] == entry(3)
+
+
+async def test_two_damaged_members_repair_each_other(nodes: dict[NodeId, Node]) -> None:
+    nodes[A].damage(2)
+    nodes[B].damage(4)
+    nodes[C].up = False
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+
+    whole = await nodes[B].open()
+    nodes[B].manager.groups[GROUP_ID] = FakeGroup(whole, ENTRIES)
+
+    assert frames(whole) == frames(await nodes[A].open())
+
+
+async def test_only_a_no_of_every_member_ends_the_waiting(nodes: dict[NodeId, Node]) -> None:
+    for node in nodes.values():
+        node.damage(3)
+    nodes[B].lead()
+    nodes[C].lead()
+
+    log = await nodes[A].open()
+
+    assert log.lost == ((3, 3),)
+    assert [found.kind for found in frames(log)] == [Kind.NOOP] * ENTRIES
+    assert frames(log)[2].term == 1
+    assert nodes[A].repairs.statistics().entries_lost == 1
+
+
+async def test_an_end_that_is_not_committed_elsewhere_is_not_taken(nodes: dict[NodeId, Node]) -> None:
+    nodes[A].damage(ENTRIES)
+    nodes[B].lead(commit_index=ENTRIES - 1)
+    nodes[C].up = False
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+
+
+async def test_an_entry_of_another_history_is_not_taken() -> None:
+    wire: dict[NodeId, Node] = {}
+    Node(wire, A).write([entry(index) for index in range(1, 5)])
+    Node(wire, B).write([entry(1), entry(2), entry(3, term=2), entry(4, term=2)])
+    wire[A].damage(3)
+    wire[B].lead(commit_index=2)
+    with pytest.raises(RepairPendingError):
+        await wire[A].open()
+    wire[B].manager.groups[GROUP_ID].commit_index = 4
+    with pytest.raises(RepairPendingError):  # 4 of term 1 cannot follow 3 of term 2
+        await wire[A].open()
+
+
+def another_group(answer: list[Any]) -> None:
+    answer[0][0] = _frame.seal(Kind.NOOP, index=3, term=1, incarnation=8, body=b"1" * 100)
+
+
+def a_flipped_bit(answer: list[Any]) -> None:
+    frame = bytearray(answer[0][0])
+    frame[60] ^= 1
+    answer[0][0] = bytes(frame)
+
+
+def another_entry(answer: list[Any]) -> None:
+    answer[0][0] = entry(4).frame
+
+
+@pytest.mark.parametrize("spoil", [another_group, a_flipped_bit, another_entry])
+async def test_what_does_not_hold_is_not_taken(nodes: dict[NodeId, Node], spoil: Callable[[list[Any]], None]) -> None:
+    nodes[A].damage(3)
+    nodes[B].lead()
+    nodes[C].up = False
+    honest = nodes[B].handler
+    assert honest is not None
+
+    async def liar(sender: NodeId, payload: bytes) -> bytes:
+        answer = msgpack.unpackb(await honest(sender, payload))
+        spoil(answer)
+        return bytes(msgpack.packb(answer))
+
+    nodes[B].handler = liar
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+
+
+@pytest.mark.parametrize(
+    "request_", [b"", b"\xc1", [GROUP_ID, 7, 0, 3], [GROUP_ID, 7, 3, 2], [1, 2, 3, 4], ["x", 7, 1, 1]]
+)
+async def test_a_request_that_is_none_is_refused(nodes: dict[NodeId, Node], request_: object) -> None:
+    nodes[A].lead()
+    payload = request_ if isinstance(request_, bytes) else bytes(msgpack.packb(request_))
+    handler = nodes[A].handler
+    assert handler is not None
+    with pytest.raises(RemoteCallError):
+        await handler(B, payload)
