@@ -18,47 +18,42 @@ from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.health import Health, assess
 from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.service import ClusterService, wait_until
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.site import Site
-from jetraft.raft.group import Group, GroupSpec
-from jetraft.raft.repair import RepairPendingError, Repairs
-from jetraft.store.format import Identity
+from jetraft.raft.catchup import Catchup
+from jetraft.raft.repair import Repairs
 from jetraft.store.io import free_bytes
 from jetraft.store.model.config import StorageType
-from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
 from jetraft.store.space import SpaceWatch
-from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping
     from random import Random
 
     from jetraft.cluster.meta.backend import BackendStatistics
     from jetraft.cluster.meta.bootstrap import BootstrapStatistics
-    from jetraft.cluster.meta.founding import Founders
     from jetraft.cluster.meta.table import TableStatistics
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.cluster.service import ServiceStatistics
     from jetraft.cluster.streams.shell import StreamShell
-    from jetraft.raft.group import GroupStatistics
+    from jetraft.raft.catchup import Swap
+    from jetraft.raft.group import Group, GroupStatistics
     from jetraft.raft.manager import Manager
     from jetraft.raft.peers import Mesh
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.io import Disk
     from jetraft.store.model.clock import Clock
+    from jetraft.store.model.ids import NodeId
     from jetraft.store.node_dir import NodeDir
-    from jetraft.store.port import GroupLog
 
 log = logging.getLogger(__name__)
 
-META_GROUP: Final = GroupId("meta")
 RECORD_NAME: Final = "meta.record"
 READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself
-REPAIR_RETRY_S: Final = 1.0  # other members may only be starting
 SWEEP_S: Final = 60.0  # how often data of deleted streams is looked for; it only matters after a node was away
 
 
@@ -148,6 +143,16 @@ class ClusterNode:
             bounds=Bounds(limits=setting.limits, capacity=setting.capacity or _capacity(ports.node_dir)),
         )
         self.repairs = Repairs(ports.manager, mesh)
+        self._seat = MetaSeat(
+            node_id=setting.node_id,
+            machine=self.machine,
+            manager=ports.manager,
+            repairs=self.repairs,
+            node_dir=ports.node_dir,
+            disk=ports.disk,
+            cache=ports.cache,
+            on_group=self._meta_started,
+        )
         host = StreamHost(site=site, node_dir=ports.node_dir, disk=ports.disk, cache=ports.cache, repairs=self.repairs)
         self.backend: MetaBackend[StreamShell] = MetaBackend(node_id=setting.node_id, machine=self.machine, host=host)
         self.service = ClusterService(
@@ -158,6 +163,7 @@ class ClusterNode:
             frontend=self._frontend,
             backend=self.backend,
         )
+        self.catchup = None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=self._reopen)
         self.machine.on_leader.append(self._attend)
         if mesh is not None:
             mesh.on_peer_up.append(lambda _peer: self._attend())
@@ -176,8 +182,10 @@ class ClusterNode:
             self._outside = True
             await trio.sleep_forever()
             return
-        await self._start_meta(founders)
+        await self._seat.take(founders)
         async with trio.open_nursery() as nursery:
+            if self.catchup is not None:
+                await nursery.start(self.catchup.run)
             await nursery.start(self.backend.run)
             nursery.start_soon(self._lead)
             nursery.start_soon(self._sweep)
@@ -214,39 +222,18 @@ class ClusterNode:
             meta_group=self._group.statistics() if self._group else None,
         )
 
-    async def _start_meta(self, founders: Founders) -> None:
-        ports, incarnation = self._ports, founders.incarnation
-        identity = Identity(node_id=self._setting.node_id, group_id=META_GROUP, incarnation=incarnation)
-        path = ports.node_dir.group(META_GROUP, incarnation)
-        others = [node for node in founders.members if node != identity.node_id]
-        meta_log = await self._open_meta(path, identity, others)
-        spec = GroupSpec(
-            group_id=META_GROUP,
-            incarnation=incarnation,
-            members=founders.members,
-            preferred_leader=founders.members[0],
-        )
-        group = ports.manager.create(spec, meta_log, self.machine)
+    def _meta_started(self, group: Group) -> None:
         self._group = group
         self._frontend.group = group
         self.service.meta_group = group
         self.view.members = lambda: group.members
 
-    async def _open_meta(self, path: Path, identity: Identity, others: Sequence[NodeId]) -> GroupLog:
-        """Open the log; while damaged entries cannot be had from another member, this node takes no part.
-
-        Raises StoreCorrupt when nobody has them: what exists must not be guessed.
-        """
-        while True:
-            try:
-                meta_log = await self.repairs.open(self._ports.disk, path, identity, self._ports.cache, others)
-            except RepairPendingError:
-                await trio.sleep(REPAIR_RETRY_S)
-                continue
-            if meta_log.lost:
-                meta_log.close()
-                raise StoreCorrupt(f"{path}: entries {meta_log.lost} are damaged, and no other member has them")
-            return meta_log
+    async def _reopen(self, group: Group, swap: Swap) -> None:
+        """Catching up has a new log for one of this node's groups."""
+        if group.group_id == META_GROUP:
+            await self._seat.reopen(swap)
+        else:
+            await self.backend.reopen(group.group_id, swap)
 
     @property
     def bootstrap(self) -> BootstrapStatistics:
@@ -273,9 +260,9 @@ class ClusterNode:
 
     async def _sweep(self) -> None:
         """Once the table is current, delete what was removed while this node was away."""
-        group = self._group
-        assert group is not None
         while True:
+            group = self._group
+            assert group is not None
             if group.leader is not None and 0 < group.commit_index <= group.applied_index:
                 await self.backend.settle()
                 await self.backend.sweep()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
     from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.raft.catchup import Swap
     from jetraft.store.model.ids import GroupId, NodeId
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,9 @@ class ReplicaHost(Protocol[R]):
 
     async def start(self, assignment: StreamAssignment) -> R:
         """Open the log, start the group and the shell. Raises StoreError or OSError when the log cannot be opened."""
+
+    async def reopen(self, replica: R, assignment: StreamAssignment, swap: Swap) -> R:
+        """End the replica, let `swap` replace its log, start it again. Raises StoreError or OSError: it has ended."""
 
     async def stop(self, replica: R) -> None:
         """End the shell and the group and close the log; the data stays."""
@@ -73,6 +77,15 @@ class _Running(Generic[R]):
     assignment: StreamAssignment
 
 
+@attrs.define(eq=False)
+class _Reopening:
+    """A replica whose log is to be replaced, and who waits for it."""
+
+    swap: Swap
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    error: Exception | None = None
+
+
 class MetaBackend(Generic[R]):
     """Runs this node's replicas. One task (`run`) starts and stops them; everybody may look them up."""
 
@@ -84,6 +97,8 @@ class MetaBackend(Generic[R]):
         self._dirty: dict[StreamKey, None] = {}
         self._failed: dict[StreamKey, str] = {}
         self._orphans: set[GroupId] = set()
+        self._reopenings: dict[StreamKey, _Reopening] = {}
+        self._is_working = False
         self._woken = trio.Event()
         self._settled = trio.Event()
         machine.on_change.append(self._note)
@@ -117,8 +132,23 @@ class MetaBackend(Generic[R]):
 
     async def settle(self) -> None:
         """Wait until this node matches the table as it is now."""
-        if self._dirty:
+        if self._dirty or self._is_working:
             await self._settled.wait()
+
+    async def reopen(self, group_id: GroupId, swap: Swap) -> None:
+        """Replace the log of a running replica, in the task that starts and stops them all.
+
+        Raises StoreError or OSError when that failed: the replica is then started again over the log that it had.
+        """
+        found = (key for key, running in self._running.items() if running.assignment.group_id == group_id)
+        key = next(found, None)
+        if key is None or key in self._reopenings:
+            raise StoreError(f"{group_id} does not run here now")
+        reopening = self._reopenings[key] = _Reopening(swap)
+        self._note([key])
+        await reopening.ended.wait()
+        if reopening.error is not None:
+            raise reopening.error
 
     async def sweep(self) -> None:
         """Delete what tombstones allow of the groups on disk, and note the rest as orphans.
@@ -148,7 +178,9 @@ class MetaBackend(Generic[R]):
         while self._dirty:
             key = next(iter(self._dirty))
             del self._dirty[key]
+            self._is_working = True
             await self._reconcile(key)
+            self._is_working = False
             await trio.lowlevel.checkpoint()  # the table may hold thousands of rows at start
 
     async def _reconcile(self, key: StreamKey) -> None:
@@ -158,6 +190,10 @@ class MetaBackend(Generic[R]):
         if running is not None and (wanted is None or wanted.incarnation != running.assignment.incarnation):
             await self._stop(key, running)
             running = None
+        reopening = self._reopenings.pop(key, None)
+        if reopening is not None:
+            await self._reopen(key, running, reopening)
+            running = self._running.get(key)
         if wanted is None:
             self._failed.pop(key, None)
         elif running is None:
@@ -176,6 +212,20 @@ class MetaBackend(Generic[R]):
             return
         self._failed.pop(key, None)
         self._running[key] = _Running(replica=replica, assignment=assignment)
+
+    async def _reopen(self, key: StreamKey, running: _Running[R] | None, reopening: _Reopening) -> None:
+        if running is None:
+            reopening.error = StoreError(f"{key.name} does not run here any more")
+            reopening.ended.set()
+            return
+        del self._running[key]
+        try:
+            replica = await self._host.reopen(running.replica, running.assignment, reopening.swap)
+            self._running[key] = _Running(replica=replica, assignment=running.assignment)
+        except (StoreError, OSError) as error:
+            reopening.error = error
+        finally:
+            reopening.ended.set()
 
     async def _stop(self, key: StreamKey, running: _Running[R]) -> None:
         del self._running[key]

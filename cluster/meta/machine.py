@@ -53,7 +53,9 @@ class MetaMachine:
     """The table as derived state of the meta group's log."""
 
     def __init__(self) -> None:
-        self.table = MetaTable()
+        self.table = MetaTable()  # what everybody sees
+        self._working = self.table  # what entries are applied to: another one only after `rewind`
+        self._hidden_until = 0
         self.leading_term: int | None = None
         self.leader: NodeId | None = None
         self.applied_index = 0
@@ -69,18 +71,34 @@ class MetaMachine:
     def apply(self, entries: Sequence[Entry]) -> Sequence[Verdict]:
         """Apply committed entries; see the module."""
         verdicts = [self._apply_entry(entry) for entry in entries]
+        if self._working is not self.table:
+            if self.applied_index >= self._hidden_until:
+                self._show(self._working)
+            return verdicts
         self._tell(verdict.assignment.key for verdict in verdicts if verdict.changed and verdict.assignment)
         return verdicts
 
     def snapshot(self) -> bytes:
         """Return the table as bytes."""
-        return self.table.pack()
+        return self._working.pack()
 
     def restore(self, state: bytes) -> None:
         """Replace the table. Streams of the old and of the new table count as changed."""
-        before = list(self.table.streams)
-        self.table = MetaTable.unpack(state)
-        self._tell([*before, *self.table.streams])
+        restored = MetaTable.unpack(state)
+        if self._working is self.table:
+            self._working = restored
+            self._show(restored)
+        else:
+            self._working = restored
+
+    def rewind(self) -> None:
+        """The log will be applied again from an earlier index on: show the table as it is until that point is reached.
+
+        In between the table would be one of the past, and replicas would be stopped, or given an old config.
+        """
+        self._working = MetaTable()
+        self._hidden_until = max(self._hidden_until, self.applied_index)
+        self.applied_index = 0
 
     def became_leader(self, term: int) -> None:
         """Note that this node may answer for the cluster."""
@@ -114,15 +132,15 @@ class MetaMachine:
             case RemoveStream():
                 return self._remove(command)
             case NameNode():
-                self.table.name_node(command.node_id, command.name)
+                self._working.name_node(command.node_id, command.name)
                 return NOTED
 
     def _assign(self, command: AssignStream, index: int) -> Verdict:
         config = command.config
-        existing = self.table.get(StreamKey(command.account, config.name))
+        existing = self._working.get(StreamKey(command.account, config.name))
         if existing is not None:
             return Verdict(assignment=existing, error=errors.STREAM_NAME_EXISTS.with_values())
-        if self.table.overlapping(command.account, config.subject_filters) is not None:
+        if self._working.overlapping(command.account, config.subject_filters) is not None:
             return Verdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         assignment = StreamAssignment(
             account=command.account,
@@ -134,27 +152,32 @@ class MetaMachine:
             preferred=command.preferred,
             created_ns=command.created_ns,
         )
-        self.table.put(assignment)
+        self._working.put(assignment)
         return Verdict(assignment=assignment, changed=True)
 
     def _reconfigure(self, command: ReconfigureStream, index: int) -> Verdict:
         config = command.config
-        existing = self.table.get(StreamKey(command.account, config.name))
+        existing = self._working.get(StreamKey(command.account, config.name))
         if existing is None or existing.incarnation != command.incarnation:
             return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
-        if self.table.overlapping(command.account, config.subject_filters, ignore=config.name) is not None:
+        if self._working.overlapping(command.account, config.subject_filters, ignore=config.name) is not None:
             return Verdict(assignment=existing, error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         assignment = attrs.evolve(existing, config=config, revision=index)
-        self.table.put(assignment)
+        self._working.put(assignment)
         return Verdict(assignment=assignment, changed=True)
 
     def _remove(self, command: RemoveStream) -> Verdict:
         key = StreamKey(command.account, command.name)
-        existing = self.table.get(key)
+        existing = self._working.get(key)
         if existing is None or existing.incarnation != command.incarnation:
             return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
-        self.table.remove(key)
+        self._working.remove(key)
         return Verdict(assignment=existing, changed=True)
+
+    def _show(self, table: MetaTable) -> None:
+        before = list(self.table.streams)
+        self.table = table
+        self._tell([*before, *table.streams])
 
     def _tell(self, keys: Iterable[StreamKey]) -> None:
         changed = list(dict.fromkeys(keys))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.streams.site import Site
+    from jetraft.raft.catchup import Swap
     from jetraft.raft.repair import Repairs
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.io import Disk
@@ -42,7 +43,19 @@ class StreamHost:
 
         A damaged log is repaired from the other replicas first; until it is, RepairPendingError says what is missing.
         """
-        log = await self._open(assignment)
+        return self._start_over(await self._open(assignment), assignment)
+
+    async def reopen(self, replica: StreamShell, assignment: StreamAssignment, swap: Swap) -> StreamShell:
+        """End the replica, let `swap` replace its log, start again. Raises StoreError or OSError: start it later."""
+        replica.stop()
+        try:
+            log = await swap()
+        except BaseException:
+            replica.group.log.close()
+            raise
+        return self._start_over(log, assignment)
+
+    def _start_over(self, log: GroupLog, assignment: StreamAssignment) -> StreamShell:
         try:
             return StreamShell(assignment=assignment, log=log, site=self.site)
         except BaseException:

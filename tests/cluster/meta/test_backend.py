@@ -3,13 +3,17 @@
 from collections.abc import Iterable, Sequence
 
 import attrs
+import pytest
 import trio
 
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream
 from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.raft.catchup import Swap
+from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId
+from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, assign, config, entry
 
 
@@ -35,6 +39,11 @@ class FakeHost:
         if self.fails:
             raise OSError("disk full")
         self.calls.append(f"start {assignment.group_id}")
+        return FakeReplica(assignment)
+
+    async def reopen(self, replica: FakeReplica, assignment: StreamAssignment, swap: Swap) -> FakeReplica:
+        self.calls.append(f"reopen {replica.assignment.group_id}")
+        await swap()
         return FakeReplica(assignment)
 
     async def stop(self, replica: FakeReplica) -> None:
@@ -84,6 +93,40 @@ async def test_an_assigned_stream_is_started_and_a_removed_one_is_stopped_and_di
     await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
     assert bench.calls() == ["stop g1", "discard g1"]
     assert bench.backend.get(S) is None
+
+
+async def test_a_replica_whose_log_was_replaced_is_another_one(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    before = bench.backend.get(S)
+
+    await bench.backend.reopen(GroupId("g1"), _new_log)
+
+    assert bench.calls() == ["start g1", "reopen g1"]
+    assert bench.backend.get(S) not in (None, before)
+
+
+async def test_a_replica_whose_log_could_not_be_replaced_is_started_over_the_old_one(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+
+    async def damaged() -> GroupLog:
+        await trio.lowlevel.checkpoint()
+        raise StoreCorrupt("a frame is damaged")
+
+    with pytest.raises(StoreCorrupt):
+        await bench.backend.reopen(GroupId("g1"), damaged)
+    await bench.backend.settle()
+    assert bench.calls() == ["start g1", "reopen g1", "start g1"]
+    with pytest.raises(StoreError, match="does not run here"):
+        await bench.backend.reopen(GroupId("g2"), _new_log)
+
+
+async def _new_log() -> GroupLog:
+    await trio.lowlevel.checkpoint()
+    return MemLog()
 
 
 async def test_a_stream_on_other_nodes_is_left_alone(nursery: trio.Nursery) -> None:

@@ -141,6 +141,25 @@ def test_a_replica_that_restarts_from_a_snapshot_ends_where_the_others_end(comma
     assert second.snapshot() == straight.snapshot()
 
 
+@given(st.lists(some_commands, min_size=1, max_size=12), st.integers(0, 12), st.integers(1, 4))
+def test_a_log_that_is_applied_again_never_shows_a_table_of_the_past(
+    commands: list[Command], cut: int, batch: int
+) -> None:
+    entries = [entry(index, command) for index, command in enumerate(commands, start=1)]
+    first, machine = MetaMachine(), MetaMachine()
+    first.apply(entries[:cut])
+    machine.apply(entries)
+    shown = machine.table.pack()
+
+    machine.rewind()
+    if cut:
+        machine.restore(first.snapshot())
+    for start in range(min(cut, len(entries)), len(entries), batch):
+        machine.apply(entries[start : start + batch])
+        assert machine.table.pack() == shown
+    assert machine.snapshot() == shown
+
+
 @given(st.lists(some_commands, max_size=12))
 def test_no_two_streams_ever_share_a_subject(commands: list[Command]) -> None:
     machine = MetaMachine()

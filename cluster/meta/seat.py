@@ -1,0 +1,115 @@
+"""This node's seat in the meta group: the group over its log, from the founding, and anew when the log was replaced.
+
+The log is replaced when this node was away for so long that the others have trimmed what it lacks (raft/catchup.py).
+The table stays while the group is away for that moment: a table that is empty for an instant would look like a cluster
+without streams, and every replica here would be stopped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from jetraft.raft.group import GroupSpec
+from jetraft.raft.repair import RepairPendingError
+from jetraft.store.format import Identity
+from jetraft.store.model.ids import GroupId
+from jetraft.store.port import StoreCorrupt, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetraft.cluster.meta.founding import Founders
+    from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.raft.catchup import Swap
+    from jetraft.raft.group import Group
+    from jetraft.raft.manager import Manager
+    from jetraft.raft.repair import Repairs
+    from jetraft.store.block_cache import BlockCache
+    from jetraft.store.io import Disk
+    from jetraft.store.model.ids import NodeId
+    from jetraft.store.node_dir import NodeDir
+    from jetraft.store.port import GroupLog
+
+META_GROUP: Final = GroupId("meta")
+REPAIR_RETRY_S: Final = 1.0  # other members may only be starting
+
+
+class MetaSeat:
+    """See the module. `on_group` hears of every new group object."""
+
+    def __init__(  # noqa: PLR0913  (what a group on a node is made of)
+        self,
+        *,
+        node_id: NodeId,
+        machine: MetaMachine,
+        manager: Manager,
+        repairs: Repairs,
+        node_dir: NodeDir,
+        disk: Disk,
+        cache: BlockCache,
+        on_group: Callable[[Group], None],
+    ) -> None:
+        self._node_id = node_id
+        self._machine = machine
+        self._manager = manager
+        self._repairs = repairs
+        self._node_dir = node_dir
+        self._disk = disk
+        self._cache = cache
+        self._on_group = on_group
+        self._founders: Founders | None = None
+        self.group: Group | None = None
+
+    async def take(self, founders: Founders) -> None:
+        """Open the log and start the group. Raises StoreError or OSError when the log cannot be opened."""
+        self._founders = founders
+        self._start(await self._open())
+
+    async def reopen(self, swap: Swap) -> None:
+        """Replace the log: see Catchup. When that fails the old one is opened again, and the failure raised."""
+        assert self.group is not None
+        old = self.group.log
+        self._manager.remove(META_GROUP)
+        try:
+            new = await swap()
+        except (StoreError, OSError):
+            old.close()
+            self._machine.rewind()
+            self._start(await self._open())
+            raise
+        self._start(new)
+
+    def _start(self, log: GroupLog) -> None:
+        assert self._founders is not None
+        founders = self._founders
+        spec = GroupSpec(
+            group_id=META_GROUP,
+            incarnation=founders.incarnation,
+            members=founders.members,
+            preferred_leader=founders.members[0],
+        )
+        self.group = self._manager.create(spec, log, self._machine)
+        self._on_group(self.group)
+
+    async def _open(self) -> GroupLog:
+        """Open the log; while damaged entries cannot be had from another member, this node takes no part.
+
+        Raises StoreCorrupt when nobody has them: what exists must not be guessed.
+        """
+        assert self._founders is not None
+        founders = self._founders
+        identity = Identity(node_id=self._node_id, group_id=META_GROUP, incarnation=founders.incarnation)
+        path = self._node_dir.group(META_GROUP, founders.incarnation)
+        others = [node for node in founders.members if node != self._node_id]
+        while True:
+            try:
+                meta_log = await self._repairs.open(self._disk, path, identity, self._cache, others)
+            except RepairPendingError:
+                await trio.sleep(REPAIR_RETRY_S)
+                continue
+            if meta_log.lost:
+                meta_log.close()
+                raise StoreCorrupt(f"{path}: entries {meta_log.lost} are damaged, and no other member has them")
+            return meta_log
