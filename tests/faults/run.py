@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -51,14 +52,14 @@ def run(nodes: Nodes, scenario: Scenario, seed: int, *, rate: float, hold_s: flo
     nodes.directory.mkdir(parents=True, exist_ok=True)
     path = nodes.directory / f"{stream}.journal"
     stage = Stage(
-        nodes=nodes, stream=stream, replicas=len(nodes.all), random=Random(f"{scenario.name} {seed}"), hold_s=hold_s
+        nodes=nodes, stream=stream, storage=scenario.storage, random=Random(f"{scenario.name} {seed}"), hold_s=hold_s
     )
     verdict = None
     problem = None
     with path.open("w", encoding="utf-8") as log:
         journal = Journal(log)
         try:
-            create(nodes, stream, len(nodes.all))
+            create(nodes, stream_config(stream, len(nodes.all), scenario.storage))
             write(stage, scenario, journal, rate)
             verdict = judge(journal, read_all(stage))
         except (ServerFailed, OSError, AssertionError) as error:
@@ -68,19 +69,18 @@ def run(nodes: Nodes, scenario: Scenario, seed: int, *, rate: float, hold_s: flo
     return Result(scenario=scenario.name, seed=seed, verdict=verdict, faults=faults, problem=problem)
 
 
-def create(nodes: Nodes, stream: str, replicas: int) -> None:
+def create(nodes: Nodes, config: Mapping[str, object]) -> None:
     """Create the stream; a cluster that has just been healed may refuse for a while."""
     deadline = time.monotonic() + RECOVERY_S
-    answer: dict[str, object] = {}
+    stream = config["name"]
+    answer: object = None
     while time.monotonic() < deadline:
         with RawClient(nodes.all[0].client_address) as client:
             found = client.request(f"$JS.API.STREAM.INFO.{stream}")
             if found and b'"error"' not in found[0].payload:
                 return
-            found = client.request(
-                f"$JS.API.STREAM.CREATE.{stream}", json.dumps(stream_config(stream, replicas)).encode()
-            )
-            answer = {"text": found[0].payload if found else "no answer"}
+            found = client.request(f"$JS.API.STREAM.CREATE.{stream}", json.dumps(config).encode())
+            answer = found[0].payload if found else "no answer"
         time.sleep(0.1)
     raise ServerFailed(f"create {stream}: {answer}")
 

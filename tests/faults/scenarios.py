@@ -68,7 +68,7 @@ class Stage:
 
     nodes: Nodes
     stream: str
-    replicas: int
+    storage: str
     random: Random
     hold_s: float
     episodes: list[Episode] = attrs.field(factory=list)
@@ -86,13 +86,15 @@ class Stage:
         """Any node but these."""
         return self.random.choice([node for node in self.nodes if node not in than])
 
-    def begin(self, *lost: Node, leader: Node | None = None) -> None:
-        """The fault happens now to these nodes; when the leader is among them, another one is waited for."""
+    def begin(self, *lost: Node, leader: Node | None = None, killed: bool = False) -> None:
+        """The fault happens now to these nodes; when the leader is among them, the next one is waited for.
+
+        A killed node may be it once it is back; one that is stopped or cut off still takes itself for the leader.
+        """
         self.end()
         episode = Episode(began_ns=time.monotonic_ns())
         if leader is not None and leader in lost:
-            every = len(lost) == len(self.nodes.all)
-            episode.watch = LeaderWatch(self.nodes, self.stream, () if every else lost)
+            episode.watch = LeaderWatch(self.nodes, self.stream, () if killed else lost)
         self.episodes.append(episode)
 
     def watch(self) -> None:
@@ -112,10 +114,10 @@ class Stage:
             episode.ended_ns = time.monotonic_ns()
 
     def recover(self) -> None:
-        """Wait until every node is healthy again and somebody leads."""
+        """Wait until every node is healthy again and somebody leads; in memory, until every replica is refilled."""
         self.end()
         deadline = time.monotonic() + RECOVERY_S
-        while not (all(node.alive and node.healthy() for node in self.nodes) and self.nodes.leader(self.stream)):
+        while not self._recovered():
             if time.monotonic() > deadline:
                 sick = [node.name for node in self.nodes if not (node.alive and node.healthy())]
                 raise ServerFailed(f"not recovered after {RECOVERY_S:.0f} s: {sick or 'no leader'}")
@@ -124,9 +126,18 @@ class Stage:
             if episode.watch is not None and episode.watch.found_ns is None:
                 episode.watch.__exit__(None, None, None)
 
+    def _recovered(self) -> bool:
+        if not all(node.alive and node.healthy() for node in self.nodes):
+            return False
+        leader = self.nodes.leader(self.stream)
+        if leader is None or self.storage == "file":
+            return leader is not None
+        replicas = (leader.view(self.stream).get("cluster") or {}).get("replicas") or []
+        return len(replicas) == len(self.nodes.all) - 1 and all(replica["current"] for replica in replicas)
+
     def update(self, replicas: int) -> None:
         """Give the stream another number of replicas."""
-        config = stream_config(self.stream, replicas)
+        config = stream_config(self.stream, replicas, self.storage)
         deadline = time.monotonic() + RECOVERY_S
         while True:
             with RawClient(self.other().client_address) as client:
@@ -138,9 +149,10 @@ class Stage:
             time.sleep(0.2)
 
 
-def stream_config(name: str, replicas: int) -> dict[str, object]:
+def stream_config(name: str, replicas: int, storage: str) -> dict[str, object]:
     """The stream of a run."""
-    return {"name": name, "subjects": [f"{name}.>"], "num_replicas": replicas, "allow_direct": True}
+    config = {"name": name, "subjects": [f"{name}.>"], "allow_direct": True, "storage": storage}
+    return {**config, "num_replicas": replicas}
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -163,7 +175,7 @@ def kill_two(stage: Stage) -> None:
 def kill_all(stage: Stage) -> None:
     """SIGKILL of all nodes at once; they come back in any order, within half a second."""
     nodes = list(stage.nodes)
-    stage.begin(*nodes, leader=stage.leader())
+    stage.begin(*nodes, leader=stage.leader(), killed=True)
     for node in nodes:
         node.running.signal(signal.SIGKILL)
     for node in nodes:
@@ -176,7 +188,7 @@ def kill_all(stage: Stage) -> None:
 
 
 def _kill(stage: Stage, victims: list[Node]) -> None:
-    stage.begin(*victims, leader=stage.leader())
+    stage.begin(*victims, leader=stage.leader(), killed=True)
     for victim in victims:
         victim.running.kill()
     stage.hold()
@@ -260,6 +272,52 @@ def _cut(stage: Stage, pairs: list[tuple[int, int]], leader: Node | None) -> Non
     stage.nodes.network.heal(pairs)
 
 
+# --- all of it --------------------------------------------------------------------------------------------------------
+def mixed(stage: Stage) -> None:
+    """Kills, pauses and cuts of any nodes, one upon the other, several a second; then all is taken back."""
+    stage.begin()
+    over = time.monotonic() + 3 * stage.hold_s
+    while time.monotonic() < over:
+        stage.random.choice((_kill_or_start, _kill_or_start, _stop_or_continue, _cut_some, _cut_some, _heal))(stage)
+        stage.hold(stage.random.uniform(0.05, 0.9))
+    stage.nodes.network.heal()
+    for node in stage.nodes:
+        if node.alive:
+            node.running.signal(signal.SIGCONT)
+        else:
+            node.start()
+
+
+def mixed_five(stage: Stage) -> None:
+    """The same on five nodes."""
+    mixed(stage)
+
+
+def _kill_or_start(stage: Stage) -> None:
+    node = stage.random.choice(stage.nodes.all)
+    if node.alive:
+        node.running.kill()
+    else:
+        node.start()
+
+
+def _stop_or_continue(stage: Stage) -> None:
+    node = stage.random.choice(stage.nodes.all)
+    if node.alive:
+        node.running.signal(stage.random.choice((signal.SIGSTOP, signal.SIGCONT)))
+
+
+def _cut_some(stage: Stage) -> None:
+    one = stage.random.choice(stage.nodes.places)
+    others = stage.random.sample(stage.nodes.places, stage.random.randint(1, len(stage.nodes.all) - 1))
+    pairs = both_ways([one], others)
+    stage.nodes.network.cut(pairs[:: stage.random.choice((1, 2))])
+
+
+def _heal(stage: Stage) -> None:
+    stage.nodes.network.heal()
+
+
 # --- membership -------------------------------------------------------------------------------------------------------
 def scale(stage: Stage) -> None:
     """The stream's replicas go from 5 to 3, 1, 3 and back to 5."""
@@ -277,16 +335,19 @@ class Scenario:
     act: Callable[[Stage], None]
     size: int = 3
     repeats: int = 3
+    storage: str = "file"
 
     @property
     def name(self) -> str:
         """The name on the command line and in the table."""
-        return self.act.__name__.replace("_", "-")
+        suffix = "" if self.storage == "file" else f"-{self.storage}"
+        return self.act.__name__.replace("_", "-") + suffix
 
 
 SCENARIOS = [
     Scenario(act=kill_leader),
     Scenario(act=kill_random),
+    Scenario(act=kill_leader, storage="memory"),
     Scenario(act=kill_all),
     Scenario(act=stop_leader, repeats=2),
     Scenario(act=rolling_restart, repeats=1),
@@ -297,5 +358,7 @@ SCENARIOS = [
     Scenario(act=kill_two, size=5),
     Scenario(act=bridge, size=5),
     Scenario(act=ring, size=5),
+    Scenario(act=mixed, repeats=2),
+    Scenario(act=mixed_five, size=5, repeats=2),
     Scenario(act=scale, size=5, repeats=1),
 ]
