@@ -345,6 +345,7 @@ class Group:
         self.failed = error
         self.leader = None
         self.machine.became_follower(self.core.term, None)
+        self._mark_dirty(self)  # peers learn it at the end of the turn, whoever found the error
 
     # The life of a group.
 

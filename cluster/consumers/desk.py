@@ -7,6 +7,7 @@ call become one entry.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jetraft.cluster.consumers._acks import sort_acks
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.group import Group
     from jetraft.store.consumer_state import ConsumerState
+    from jetraft.store.port import StoreCorrupt
 
 
 class ConsumerDesk:
@@ -162,6 +164,11 @@ class ConsumerDesk:
         now = self.now()
         for runner in self._runners.values():
             runner.core.purged_below(first_seq, now)
+
+    def damaged(self, error: StoreCorrupt) -> None:
+        """A message cannot be read: this replica stops, from the next turn on, and is repaired."""
+        now_ns = self.site.clock.mono_ns()
+        self.site.timers.call_at(now_ns, partial(self._group.fail, error, now_ns))
 
     def end(self, reason: bytes = STATUS_LEADER) -> None:
         """Leadership is over."""

@@ -17,6 +17,7 @@ from jetraft.cluster.consumers.effects import Status
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.selector import Selector
+from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.desk import ConsumerDesk
@@ -115,7 +116,14 @@ class ConsumerRunner:
             if isinstance(send, Status):
                 outbox.send(send.to, reply=send.reply, hdr=send.hdr)
             else:
-                outbox.deliver(send, self._desk.source)
+                self._deliver(send)
+
+    def _deliver(self, run: DeliveryRun) -> None:
+        """What is not sent because it cannot be read counts as delivered, and is delivered again like all else."""
+        try:
+            self._desk.site.outbox.deliver(run, self._desk.source)
+        except StoreCorrupt as error:
+            self._desk.damaged(error)
 
     def _confirm(self, replies: list[bytes]) -> None:
         for reply in replies:

@@ -236,7 +236,12 @@ class DirectGets:
         seqs = self._next_seqs(batch, asked)
         for seq in seqs:
             batch.next_seq = seq + 1
-            found = self._store.load(seq)
+            try:
+                found = self._store.load(seq)
+            except StoreCorrupt:
+                records.append(encode_capture(batch.reply, hdr=DAMAGED))
+                self._site.outbox.send_batch(b"".join(records))
+                return False
             if found is None:
                 continue
             records.append(self._record(batch, found))
