@@ -4,14 +4,13 @@ Every replica feeds it while it applies messages and moves it by their timestamp
 remember the same ids at the same log index. A message without an id never comes here. What is remembered is bounded
 by the window times the publish rate, as in nats-server (stream.go, storeMsgId and purgeMsgIds).
 
-Invariants: `_order` holds the ids in the order of their timestamps, which never go back; an id that was stored again
-stands in it twice, and the sequence in `_ids` says which one counts.
+The ids stand in `_idwindow.pyx`, in the order of their timestamps, which never go back.
 """
-
-from collections import deque
 
 import attrs
 import msgpack
+
+from jetraft.store._idwindow import IdWindow
 
 _SNAPSHOT_VERSION = 1
 
@@ -31,8 +30,7 @@ class Dedup:
     def __init__(self, window_ns: int) -> None:
         assert window_ns >= 0
         self._window_ns = window_ns
-        self._ids: dict[bytes, tuple[int, int]] = {}  # id -> (stream sequence, timestamp)
-        self._order: deque[tuple[int, int, bytes]] = deque()  # (timestamp, sequence, id)
+        self._ids = IdWindow()
         self._horizon_ts_ns = 0
 
     def check(self, msg_id: bytes, *, now_ts_ns: int | None = None) -> int | None:
@@ -52,9 +50,9 @@ class Dedup:
         """Remember an id as stored. Timestamps never go back; an id that is known gets the new sequence."""
         if self._window_ns == 0:
             return
-        assert not self._order or ts_ns >= self._order[-1][0]
-        self._ids[msg_id] = (seq, ts_ns)
-        self._order.append((ts_ns, seq, msg_id))
+        last_ts_ns = self._ids.last_ts_ns()
+        assert last_ts_ns is None or ts_ns >= last_ts_ns
+        self._ids.add(msg_id, seq, ts_ns)
 
     def expire(self, now_ts_ns: int) -> int:
         """Forget the ids stored before now minus the window; return how many."""
@@ -62,31 +60,23 @@ class Dedup:
         if horizon <= self._horizon_ts_ns:
             return 0
         self._horizon_ts_ns = horizon
-        forgotten = 0
-        while self._order and self._order[0][0] < horizon:
-            _, seq, msg_id = self._order.popleft()
-            known = self._ids.get(msg_id)
-            if known is not None and known[0] == seq:
-                del self._ids[msg_id]
-                forgotten += 1
-        return forgotten
+        return self._ids.forget_before(horizon)
 
     def set_window(self, window_ns: int) -> None:
         """Change the window; a wider one does not bring back what is forgotten."""
         assert window_ns >= 0
-        if window_ns < self._window_ns and self._order:
-            last_ts_ns = max(self._order[-1][0], self._horizon_ts_ns + self._window_ns)
+        last_ts_ns = self._ids.last_ts_ns()
+        if window_ns < self._window_ns and last_ts_ns is not None:
+            last_ts_ns = max(last_ts_ns, self._horizon_ts_ns + self._window_ns)
             self._window_ns = window_ns
             self.expire(last_ts_ns)
         self._window_ns = window_ns
         if window_ns == 0:
             self._ids.clear()
-            self._order.clear()
 
     def snapshot(self) -> bytes:
         """Everything remembered, for `restore`."""
-        entries = [entry for entry in self._order if self._ids.get(entry[2], (0, 0))[0] == entry[1]]
-        stamps, seqs, ids = zip(*entries, strict=True) if entries else ((), (), ())
+        ids, seqs, stamps = self._ids.entries()
         packed: bytes = msgpack.packb((_SNAPSHOT_VERSION, self._window_ns, self._horizon_ts_ns, ids, seqs, stamps))
         return packed
 
@@ -103,8 +93,8 @@ class Dedup:
         return window
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return self._ids.known
 
     def statistics(self) -> DedupStatistics:
         """Figures for monitoring and tests."""
-        return DedupStatistics(ids=len(self._ids), window_ns=self._window_ns, horizon_ts_ns=self._horizon_ts_ns)
+        return DedupStatistics(ids=self._ids.known, window_ns=self._window_ns, horizon_ts_ns=self._horizon_ts_ns)

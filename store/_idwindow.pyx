@@ -1,0 +1,260 @@
+# cython: language_level=3
+"""Message ids in the order in which they were stored, and which of them is known: the memory of a window of duplicates.
+
+An entry costs 24 bytes, its id, and 4 to 8 bytes of a hash table; as Python objects it was 300. Entries stand in chunks
+that are given back as the window moves. They have numbers that only grow; a slot of the table holds a number modulo
+SLOT_MODULUS plus 1, and 0 for nothing (open addressing, linear probing, deletion by shifting back). Hashes are Python's
+own for bytes, whose key is secret: nobody can choose ids that collide. No order depends on them.
+
+Invariants: `first <= number < end` for all entries; an id that was stored again has two, and the table leads to the newer.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memmove
+
+cdef enum:
+    CHUNK_ENTRIES = 1024
+    IDS_BYTES_MIN = 4096    # of the ids of a chunk; grows by a quarter
+    TABLE_MIN = 64          # slots; doubles when three quarters are taken
+
+cdef uint64_t SLOT_MODULUS = 0xFFFFFFFF  # more entries than this are never remembered at once
+
+cdef struct Entry:
+    uint64_t seq            # stream sequence
+    int64_t ts_ns           # of the message
+    uint32_t hash           # low half
+    uint32_t id_end         # where its id ends in the chunk's ids; it begins where the one before it ends
+
+cdef struct Chunk:
+    Entry entries[CHUNK_ENTRIES]
+    char *ids
+    uint32_t ids_room
+
+
+cdef class IdWindow:
+    """See the module. Timestamps and limits are the business of store/dedup.py."""
+
+    cdef Chunk **chunks             # chunk 0 holds entry number `first`
+    cdef size_t chunk_count, chunk_room
+    cdef uint64_t first, end        # numbers of the oldest entry and of the next one
+    cdef uint32_t *table
+    cdef size_t mask                # slots - 1
+    cdef readonly size_t known      # ids that are known
+
+    def __cinit__(self):
+        self.table = <uint32_t *>calloc(TABLE_MIN, sizeof(uint32_t))
+        if self.table == NULL:
+            raise MemoryError
+        self.mask = TABLE_MIN - 1
+
+    def __dealloc__(self):
+        self.drop_chunks(self.chunk_count)
+        free(self.chunks)
+        free(self.table)
+
+    def get(self, bytes msg_id):
+        """(sequence, timestamp) under which the id was stored last, None when it is not known."""
+        cdef uint32_t slot = self.table[self.find(msg_id, <uint32_t>hash(msg_id))]
+        cdef Entry *entry
+        if slot == 0:
+            return None
+        entry = self.entry(self.number(slot))
+        return entry.seq, entry.ts_ns
+
+    def add(self, bytes msg_id, uint64_t seq, int64_t ts_ns):
+        """Store an id, whether it is known or not."""
+        cdef uint32_t low = <uint32_t>hash(msg_id)
+        cdef Chunk *chunk = self.room_for(len(msg_id))
+        cdef size_t at = self.end % CHUNK_ENTRIES
+        cdef uint32_t start = chunk.entries[at - 1].id_end if at else 0
+        cdef size_t place
+        if (self.known + 1) * 4 > (self.mask + 1) * 3:
+            self.grow_table()
+        place = self.find(msg_id, low)
+        self.known += self.table[place] == 0
+        self.table[place] = <uint32_t>(self.end % SLOT_MODULUS) + 1
+        memcpy(chunk.ids + start, <char *>msg_id, len(msg_id))
+        chunk.entries[at] = Entry(seq, ts_ns, low, start + <uint32_t>len(msg_id))
+        self.end += 1
+
+    def last_ts_ns(self):
+        """Timestamp of the newest entry, None when there is none."""
+        return self.entry(self.end - 1).ts_ns if self.end > self.first else None
+
+    def forget_before(self, int64_t horizon_ts_ns):
+        """Drop the entries older than that; return how many ids are not known any more."""
+        cdef size_t before = self.known
+        while self.first < self.end and self.entry(self.first).ts_ns < horizon_ts_ns:
+            self.forget_slot(self.first)
+            self.first += 1
+            if self.first % CHUNK_ENTRIES == 0:
+                self.drop_chunks(1)
+        if self.first == self.end:
+            self.clear()
+        return before - self.known
+
+    def clear(self):
+        """Forget everything, and give the memory back."""
+        self.drop_chunks(self.chunk_count)
+        self.first = self.end = 0
+        self.known = 0
+        self.resize_table(TABLE_MIN)
+
+    def entries(self):
+        """Three lists in the order of storing: known ids, their sequences, their timestamps."""
+        cdef list ids = [], seqs = [], stamps = []
+        cdef uint64_t number
+        cdef Entry *entry
+        cdef Chunk *chunk
+        cdef uint32_t start
+        for number in range(self.first, self.end):
+            if self.slot_of(number) <= self.mask:
+                chunk, entry = self.chunk(number), self.entry(number)
+                start = self.id_start(number)
+                ids.append(chunk.ids[start:entry.id_end])
+                seqs.append(entry.seq)
+                stamps.append(entry.ts_ns)
+        return ids, seqs, stamps
+
+    @property
+    def memory_bytes(self):
+        """Bytes allocated."""
+        cdef size_t total = (self.mask + 1) * sizeof(uint32_t) + self.chunk_room * sizeof(Chunk *)
+        cdef size_t i
+        for i in range(self.chunk_count):
+            total += sizeof(Chunk) + self.chunks[i].ids_room
+        return total
+
+    # -- entries
+
+    cdef Chunk *chunk(self, uint64_t number) noexcept:
+        return self.chunks[number // CHUNK_ENTRIES - self.first // CHUNK_ENTRIES]
+
+    cdef Entry *entry(self, uint64_t number) noexcept:
+        return &self.chunk(number).entries[number % CHUNK_ENTRIES]
+
+    cdef uint32_t id_start(self, uint64_t number) noexcept:
+        return self.entry(number - 1).id_end if number % CHUNK_ENTRIES else 0
+
+    cdef Chunk *room_for(self, size_t id_len) except NULL:
+        """The chunk of the next entry, with room for its id."""
+        cdef size_t at = self.end % CHUNK_ENTRIES
+        cdef size_t room
+        cdef Chunk *chunk
+        cdef char *ids
+        if at == 0 or self.chunk_count == 0:
+            self.new_chunk()
+        chunk = self.chunk(self.end)
+        room = (chunk.entries[at - 1].id_end if at else 0) + id_len
+        if room > chunk.ids_room:
+            room = max(room, chunk.ids_room + chunk.ids_room // 4, IDS_BYTES_MIN)
+            ids = <char *>realloc(chunk.ids, room)
+            if ids == NULL:
+                raise MemoryError
+            chunk.ids, chunk.ids_room = ids, <uint32_t>room
+        return chunk
+
+    cdef int new_chunk(self) except -1:
+        cdef Chunk **chunks
+        cdef Chunk *chunk
+        if self.chunk_count == self.chunk_room:
+            chunks = <Chunk **>realloc(self.chunks, (2 * self.chunk_room + 4) * sizeof(Chunk *))
+            if chunks == NULL:
+                raise MemoryError
+            self.chunks, self.chunk_room = chunks, 2 * self.chunk_room + 4
+        chunk = <Chunk *>calloc(1, sizeof(Chunk))
+        if chunk == NULL:
+            raise MemoryError
+        self.chunks[self.chunk_count] = chunk
+        self.chunk_count += 1
+        return 0
+
+    cdef void drop_chunks(self, size_t count) noexcept:
+        """Give the oldest chunks back."""
+        cdef size_t i
+        for i in range(count):
+            free(self.chunks[i].ids)
+            free(self.chunks[i])
+        self.chunk_count -= count
+        if count and self.chunk_count:
+            memmove(self.chunks, self.chunks + count, self.chunk_count * sizeof(Chunk *))
+
+    # -- the table
+
+    cdef uint64_t number(self, uint32_t slot) noexcept:
+        """The entry that a slot means: the only one in the window with this remainder."""
+        return self.first + (slot - 1 + SLOT_MODULUS - self.first % SLOT_MODULUS) % SLOT_MODULUS
+
+    cdef size_t find(self, bytes msg_id, uint32_t low) noexcept:
+        """The place of the id in the table, or the empty one where it would go."""
+        cdef size_t place = low & self.mask
+        cdef uint64_t number
+        cdef Entry *entry
+        cdef uint32_t start
+        while self.table[place] != 0:
+            number = self.number(self.table[place])
+            entry = self.entry(number)
+            if entry.hash == low:
+                start = self.id_start(number)
+                if entry.id_end - start == <size_t>len(msg_id) and memcmp(
+                    self.chunk(number).ids + start, <char *>msg_id, len(msg_id)
+                ) == 0:
+                    break
+            place = (place + 1) & self.mask
+        return place
+
+    cdef size_t slot_of(self, uint64_t number) noexcept:
+        """Where the table holds this very entry; beyond the mask when a newer one of the same id has taken its place."""
+        cdef uint32_t slot = <uint32_t>(number % SLOT_MODULUS) + 1
+        cdef size_t place = self.entry(number).hash & self.mask
+        while self.table[place] != slot:
+            if self.table[place] == 0:
+                return self.mask + 1
+            place = (place + 1) & self.mask
+        return place
+
+    cdef void forget_slot(self, uint64_t number) noexcept:
+        """Take an entry out of the table, moving those behind it that would not be found any more."""
+        cdef size_t hole = self.slot_of(number)
+        cdef size_t place = hole
+        cdef size_t home
+        if hole > self.mask:
+            return
+        self.known -= 1
+        while True:
+            place = (place + 1) & self.mask
+            if self.table[place] == 0:
+                break
+            home = self.entry(self.number(self.table[place])).hash & self.mask
+            if ((place - home) & self.mask) >= ((place - hole) & self.mask):
+                self.table[hole] = self.table[place]
+                hole = place
+        self.table[hole] = 0
+
+    cdef int grow_table(self) except -1:
+        """Twice as many slots."""
+        cdef uint32_t *old = self.table
+        cdef size_t slots = self.mask + 1
+        cdef size_t i, place
+        cdef uint32_t *table = <uint32_t *>calloc(2 * slots, sizeof(uint32_t))
+        if table == NULL:
+            raise MemoryError
+        self.table, self.mask = table, 2 * slots - 1
+        for i in range(slots):
+            if old[i] != 0:
+                place = self.entry(self.number(old[i])).hash & self.mask
+                while table[place] != 0:
+                    place = (place + 1) & self.mask
+                table[place] = old[i]
+        free(old)
+        return 0
+
+    cdef int resize_table(self, size_t slots) except -1:
+        """An empty table."""
+        cdef uint32_t *table = <uint32_t *>calloc(slots, sizeof(uint32_t))
+        if table == NULL:
+            raise MemoryError
+        free(self.table)
+        self.table, self.mask = table, slots - 1
+        return 0
