@@ -142,7 +142,7 @@ class Writer:
     def _answered(self, payload: bytes, hdr: bytes, body: bytes) -> None:
         now_ns = time.monotonic_ns()
         answer: dict[str, Any] = json.loads(body) if body else {}
-        if "seq" not in answer:
+        if "error" in answer or "seq" not in answer:
             self._journal.refused(payload, str(answer.get("error") or hdr), now_ns)
             return
         self._journal.acked(payload, answer["seq"], now_ns, duplicate=bool(answer.get("duplicate")))
