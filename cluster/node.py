@@ -22,6 +22,7 @@ from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.service import ClusterService, wait_until
 from jetraft.cluster.streams.host import StreamHost
+from jetraft.cluster.streams.scrubber import Scrubber
 from jetraft.cluster.streams.site import Site
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.repair import Repairs
@@ -44,11 +45,13 @@ if TYPE_CHECKING:
     from jetraft.raft.group import Group, GroupStatistics
     from jetraft.raft.manager import Manager
     from jetraft.raft.peers import Mesh
+    from jetraft.raft.repair import RepairStatistics
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.io import Disk
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import NodeId
     from jetraft.store.node_dir import NodeDir
+    from jetraft.store.scrub import ScrubStatistics
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +96,8 @@ class NodeStatistics:
     backend: BackendStatistics
     service: ServiceStatistics
     meta_group: GroupStatistics | None
+    repairs: RepairStatistics
+    scrub: ScrubStatistics
 
 
 def _capacity(node_dir: NodeDir) -> Mapping[StorageType, int]:
@@ -163,6 +168,14 @@ class ClusterNode:
             frontend=self._frontend,
             backend=self.backend,
         )
+        self._scrubber = Scrubber(
+            node_id=setting.node_id,
+            disk=ports.disk,
+            clock=ports.clock,
+            groups=lambda: [replica.group for _, replica in self.backend.replicas()],
+            repairs=self.repairs,
+            reopen=self.backend.reopen,
+        )
         self.catchup = None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=self._reopen)
         self.machine.on_leader.append(self._attend)
         if mesh is not None:
@@ -189,6 +202,7 @@ class ClusterNode:
             await nursery.start(self.backend.run)
             nursery.start_soon(self._lead)
             nursery.start_soon(self._sweep)
+            nursery.start_soon(self._scrubber.run)
             if self._setting.cluster_name is None:
                 await wait_until(self._all_lead, READY_WAIT_S)
             task_status.started()
@@ -220,6 +234,8 @@ class ClusterNode:
             backend=self.backend.statistics(),
             service=self.service.statistics(),
             meta_group=self._group.statistics() if self._group else None,
+            repairs=self.repairs.statistics(),
+            scrub=self._scrubber.statistics(),
         )
 
     def _meta_started(self, group: Group) -> None:
