@@ -10,12 +10,13 @@ Invariants: `first <= number < end` for all entries; an id that was stored again
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 cdef enum:
     CHUNK_ENTRIES = 1024
     IDS_BYTES_MIN = 4096    # of the ids of a chunk; grows by a quarter
+    VARINTS_MAX = 25        # of a packed entry: sequence and time 10 each, length 5
     TABLE_MIN = 64          # slots; doubles when three quarters are taken
 
 cdef uint64_t SLOT_MODULUS = 0xFFFFFFFF  # more entries than this are never remembered at once
@@ -30,6 +31,29 @@ cdef struct Chunk:
     Entry entries[CHUNK_ENTRIES]
     char *ids
     uint32_t ids_room
+
+
+cdef char *put_varint(char *out, uint64_t value) noexcept nogil:
+    """Seven bits a byte, the low ones first; 2**64 - 1 takes ten."""
+    while value >= 0x80:
+        out[0] = <char>(value & 0x7F | 0x80)
+        out += 1
+        value >>= 7
+    out[0] = <char>value
+    return out + 1
+
+
+cdef const char *get_varint(const char *at, const char *end, uint64_t *value) noexcept nogil:
+    """Read one; NULL when it does not end in time, or `at` is NULL already."""
+    cdef int shift = 0
+    value[0] = 0
+    while at != NULL and at < end and shift < 64:
+        value[0] |= <uint64_t>(at[0] & 0x7F) << shift
+        if not at[0] & 0x80:
+            return at + 1
+        at += 1
+        shift += 7
+    return NULL
 
 
 cdef class IdWindow:
@@ -101,21 +125,47 @@ cdef class IdWindow:
         self.known = 0
         self.resize_table(TABLE_MIN)
 
-    def entries(self):
-        """Three lists in the order of storing: known ids, their sequences, their timestamps."""
-        cdef list ids = [], seqs = [], stamps = []
-        cdef uint64_t number
+    def pack(self):
+        """What is known, in the order of storing, for `unpack`: per id the steps of sequence and time, length, bytes."""
+        cdef uint64_t number, seq = 0, ts_ns = 0
+        cdef size_t room = 0
         cdef Entry *entry
-        cdef Chunk *chunk
         cdef uint32_t start
+        cdef bytes packed
+        cdef char *out
+        cdef char *begin
         for number in range(self.first, self.end):
-            if self.slot_of(number) <= self.mask:
-                chunk, entry = self.chunk(number), self.entry(number)
-                start = self.id_start(number)
-                ids.append(chunk.ids[start:entry.id_end])
-                seqs.append(entry.seq)
-                stamps.append(entry.ts_ns)
-        return ids, seqs, stamps
+            room += VARINTS_MAX + self.entry(number).id_end - self.id_start(number)
+        begin = out = <char *>malloc(room + 1)
+        if begin == NULL:
+            raise MemoryError
+        for number in range(self.first, self.end):
+            if self.slot_of(number) > self.mask:
+                continue
+            entry, start = self.entry(number), self.id_start(number)
+            out = put_varint(out, entry.seq - seq)
+            out = put_varint(out, <uint64_t>entry.ts_ns - ts_ns)
+            out = put_varint(out, entry.id_end - start)
+            memcpy(out, self.chunk(number).ids + start, entry.id_end - start)
+            out += entry.id_end - start
+            seq, ts_ns = entry.seq, <uint64_t>entry.ts_ns
+        packed = begin[:out - begin]
+        free(begin)
+        return packed
+
+    def unpack(self, bytes packed):
+        """Store what `pack` wrote. Raises ValueError when the bytes are not that."""
+        cdef const char *at = <char *>packed
+        cdef const char *end = at + len(packed)
+        cdef uint64_t seq = 0, ts_ns = 0, step = 0, id_len = 0
+        while at < end:
+            at = get_varint(get_varint(at, end, &step), end, &id_len)
+            seq, ts_ns = seq + step, ts_ns + id_len
+            at = get_varint(at, end, &id_len)
+            if at == NULL or id_len > <uint64_t>(end - at):
+                raise ValueError("not the ids of a window of duplicates")
+            self.add(at[:id_len], seq, <int64_t>ts_ns)
+            at += id_len
 
     @property
     def memory_bytes(self):

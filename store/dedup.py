@@ -12,7 +12,7 @@ import msgpack
 
 from jetraft.store._idwindow import IdWindow
 
-_SNAPSHOT_VERSION = 1
+_SNAPSHOT_VERSION = 2
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -76,19 +76,19 @@ class Dedup:
 
     def snapshot(self) -> bytes:
         """Everything remembered, for `restore`."""
-        ids, seqs, stamps = self._ids.entries()
-        packed: bytes = msgpack.packb((_SNAPSHOT_VERSION, self._window_ns, self._horizon_ts_ns, ids, seqs, stamps))
+        state = (_SNAPSHOT_VERSION, self._window_ns, self._horizon_ts_ns, self._ids.pack())
+        packed: bytes = msgpack.packb(state)
         return packed
 
     @classmethod
     def restore(cls, state: bytes) -> "Dedup":
         """The window that `snapshot` was taken of. Raises ValueError when the bytes are not one."""
-        version, window_ns, horizon_ts_ns, ids, seqs, stamps = msgpack.unpackb(state)
+        version, *rest = msgpack.unpackb(state)
         if version != _SNAPSHOT_VERSION:
             raise ValueError(f"snapshot version {version} of the window of duplicates")
+        window_ns, horizon_ts_ns, ids = rest
         window = cls(window_ns)
-        for msg_id, seq, ts_ns in zip(ids, seqs, stamps, strict=True):
-            window.add(msg_id, seq, ts_ns)
+        window._ids.unpack(ids)
         window._horizon_ts_ns = horizon_ts_ns
         return window
 

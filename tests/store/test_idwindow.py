@@ -1,5 +1,8 @@
 """The memory of a window of duplicates against a plain list, at sizes where chunks and the table grow and shrink."""
 
+import contextlib
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,9 +37,11 @@ def test_it_knows_what_a_plain_list_knows(steps: list[tuple[str, int, int]]) -> 
         assert all(window.get(msg_id) == place for msg_id, place in newest.items())
         assert window.get(b"never") is None
         assert window.last_ts_ns() == (stored[-1][2] if stored else None)
-        ids, seqs, stamps = window.entries()
-        rows = list(zip(ids, seqs, stamps, strict=True))
-        assert rows == [entry for entry in stored if newest[entry[0]] == entry[1:]]
+        copy = IdWindow()
+        copy.unpack(window.pack())
+        assert copy.pack() == window.pack()
+        assert copy.known == window.known
+        assert all(copy.get(msg_id) == place for msg_id, place in newest.items())
 
 
 def test_empty_and_long_ids_are_ids() -> None:
@@ -44,6 +49,18 @@ def test_empty_and_long_ids_are_ids() -> None:
     for seq, msg_id in enumerate((b"", b"x" * 65_535, b"\0", b"\0\0"), start=1):
         window.add(msg_id, seq, seq)
     assert [window.get(msg_id) for msg_id in (b"", b"x" * 65_535, b"\0", b"\0\0")] == [(1, 1), (2, 2), (3, 3), (4, 4)]
+
+
+@given(st.binary(max_size=60))
+def test_packed_ids_that_end_early_are_refused(garbage: bytes) -> None:
+    window = IdWindow()
+    window.add(b"an id", 2**63, 2**62)
+    packed = window.pack()
+    with pytest.raises(ValueError, match="not the ids"):
+        IdWindow().unpack(packed[:-1])
+    with contextlib.suppress(ValueError):
+        window.unpack(garbage)
+    assert window.known >= 1
 
 
 def test_an_id_costs_less_than_fifty_bytes_and_a_window_that_moved_on_nothing() -> None:
