@@ -7,6 +7,7 @@
     --seed K                   the first seed
     --hold S                   how long a fault lasts, about
     --rate M                   messages a second over all writers
+    --engine core|pysyncobj    which Raft engine jetraft runs on
     --sync-always              the reference with sync_interval: always
     --short                    three scenarios, one run each, under a minute
     --json FILE                append one line per run
@@ -49,6 +50,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hold", type=float, default=2.5)
     parser.add_argument("--rate", type=float, default=400.0)
+    parser.add_argument("--engine", choices=["core", "pysyncobj"])
     parser.add_argument("--sync-always", action="store_true")
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -85,6 +87,8 @@ def on_one_cluster(  # noqa: PLR0913, PLR0917  (the coordinates of a run)
 ) -> Iterator[Result]:
     """The runs of a scenario, one after the other; the first that fails ends it and leaves its logs."""
     config = "jetstream { sync_interval: always }\n" if wish.sync_always else ""
+    if wish.engine is not None:
+        config = f"jetstream {{ raft_engine: {wish.engine} }}\n"
     nodes = Nodes(wish.kind, network, scenario.size, directory=directory, config=config)
     try:
         with nodes:
