@@ -9,9 +9,13 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from jetraft.store._frame cimport Record, read_record
 from jetraft.store._index cimport Index
+from jetraft.store._runs cimport Runs
 from jetraft.store._spans cimport Place
 
 cimport cython
+
+cdef enum:
+    ACK_FIXED_BYTES = 5     # of an ack subject of a first delivery after its prefix: the 1 and four dots
 
 
 @cython.freelist(256)
@@ -77,6 +81,32 @@ cdef class RecordReader:
         cdef Record record
         return record.ts_ns if self.fetch(seq, &record) else None
 
+    def measure(self, Runs seqs not None, uint64_t room_bytes, uint64_t consumer_seq, uint64_t num_pending,
+                size_t prefix_bytes):
+        """How many of these messages, delivered in this order, it takes to fill `room_bytes` or more.
+
+        (messages, their bytes, the bytes of the last one): subject, headers, payload and the ack subject of a first
+        delivery, `prefix_bytes` and then the count, both sequences, the time and what is pending. The first message gets
+        `consumer_seq`, and leaves `num_pending` to come. All of them when they take less. Messages that are gone count as
+        empty.
+        """
+        cdef Record record
+        cdef size_t i
+        cdef uint64_t seq, size = 0, filled = 0, count = 0
+        for i in range(seqs.run_count):
+            for seq in range(seqs.runs[i].first, seqs.runs[i].first + seqs.runs[i].count):
+                size = prefix_bytes + ACK_FIXED_BYTES + digits(seq) + digits(consumer_seq + count)
+                size += digits(num_pending - count if num_pending > count else 0)
+                if self.fetch(seq, &record):
+                    size += record.subject_len + record.hdr_len + record.payload_len + digits(<uint64_t>record.ts_ns)
+                else:
+                    size += 1
+                filled += size
+                count += 1
+                if filled >= room_bytes:
+                    return count, filled, size
+        return count, filled, size
+
     def forget(self):
         """Drop the frame kept: its bytes in the log have changed."""
         self.frame = None
@@ -94,6 +124,15 @@ cdef class RecordReader:
         if read_record(<const uint8_t *><char *>self.frame, len(self.frame), place.record_offset, out) == 0:
             raise ValueError(f"sequence {seq} does not point at a record")
         return 1
+
+
+cdef size_t digits(uint64_t value) noexcept nogil:
+    """The length of a decimal number."""
+    cdef size_t count = 1
+    while value >= 10000:
+        value //= 10000
+        count += 4
+    return count + (value >= 10) + (value >= 100) + (value >= 1000)
 
 
 cdef StoredMessage message_of(uint64_t seq, const Record *record):

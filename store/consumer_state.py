@@ -16,21 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from jetraft.store._runs import Runs
+from jetraft.store._unacked import UnackedTable
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-FORMAT_VERSION: Final = 1
-
-
-@attrs.define(slots=True)
-class PendingMessage:
-    """A delivered message that waits for its ack."""
-
-    consumer_seq: int  # of the first delivery; later deliveries keep it, so that the floor can be derived
-    ts_ns: int  # Unix time of the last delivery or sign of progress: the ack wait counts from here
-    count: int  # deliveries so far
+FORMAT_VERSION: Final = 2  # 2: the unacknowledged deliveries are packed
+NOTHING: Final = Runs()
 
 
 @attrs.define(eq=True, kw_only=True)
@@ -46,7 +40,9 @@ class ConsumerState:
     delivered_consumer: int = 0
     delivered_stream: int = 0
     delivered_ns: int = 0  # Unix time of the last delivery, 0 for none
-    pending: dict[int, PendingMessage] = attrs.Factory(dict)  # by stream sequence, ascending
+    # Unacknowledged deliveries. Their time is the Unix time of the last delivery or sign of progress, from which the
+    # ack wait counts; their consumer sequence is that of the first delivery, so that the floor can be derived.
+    pending: UnackedTable = attrs.Factory(UnackedTable)
     acked_ahead: set[int] = attrs.Factory(set)  # acks for deliveries that this state has not seen, above delivered
 
     def __attrs_post_init__(self) -> None:
@@ -61,9 +57,8 @@ class ConsumerState:
     @property
     def ack_floor(self) -> tuple[int, int]:
         """(consumer sequence, stream sequence): everything up to here is done."""
-        for seq, message in self.pending.items():
-            return message.consumer_seq - 1, seq - 1
-        return self.delivered_consumer, self.delivered_stream
+        lowest = self.pending.first()
+        return (self.delivered_consumer, self.delivered_stream) if lowest is None else (lowest[0] - 1, lowest[1] - 1)
 
     def is_waiting_for(self, seq: int) -> bool:
         """True when this message is still to be delivered or acknowledged (its subject is not looked at)."""
@@ -78,20 +73,29 @@ class ConsumerState:
         """The rest of the initial messages above a sequence (deliver policy `last_per_subject`)."""
         return self.initial[bisect_right(self.initial, seq) :]
 
-    def deliver(self, seqs: Sequence[int], consumer_seq: int, ts_ns: int) -> list[int]:
-        """First deliveries in ascending order; returns what is done by that alone (ack policy `none`)."""
-        done: list[int] = []
+    def deliver(self, seqs: Runs, consumer_seq: int, ts_ns: int) -> Runs:
+        """First deliveries; returns what is done by that alone (ack policy `none`)."""
+        done = NOTHING
+        if seqs and (seqs.first <= self.delivered_stream or self.acked_ahead):
+            done = self._deliver_with_care(seqs, consumer_seq, ts_ns)
+        elif self.tracks_acks:
+            self.pending.add(seqs, consumer_seq, ts_ns)
+        else:
+            done = seqs
+        self.delivered_stream = max(self.delivered_stream, seqs.last)
+        self._delivered_up_to(consumer_seq + len(seqs) - 1, ts_ns)
+        return done
+
+    def _deliver_with_care(self, seqs: Runs, consumer_seq: int, ts_ns: int) -> Runs:
+        """Deliveries that the state has moved past (a purge between decision and entry), or whose acks came first."""
+        done = Runs()
         for offset, seq in enumerate(seqs):
-            if seq <= self.delivered_stream:
-                continue  # the state moved past it (a purge) between decision and entry
-            if seq in self.acked_ahead:
-                self.acked_ahead.discard(seq)
-            elif self.tracks_acks:
-                self.pending[seq] = PendingMessage(consumer_seq + offset, ts_ns, 1)
+            if seq <= self.delivered_stream or seq in self.acked_ahead:
+                continue
+            if self.tracks_acks:
+                self.pending.put(seq, consumer_seq + offset, ts_ns, 1)
             else:
                 done.append(seq)
-            self.delivered_stream = seq
-        self._delivered_up_to(consumer_seq + len(seqs) - 1, ts_ns)
         return done
 
     def redeliver(self, counts: Iterable[tuple[int, int]], consumer_seq: int, ts_ns: int) -> None:
@@ -99,52 +103,37 @@ class ConsumerState:
         last = consumer_seq - 1
         for seq, count in counts:
             last += 1
-            message = self.pending.get(seq)
-            if message is not None:
-                message.ts_ns = ts_ns
-                message.count = max(message.count, count)
+            row = self.pending.get(seq)
+            if row is not None:
+                self.pending.set(seq, ts_ns, max(row[2], count))
         self._delivered_up_to(last, ts_ns)
 
-    def ack(self, seqs: Iterable[int]) -> list[int]:
+    def ack(self, seqs: Runs) -> Runs:
         """These are done with; returns those that were not before."""
-        done: list[int] = []
-        for seq in seqs:
-            if self.pending.pop(seq, None) is not None:
-                done.append(seq)
-            elif seq > self.delivered_stream and seq not in self.acked_ahead:
-                self.acked_ahead.add(seq)
-                done.append(seq)
+        done = self.pending.remove(seqs)
+        if seqs.last > self.delivered_stream:
+            ahead = Runs(seq for seq in seqs.above(self.delivered_stream) if seq not in self.acked_ahead)
+            self.acked_ahead.update(ahead)
+            done.extend(ahead)
         return done
 
-    def ack_up_to(self, seq: int) -> list[int]:
+    def ack_up_to(self, seq: int) -> Runs:
         """Everything pending up to and including a sequence is done with."""
-        done: list[int] = []
-        for pending in self.pending:
-            if pending > seq:
-                break
-            done.append(pending)
-        for pending in done:
-            del self.pending[pending]
-        return done
+        return self.pending.remove_up_to(seq)
 
-    def progress(self, seqs: Iterable[int], ts_ns: int) -> None:
+    def progress(self, seqs: Runs, ts_ns: int) -> None:
         """The ack wait of these starts again."""
-        for seq in seqs:
-            message = self.pending.get(seq)
-            if message is not None:
-                message.ts_ns = ts_ns
+        self.pending.set_at(seqs, ts_ns)
 
-    def drop(self, seqs: Iterable[int]) -> None:
+    def drop(self, seqs: Runs) -> None:
         """Wait for these no longer, though nobody acknowledged them (max_deliver)."""
-        for seq in seqs:
-            self.pending.pop(seq, None)
+        self.pending.remove(seqs)
 
     def purged_below(self, first_seq: int) -> None:
         """The stream holds nothing below `first_seq` any more."""
-        for seq in [seq for seq in self.pending if seq < first_seq]:
-            del self.pending[seq]
+        self.pending.remove_up_to(max(0, first_seq - 1))
         self.delivered_stream = max(self.delivered_stream, first_seq - 1)
-        self.acked_ahead = {seq for seq in self.acked_ahead if seq > self.delivered_stream}
+        self._forget_acked_ahead()
 
     def reset(self, seq: int) -> None:
         """Deliver from `seq` on again; nothing is pending and consumer sequences start again."""
@@ -155,10 +144,9 @@ class ConsumerState:
 
     def to_tuple(self) -> tuple[object, ...]:
         """Everything but the configuration, for a snapshot."""
-        pending = [(seq, m.consumer_seq, m.ts_ns, m.count) for seq, m in self.pending.items()]
         head = (FORMAT_VERSION, self.name, self.created_ns, self.start_seq, list(self.initial), self.resume_seq)
         delivered = (self.delivered_consumer, self.delivered_stream, self.delivered_ns)
-        return (*head, *delivered, pending, sorted(self.acked_ahead))
+        return (*head, *delivered, self.pending.pack(), sorted(self.acked_ahead))
 
     @classmethod
     def from_tuple(cls, config: ConsumerConfig, state: Sequence[Any]) -> ConsumerState:
@@ -176,13 +164,15 @@ class ConsumerState:
             delivered_consumer=delivered_consumer,
             delivered_stream=delivered_stream,
             delivered_ns=delivered_ns,
-            pending={seq: PendingMessage(*message) for seq, *message in pending},
+            pending=UnackedTable.unpack(pending),
             acked_ahead=set(acked_ahead),
         )
 
     def _delivered_up_to(self, consumer_seq: int, ts_ns: int) -> None:
         self.delivered_consumer = max(self.delivered_consumer, consumer_seq)
         self.delivered_ns = max(self.delivered_ns, ts_ns)
-        self.acked_ahead = (
-            {seq for seq in self.acked_ahead if seq > self.delivered_stream} if self.acked_ahead else set()
-        )
+        self._forget_acked_ahead()
+
+    def _forget_acked_ahead(self) -> None:
+        if self.acked_ahead:
+            self.acked_ahead = {seq for seq in self.acked_ahead if seq > self.delivered_stream}

@@ -22,6 +22,7 @@ import msgpack
 from jetraft.store._frame import parse_header
 from jetraft.store._index import Index
 from jetraft.store._records import RecordReader, StoredMessage
+from jetraft.store._runs import Runs
 from jetraft.store._select import FilterSet
 from jetraft.store._seqset import PackedRanges
 from jetraft.store.format import Kind
@@ -46,7 +47,7 @@ class RecordEraser(Protocol):
     """A log that can overwrite a record in place."""
 
     def erase_record(self, block: int, frame_offset: int, record_offset: int) -> None:
-        """Rewrite the frame with the record's payload and headers gone and a new checksum."""
+        """Rewrite the frame with the record's payload gone and a new checksum."""
         ...
 
 
@@ -286,6 +287,10 @@ class StreamStore:
     def next_matches(self, filters: Sequence[bytes], from_seq: int, count: int) -> list[int]:
         """The first `count` of them; fewer only when there are no more, so the reader has then seen up to last_seq."""
         return self._filter_set(filters).next_matches(from_seq, count)
+
+    def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
+        """The same sequences as runs: no object for a message."""
+        return self._filter_set(filters).next_runs(from_seq, count)
 
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above `from_seq` the filters admit: exact."""

@@ -4,42 +4,52 @@ What one run means is said by `deliver_one_by_one` of cluster/ports.py, against 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from jetraft.api.routing._deliver cimport deliver, match_for
 from jetraft.api.routing._plane cimport Plane
 from jetraft.api.wire._text cimport jr_utoa
-from jetraft.api.wire._types cimport match_t, msg_t
+from jetraft.api.wire._types cimport match_t, msg_t, plane_t
 from jetraft.store._frame cimport Record
 from jetraft.store._records cimport RecordReader
+from jetraft.store._runs cimport Runs
 
 cdef enum:
     ACK_PREFIX_MAX = 1024       # two names of 255 bytes and what stands around them
     ACK_NUMBERS_MAX = 5 * 21    # five decimal numbers and dots
 
 
-def deliver_run(Plane plane, RecordReader reader, bytes to, bytes ack_prefix, stream_seqs, consumer_seqs, counts, nums_pending):
-    """Send the messages of one run; returns how many had a receiver. Messages that are gone are skipped."""
+cdef struct column_t:           # consumer sequences or pending counts of a run of first deliveries
+    int64_t start
+    int64_t step
+
+
+cdef class Envelope:
+    """What the messages of one run share: the receivers, and the start of the ack subject."""
     cdef char reply[ACK_PREFIX_MAX + ACK_NUMBERS_MAX]
-    cdef Py_ssize_t prefix = PyBytes_GET_SIZE(ack_prefix), n
-    cdef uint64_t stream_seq, consumer_seq, count, num_pending
-    cdef uint32_t received = 0
+    cdef Py_ssize_t prefix
+    cdef plane_t* plane
     cdef match_t* match
     cdef msg_t msg
-    cdef Record record
-    if prefix > ACK_PREFIX_MAX:
-        raise ValueError(f"an ack subject that starts with {prefix} bytes is too long")
-    memcpy(reply, PyBytes_AS_STRING(ack_prefix), prefix)
-    msg.subject = PyBytes_AS_STRING(to)
-    msg.subject_len = <uint16_t>PyBytes_GET_SIZE(to)
-    msg.reply = reply
-    # The answer holds for the whole run: nothing below looks another subject up, and ended subscriptions are skipped.
-    match = match_for(&plane.p, msg.subject, msg.subject_len)
-    for stream_seq, consumer_seq, count, num_pending in zip(stream_seqs, consumer_seqs, counts, nums_pending):
-        if not reader.fetch(stream_seq, &record):
-            continue
-        n = prefix + jr_utoa(reply + prefix, count)
+
+    def __cinit__(self, Plane plane, bytes to, bytes ack_prefix):
+        self.prefix = PyBytes_GET_SIZE(ack_prefix)
+        if self.prefix > ACK_PREFIX_MAX:
+            raise ValueError(f"an ack subject that starts with {self.prefix} bytes is too long")
+        memcpy(self.reply, PyBytes_AS_STRING(ack_prefix), self.prefix)
+        self.msg.subject = PyBytes_AS_STRING(to)
+        self.msg.subject_len = <uint16_t>PyBytes_GET_SIZE(to)
+        self.msg.reply = self.reply
+        self.plane = &plane.p
+        # The answer holds for the whole run: nothing looks another subject up, and ended subscriptions are skipped.
+        self.match = match_for(self.plane, self.msg.subject, self.msg.subject_len)
+
+    cdef bint send(self, Record* record, uint64_t stream_seq, uint64_t consumer_seq, uint64_t count, uint64_t num_pending):
+        """Send one message; tells whether it had a receiver."""
+        cdef char* reply = self.reply
+        cdef Py_ssize_t n = self.prefix
+        n += jr_utoa(reply + n, count)
         reply[n] = c"."
         n += 1 + jr_utoa(reply + n + 1, stream_seq)
         reply[n] = c"."
@@ -48,12 +58,55 @@ def deliver_run(Plane plane, RecordReader reader, bytes to, bytes ack_prefix, st
         n += 1 + jr_utoa(reply + n + 1, <uint64_t>record.ts_ns)
         reply[n] = c"."
         n += 1 + jr_utoa(reply + n + 1, num_pending)
-        msg.reply_len = <uint16_t>n
-        msg.shown = <const char*>record.subject
-        msg.shown_len = <uint16_t>record.subject_len
+        self.msg.reply_len = <uint16_t>n
+        self.msg.shown = <const char*>record.subject
+        self.msg.shown_len = <uint16_t>record.subject_len
         # Headers and payload follow each other in the record.
-        msg.data = <const char*>record.hdr
-        msg.hdr_len = <uint32_t>record.hdr_len
-        msg.size = <uint32_t>(record.hdr_len + record.payload_len)
-        received += deliver(&plane.p, NULL, &msg, match) > 0
+        self.msg.data = <const char*>record.hdr
+        self.msg.hdr_len = <uint32_t>record.hdr_len
+        self.msg.size = <uint32_t>(record.hdr_len + record.payload_len)
+        return deliver(self.plane, NULL, &self.msg, self.match) > 0
+
+
+def deliver_run(Plane plane, RecordReader reader, bytes to, bytes ack_prefix, stream_seqs, consumer_seqs, counts, nums_pending):
+    """Send the messages of one run; returns how many had a receiver. Messages that are gone are skipped.
+
+    Columns of first deliveries (Runs, two ranges, and the counts as bytes) are read without an object for each number.
+    """
+    cdef Envelope envelope = Envelope(plane, to, ack_prefix)
+    cdef uint64_t stream_seq, consumer_seq, count, num_pending
+    cdef uint32_t received = 0
+    cdef Record record
+    if type(stream_seqs) is Runs and type(consumer_seqs) is range and type(nums_pending) is range and type(counts) is bytes:
+        if not len(stream_seqs) == len(consumer_seqs) == len(nums_pending) == len(counts):
+            raise ValueError("the columns of a run differ in length")
+        return deliver_columns(envelope, reader, stream_seqs, column_of(consumer_seqs), counts, column_of(nums_pending))
+    for stream_seq, consumer_seq, count, num_pending in zip(stream_seqs, consumer_seqs, counts, nums_pending):
+        if reader.fetch(stream_seq, &record):
+            received += envelope.send(&record, stream_seq, consumer_seq, count, num_pending)
+    return received
+
+
+cdef column_t column_of(numbers) except *:
+    cdef column_t column
+    column.start = numbers.start
+    column.step = numbers.step
+    return column
+
+
+cdef uint32_t deliver_columns(Envelope envelope, RecordReader reader, Runs seqs, column_t consumer_seqs, bytes counts,
+                              column_t nums_pending) except? 0:
+    cdef const unsigned char* times = <const unsigned char*>PyBytes_AS_STRING(counts)
+    cdef uint32_t received = 0
+    cdef uint64_t seq
+    cdef int64_t consumer_seq = consumer_seqs.start, num_pending = nums_pending.start
+    cdef size_t i
+    cdef Record record
+    for i in range(seqs.run_count):
+        for seq in range(seqs.runs[i].first, seqs.runs[i].first + seqs.runs[i].count):
+            if reader.fetch(seq, &record):
+                received += envelope.send(&record, seq, consumer_seq, times[0], num_pending if num_pending > 0 else 0)
+            times += 1
+            consumer_seq += consumer_seqs.step
+            num_pending += nums_pending.step
     return received

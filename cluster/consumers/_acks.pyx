@@ -1,19 +1,22 @@
-"""A turn's acks, sorted: the plain ones become lists of stream sequences by consumer, the others are left to Python.
+"""A turn's acks, sorted: the plain ones become runs of stream sequences by consumer, the others are left to Python.
 
 Plain is an empty or `+ACK` body without a reply subject; that is nearly all of them, and they cost no parsing in Python.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp
 
 from jetraft.cluster.streams._admit cimport Captured, take_apart
+from jetraft.store._runs cimport runs_of_any
 
 cdef enum:
     SHORT_TOKENS = 9            # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ts>.<pending>
     LONG_TOKENS_MIN = 11        # with domain and account before the stream
     TOKENS_MAX = 13
     DIGITS_MAX = 19             # as nats-server's parser
+    SEQS_MIN = 64
 
 
 cdef int split(const uint8_t *subject, size_t length, const uint8_t **starts, size_t *lengths) noexcept nogil:
@@ -52,18 +55,43 @@ cdef bint is_plain(Captured *message) noexcept nogil:
     return message.payload_len == 0 or (message.payload_len == 4 and memcmp(message.payload, b"+ACK", 4) == 0)
 
 
+cdef class SeqList:
+    """The sequences that were acknowledged to one consumer, as they come."""
+    cdef uint64_t *seqs
+    cdef size_t count
+    cdef size_t room
+
+    def __dealloc__(self):
+        free(self.seqs)
+
+    cdef int add(self, uint64_t seq) except -1:
+        cdef uint64_t *grown
+        cdef size_t room
+        if self.count == self.room:
+            room = self.room * 2 if self.room else SEQS_MIN
+            grown = <uint64_t *>realloc(self.seqs, room * sizeof(uint64_t))
+            if grown == NULL:
+                raise MemoryError
+            self.seqs = grown
+            self.room = room
+        self.seqs[self.count] = seq
+        self.count += 1
+        return 0
+
+
 def sort_acks(const uint8_t[::1] batch):
-    """Plain acks as {consumer: [stream sequence, ...]}, and the offsets of the capture records that are left."""
+    """Plain acks as {consumer: Runs of stream sequences}, and the offsets of the capture records that are left."""
     cdef Captured message
     cdef const uint8_t *starts[TOKENS_MAX]
     cdef size_t lengths[TOKENS_MAX]
-    cdef size_t position = 0, end = batch.shape[0]
+    cdef size_t position = 0, end = batch.shape[0], last_len = 0
+    cdef const uint8_t *last = NULL
     cdef int count, at
     cdef uint64_t seq
     cdef dict plain = {}
     cdef list others = []
-    cdef list seqs
-    cdef bytes consumer, last = None
+    cdef SeqList seqs = None
+    cdef bytes consumer
     while position < end:
         take_apart(&batch[position], end - position, &message)
         seq = 0
@@ -73,12 +101,16 @@ def sort_acks(const uint8_t[::1] batch):
             if at:
                 seq = number(starts[at + 2], lengths[at + 2])
         if seq:
-            consumer = PyBytes_FromStringAndSize(<char *>starts[at], lengths[at])
-            if consumer != last:
-                seqs = plain.setdefault(consumer, [])
-                last = consumer
-            seqs.append(seq)
+            if last == NULL or lengths[at] != last_len or memcmp(starts[at], last, last_len) != 0:
+                last, last_len = starts[at], lengths[at]
+                consumer = PyBytes_FromStringAndSize(<char *>last, last_len)
+                seqs = plain.get(consumer)
+                if seqs is None:
+                    plain[consumer] = seqs = SeqList()
+            seqs.add(seq)
         else:
             others.append(position)
         position += message.length
+    for consumer, seqs in plain.items():
+        plain[consumer] = runs_of_any(seqs.seqs, seqs.count)
     return plain, others

@@ -21,7 +21,8 @@ from jetraft.cluster.consumers.effects import Effects
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
 from jetraft.cluster.ports import DeliveryRun
 from jetraft.cluster.streams import commands
-from jetraft.cluster.streams.commands import to_runs
+from jetraft.store._runs import Runs
+from jetraft.store.consumer_state import NOTHING
 from jetraft.store.model.config import AckPolicy
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 DELIVERIES_PER_STEP_MAX: Final = 1000  # the bound on one consumer's work in one turn
 CHOSEN_AHEAD: Final = 64  # new messages looked up at a time, when they are given out one by one
+ONCE: Final = b"\x01"  # the column of delivery counts of first deliveries: as many of these
 
 
 @attrs.frozen(slots=True)
@@ -115,7 +117,7 @@ class ConsumerCore:
         self._out = Effects()
         self._fresh: deque[int] = deque()  # chosen, not yet delivered; valid within a step
         self._redelivered: list[tuple[int, int]] = []  # (stream sequence, count) of this step
-        self._delivered: list[int] = []  # new stream sequences of this step
+        self._delivered = NOTHING  # new stream sequences of this step
         self._left = 0  # messages after the last delivery; valid within a step
         self._last_active_ns = now.mono_ns
         self._last_delivered_unix_ns = state.delivered_ns
@@ -123,20 +125,20 @@ class ConsumerCore:
 
     # --- events
 
-    def acknowledge(self, seqs: Sequence[int], now: Now) -> None:
+    def acknowledge(self, seqs: Runs, now: Now) -> None:
         """Plain acks of these stream sequences."""
         self._last_active_ns, self._last_ack_unix_ns = now.mono_ns, now.unix_ns
         if self.config.ack_policy is AckPolicy.ALL:
-            top = max(seqs)
-            self.pending.remove(self.pending.up_to(top))
-            self._out.commands.append(commands.AckedUpTo(self.name, top))
+            self.pending.remove_up_to(seqs.last)
+            self._out.commands.append(commands.AckedUpTo(self.name, seqs.last))
             return
         done = self.pending.remove(seqs)
-        ahead = [seq for seq in seqs if seq > self.delivered_stream and self._selector.exists(seq)]
-        self._acked_ahead.update(ahead)
-        done += ahead
+        if seqs.last > self.delivered_stream:
+            ahead = Runs(seq for seq in seqs.above(self.delivered_stream) if self._selector.exists(seq))
+            self._acked_ahead.update(ahead)
+            done.extend(ahead)
         if done:
-            self._out.commands.append(commands.Acked(self.name, to_runs(sorted(set(done)))))
+            self._out.commands.append(commands.Acked(self.name, done))
 
     def answer(self, subject: AckSubject, ack: Ack, reply: bytes, now: Now) -> None:
         """An ack that asks for more than to be noted; `reply` hears when it is committed, empty for nobody."""
@@ -147,18 +149,18 @@ class ConsumerCore:
         if ack.kind is AckKind.NAK:
             self.pending.redeliver_at(seq, now.mono_ns + ack.delay_ns)
         elif ack.kind is AckKind.PROGRESS and self.pending.restart_wait(seq, now.mono_ns):
-            self._out.commands.append(commands.Progress(self.name, now.unix_ns, ((seq, 1),)))
+            self._out.commands.append(commands.Progress(self.name, now.unix_ns, Runs((seq,))))
         elif ack.kind in ACKNOWLEDGING:
-            self.acknowledge((seq,), now)
+            self.acknowledge(Runs((seq,)), now)
             if not self._out.commands and self.config.ack_policy is not AckPolicy.NONE:
-                self._out.commands.append(commands.Acked(self.name, ((seq, 1),)))  # may be in flight: wait behind it
+                self._out.commands.append(commands.Acked(self.name, Runs((seq,))))  # may be in flight: wait behind it
         if reply and ack.kind is not AckKind.NEXT:
             self._out.confirmations.append(reply)
 
     def purged_below(self, first_seq: int, now: Now) -> None:
         """The stream has nothing below `first_seq` any more: nothing there waits for an ack."""
         self._last_ack_unix_ns = now.unix_ns
-        self.pending.remove(self.pending.up_to(first_seq - 1))
+        self.pending.remove_up_to(max(0, first_seq - 1))
         self.delivered_stream = max(self.delivered_stream, first_seq - 1)
 
     def close(self, _reason: bytes) -> Effects:
@@ -239,56 +241,63 @@ class ConsumerCore:
 
     def _take(self, run: Run, seq: int, now: Now, *, redelivery: bool) -> None:
         """Count the delivery of what `_next_seq` has found, and put it into a run."""
-        self.delivered_consumer += 1
-        count = 1
         if redelivery:
-            count, _first = self.pending.redelivered(seq, now.mono_ns)
+            self.delivered_consumer += 1
+            count = self.pending.redelivered(seq, now.mono_ns)
             self._redelivered.append((seq, count))
         else:
+            count = 1
             self._fresh.popleft()
-            self._left -= 1
-            self.delivered_stream = seq
-            self._delivered.append(seq)
-            if self.config.ack_policy is not AckPolicy.NONE:
-                self.pending.add(seq, self.delivered_consumer, now.mono_ns)
+            self._count_new(Runs((seq,)), now)
         run.add(seq, self.delivered_consumer, count, max(self._left, 0))
 
-    def _take_new(self, to: bytes, wanted: int, now: Now) -> DeliveryRun | None:
-        """Up to so many new messages for one receiver in one go; None when there are none.
+    def _count_new(self, seqs: Runs, now: Now) -> None:
+        """Count first deliveries."""
+        first = self.delivered_consumer + 1
+        self.delivered_consumer += len(seqs)
+        self.delivered_stream = seqs.last
+        self._left -= len(seqs)
+        if not self._delivered:
+            self._delivered = Runs()
+        self._delivered.extend(seqs)
+        if self.config.ack_policy is not AckPolicy.NONE:
+            self.pending.add(seqs, first, now.mono_ns)
+
+    def _choose_many(self, wanted: int) -> Runs:
+        """New messages to be delivered in one go, within `max_ack_pending`.
 
         Only when nothing waits for redelivery and nothing has been chosen before: the common case, and the fast one.
         """
         assert not self._fresh
-        tracks_acks = self.config.ack_policy is not AckPolicy.NONE
-        if tracks_acks and self.config.max_ack_pending > 0:
+        if self.config.ack_policy is not AckPolicy.NONE and self.config.max_ack_pending > 0:
             wanted = min(wanted, self.config.max_ack_pending - len(self.pending))
-        seqs = self._choose(wanted) if wanted > 0 else []
-        if not seqs:
-            return None
-        first, left = self.delivered_consumer + 1, self._left
-        self.delivered_consumer += len(seqs)
-        self.delivered_stream = seqs[-1]
-        self._left -= len(seqs)
-        self._delivered += seqs
-        if tracks_acks:
-            self.pending.add_many(seqs, first, now.mono_ns)
-        return DeliveryRun(
-            to=to,
-            ack_prefix=self._ack_prefix,
-            stream_seqs=seqs,
-            consumer_seqs=range(first, first + len(seqs)),
-            counts=[1] * len(seqs),
-            nums_pending=range(left - 1, left - 1 - len(seqs), -1),
-            headers_only=self.config.headers_only,
-        )
+        return self._choose(wanted) if wanted > 0 else NOTHING
+
+    def _send_new(self, receivers: Sequence[bytes], seqs: Runs, now: Now) -> None:
+        """Deliver new messages to these receivers in turn; every one gets as many."""
+        step, left = len(receivers), self._left
+        first, each = self.delivered_consumer + 1, len(seqs) // step
+        assert each * step == len(seqs)
+        for place, to in enumerate(receivers):
+            run = DeliveryRun(
+                to=to,
+                ack_prefix=self._ack_prefix,
+                stream_seqs=seqs if step == 1 else seqs.every(step, place),
+                consumer_seqs=range(first + place, first + place + each * step, step),
+                counts=ONCE * each,
+                nums_pending=range(left - 1 - place, left - 1 - place - each * step, -step),
+                headers_only=self.config.headers_only,
+            )
+            self._out.sends.append(run)
+        self._count_new(seqs, now)
 
     def _next_redelivery(self) -> int | None:
         """The next message to be delivered again that the stream still has."""
         while (seq := self.pending.next_redelivery()) is not None:
             if self._selector.exists(seq):
                 return seq
-            self.pending.remove((seq,))  # removed from the stream: nobody needs to acknowledge it
-            self._out.commands.append(commands.Acked(self.name, ((seq, 1),)))
+            self.pending.remove(Runs((seq,)))  # removed from the stream: nobody needs to acknowledge it
+            self._out.commands.append(commands.Acked(self.name, Runs((seq,))))
         return None
 
     def _send(self, run: Run) -> None:
@@ -299,12 +308,22 @@ class ConsumerCore:
     def _is_at_ack_limit(self) -> bool:
         return 0 < self.config.max_ack_pending <= len(self.pending)
 
-    def _ack_subject_size(self, seq: int, *, redelivery: bool) -> int:
-        """Bytes of the ack subject of a delivery: part of what a request's max_bytes counts."""
-        count = self.pending.counts((seq,))[0] + 1 if redelivery else 1
+    def _size_of(self, seq: int, *, redelivery: bool) -> int:
+        """Bytes of a delivery, its ack subject included: what a request's max_bytes and a push window count."""
+        count = self.pending.count(seq) + 1 if redelivery else 1
         left = self._left if redelivery else self._left - 1
         numbers = (count, seq, self.delivered_consumer + 1, self._selector.ts_ns(seq), max(left, 0))
-        return len(self._ack_prefix) + len(b"%d.%d.%d.%d.%d" % numbers)
+        return self._selector.size(seq) + len(self._ack_prefix) + len(b"%d.%d.%d.%d.%d" % numbers)
+
+    def _measure(self, seqs: Runs, room_bytes: int) -> tuple[int, int, int]:
+        """How many of these new messages fill a room: (messages, their bytes, bytes of the last)."""
+        return self._selector.measure(
+            seqs,
+            room_bytes,
+            consumer_seq=self.delivered_consumer + 1,
+            num_pending=max(0, self._left - 1),
+            prefix_bytes=len(self._ack_prefix),
+        )
 
     # --- inside
 
@@ -313,27 +332,27 @@ class ConsumerCore:
         self._acked_ahead = {seq for seq in self._acked_ahead if seq > self.delivered_stream}
         return self._selector.num_pending(self.delivered_stream) - len(self._acked_ahead)
 
-    def _choose(self, wanted: int) -> list[int]:
+    def _choose(self, wanted: int) -> Runs:
         if self._acked_ahead:
             return self._choose_unacked(wanted)
         return self._selector.next_after(self.delivered_stream, max(1, wanted))
 
-    def _choose_unacked(self, wanted: int) -> list[int]:
+    def _choose_unacked(self, wanted: int) -> Runs:
         """New messages, without those that were acknowledged before this leader knew of their delivery."""
-        chosen: list[int] = []
+        chosen = Runs()
         after = self.delivered_stream
         while len(chosen) < wanted:
             found = self._selector.next_after(after, wanted)
             if not found:
                 break
-            after = found[-1]
-            chosen += [seq for seq in found if seq not in self._acked_ahead]
-        return chosen[:wanted]
+            after = found.last
+            chosen.extend(Runs(seq for seq in found if seq not in self._acked_ahead))
+        return chosen.part(0, wanted)
 
-    def _give_up(self, seqs: Sequence[int]) -> None:
+    def _give_up(self, seqs: Runs) -> None:
         """These were delivered as often as allowed: wait for them no longer."""
         if seqs:
-            self._out.commands.append(commands.Dropped(self.name, to_runs(sorted(seqs))))
+            self._out.commands.append(commands.Dropped(self.name, seqs))
 
     def _record(self, now: Now) -> None:
         """Turn this step's deliveries into commands; redeliveries have the lower consumer sequences."""
@@ -347,9 +366,9 @@ class ConsumerCore:
             self._out.commands.append(again)
             self._redelivered = []
         if self._delivered:
-            new = commands.Delivered(self.name, now.unix_ns, first, to_runs(self._delivered))
+            new = commands.Delivered(self.name, now.unix_ns, first, self._delivered)
             self._out.commands.append(new)
-            self._delivered = []
+            self._delivered = NOTHING
             if not self._acked_ahead:
                 self._selector.delivered(self.delivered_stream, self._left)
 

@@ -1,7 +1,8 @@
 """The leader's table of deliveries that wait for an ack, and the queue of those to be delivered again.
 
-A pending message is either waiting (it has a deadline in the heap) or queued for redelivery. Deadlines are monotonic
-nanoseconds; heap entries that no longer hold are skipped when they come up, so acks cost no heap operation.
+A pending message is either waiting (a range with its deadline is in the heap) or queued for redelivery. Deadlines are
+monotonic nanoseconds, one for all messages that were delivered together. Acks touch neither heap nor queue: what does
+not hold any more is skipped when it comes up.
 """
 
 from __future__ import annotations
@@ -12,23 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from jetraft.store._runs import Runs
+from jetraft.store._unacked import UnackedTable
+from jetraft.store.consumer_state import NOTHING
 
+if TYPE_CHECKING:
     from jetraft.store.consumer_state import ConsumerState
 
 NEVER_NS: Final = 2**63 - 1
 STALE_MAX: Final = 1024  # heap entries of acknowledged messages that are always tolerated
 QUEUED: Final = -1  # the deadline of a message in the redelivery queue
-
-
-@attrs.define(slots=True)
-class Unacked:
-    """One pending message."""
-
-    consumer_seq: int  # of its first delivery
-    count: int  # deliveries so far
-    deadline_ns: int  # QUEUED while it waits for redelivery
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -55,21 +49,19 @@ class PendingTable:
 
     def __init__(self, policy: WaitPolicy) -> None:
         self.policy = policy
-        self._unacked: dict[int, Unacked] = {}
-        self._heap: list[tuple[int, int]] = []
+        self._unacked = UnackedTable()  # times are deadlines
+        self._heap: list[tuple[int, int, int]] = []  # (deadline, first, last): those between that still have it
         self._queue: deque[int] = deque()
-        self.num_redelivered = 0  # pending messages that were delivered more than once
 
     @classmethod
     def of_state(cls, state: ConsumerState, policy: WaitPolicy, *, now_ns: int, now_unix_ns: int) -> PendingTable:
         """The table of a new leader: the waits go on where the replicated timestamps say."""
         table = cls(policy)
-        for seq, message in state.pending.items():
-            wait_ns = policy.wait_ns(message.count)
-            left_ns = min(wait_ns, max(0, message.ts_ns + wait_ns - now_unix_ns))
-            table._unacked[seq] = Unacked(message.consumer_seq, message.count, 0)
-            table.num_redelivered += message.count > 1
-            table._wait(seq, now_ns + left_ns)
+        for seq, consumer_seq, ts_ns, count in state.pending.rows():
+            wait_ns = policy.wait_ns(count)
+            left_ns = min(wait_ns, max(0, ts_ns + wait_ns - now_unix_ns))
+            table._unacked.put(seq, consumer_seq, min(now_ns + left_ns, NEVER_NS), count)
+        table._rebuild()
         return table
 
     def __len__(self) -> int:
@@ -77,6 +69,11 @@ class PendingTable:
 
     def __contains__(self, seq: int) -> bool:
         return seq in self._unacked
+
+    @property
+    def num_redelivered(self) -> int:
+        """Pending messages that were delivered more than once."""
+        return self._unacked.num_redelivered
 
     @property
     def wake_ns(self) -> int:
@@ -90,107 +87,92 @@ class PendingTable:
 
     def first(self) -> tuple[int, int] | None:
         """(consumer sequence, stream sequence) of the oldest pending message."""
-        for seq, unacked in self._unacked.items():
-            return unacked.consumer_seq, seq
-        return None
+        return self._unacked.first()
 
-    def add(self, seq: int, consumer_seq: int, now_ns: int) -> None:
-        """A first delivery."""
-        self._unacked[seq] = unacked = Unacked(consumer_seq, 1, 0)
-        unacked.deadline_ns = deadline_ns = now_ns + self.policy.wait_ns(1)
-        heappush(self._heap, (deadline_ns, seq))
-        self._compact()
-
-    def add_many(self, seqs: Sequence[int], first_consumer_seq: int, now_ns: int) -> None:
+    def add(self, seqs: Runs, first_consumer_seq: int, now_ns: int) -> None:
         """First deliveries with consecutive consumer sequences."""
-        deadline_ns = now_ns + self.policy.wait_ns(1)
-        unacked, heap = self._unacked, self._heap
-        for consumer_seq, seq in enumerate(seqs, first_consumer_seq):
-            unacked[seq] = Unacked(consumer_seq, 1, deadline_ns)
-            heappush(heap, (deadline_ns, seq))
-        self._compact()
+        deadline_ns = self._deadline_ns(1, now_ns)
+        self._unacked.add(seqs, first_consumer_seq, deadline_ns)
+        self._wait(deadline_ns, seqs.first, seqs.last)
 
-    def remove(self, seqs: Iterable[int]) -> list[int]:
+    def remove(self, seqs: Runs) -> Runs:
         """Acknowledged, terminated or given up; returns those that were pending."""
-        removed = []
-        for seq in seqs:
-            unacked = self._unacked.pop(seq, None)
-            if unacked is not None:
-                removed.append(seq)
-                self.num_redelivered -= unacked.count > 1
-        return removed
+        return self._unacked.remove(seqs)
 
-    def up_to(self, seq: int) -> list[int]:
-        """The pending messages up to and including a sequence."""
-        found = []
-        for pending in self._unacked:
-            if pending > seq:
-                break
-            found.append(pending)
-        return found
+    def remove_up_to(self, seq: int) -> None:
+        """Everything up to and including a sequence is acknowledged, or gone."""
+        self._unacked.remove_up_to(seq)
 
     def redeliver_at(self, seq: int, at_ns: int) -> None:
         """Negatively acknowledged: deliver again then."""
-        if seq in self._unacked:
-            self._wait(seq, at_ns)
+        row = self._unacked.get(seq)
+        if row is not None:
+            at_ns = min(at_ns, NEVER_NS)
+            self._unacked.set(seq, at_ns, row[2])
+            self._wait(at_ns, seq, seq)
 
     def restart_wait(self, seq: int, now_ns: int) -> bool:
         """The work goes on: wait again in full. False when it was not pending."""
-        unacked = self._unacked.get(seq)
-        if unacked is None:
-            return False
-        self._wait(seq, now_ns + self.policy.wait_ns(unacked.count))
-        return True
+        row = self._unacked.get(seq)
+        if row is not None:
+            self.redeliver_at(seq, self._deadline_ns(row[2], now_ns))
+        return row is not None
 
-    def expire(self, now_ns: int) -> list[int]:
+    def expire(self, now_ns: int) -> Runs:
         """Queue for redelivery what waited long enough; return those that were delivered as often as allowed."""
-        exhausted = []
+        exhausted: list[int] = []
         while self._heap and self._heap[0][0] <= now_ns:
-            deadline_ns, seq = heappop(self._heap)
-            unacked = self._unacked.get(seq)
-            if unacked is None or unacked.deadline_ns != deadline_ns:
-                continue
-            if self.policy.is_exhausted(unacked.count):
-                exhausted.append(seq)
-                continue
-            unacked.deadline_ns = QUEUED
-            self._queue.append(seq)
-        self.remove(exhausted)
-        return exhausted
+            deadline_ns, first, last = heappop(self._heap)
+            due = self._unacked.with_at(first, last, deadline_ns)
+            if self.policy.max_deliver > 0:
+                exhausted += [seq for seq in due if self.policy.is_exhausted(self.count(seq))]
+            self._unacked.set_at(due, QUEUED)
+            self._queue.extend(due)
+        return self._unacked.remove(Runs(sorted(exhausted))) if exhausted else NOTHING
 
     def next_redelivery(self) -> int | None:
         """The message to be delivered again next; it stays in the queue."""
         while self._queue:
-            unacked = self._unacked.get(self._queue[0])
-            if unacked is not None and unacked.deadline_ns == QUEUED:
+            row = self._unacked.get(self._queue[0])
+            if row is not None and row[1] == QUEUED:
                 return self._queue[0]
             self._queue.popleft()
         return None
 
-    def redelivered(self, seq: int, now_ns: int) -> tuple[int, int]:
-        """The head of the queue is delivered again: returns (delivery count, its first consumer sequence)."""
+    def redelivered(self, seq: int, now_ns: int) -> int:
+        """The head of the queue is delivered again: returns its delivery count."""
         assert self._queue[0] == seq
         self._queue.popleft()
-        unacked = self._unacked[seq]
-        unacked.count += 1
-        self.num_redelivered += unacked.count == 2  # noqa: PLR2004  (from once to more than once)
-        self._wait(seq, now_ns + self.policy.wait_ns(unacked.count))
-        return unacked.count, unacked.consumer_seq
+        count = self.count(seq) + 1
+        deadline_ns = self._deadline_ns(count, now_ns)
+        self._unacked.set(seq, deadline_ns, count)
+        self._wait(deadline_ns, seq, seq)
+        return count
 
-    def counts(self, seqs: Sequence[int]) -> list[int]:
-        """Delivery counts, 0 for what is not pending."""
-        return [unacked.count if (unacked := self._unacked.get(seq)) else 0 for seq in seqs]
+    def count(self, seq: int) -> int:
+        """Deliveries of a message so far, 0 when it is not pending."""
+        row = self._unacked.get(seq)
+        return 0 if row is None else row[2]
 
-    def _wait(self, seq: int, deadline_ns: int) -> None:
-        self._unacked[seq].deadline_ns = deadline_ns
-        heappush(self._heap, (deadline_ns, seq))
-        self._compact()
+    def _deadline_ns(self, count: int, now_ns: int) -> int:
+        """When the wait after the n-th delivery ends."""
+        return min(now_ns + self.policy.wait_ns(count), NEVER_NS)
 
-    def _compact(self) -> None:
-        """Drop the heap's entries of acknowledged messages when they are the larger part: it stays within bounds."""
-        if len(self._heap) <= STALE_MAX + 2 * len(self._unacked):
-            return
-        self._heap = [
-            (unacked.deadline_ns, seq) for seq, unacked in self._unacked.items() if unacked.deadline_ns != QUEUED
-        ]
-        heapify(self._heap)
+    def _wait(self, deadline_ns: int, first: int, last: int) -> None:
+        """Remember to look at these then; forget what does not hold any more when that is the larger part."""
+        heappush(self._heap, (deadline_ns, first, last))
+        if len(self._heap) > STALE_MAX + 2 * len(self._unacked):
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """The heap anew, with the waiting messages only; neighbours with one deadline share an entry."""
+        heap: list[tuple[int, int, int]] = []
+        for seq, _consumer_seq, deadline_ns, _count in self._unacked.rows():
+            if deadline_ns == QUEUED:
+                continue
+            if heap and heap[-1][0] == deadline_ns:
+                heap[-1] = (deadline_ns, heap[-1][1], seq)
+            else:
+                heap.append((deadline_ns, seq, seq))
+        heapify(heap)
+        self._heap = heap

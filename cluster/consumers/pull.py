@@ -96,9 +96,9 @@ class PullConsumer(ConsumerCore):
     def _deliver(self, now: Now) -> bool:
         if not self._waiting:
             return False
-        budget = self._deliver_in_one_go(now)
         runs: dict[bytes, Run] = {}
         listening: set[bytes] = set()
+        budget = self._deliver_in_one_go(listening, now)
         exhausted = False
         while budget and (waiting := self._next_waiting(listening)) is not None:
             found = self._next_seq()
@@ -112,7 +112,7 @@ class PullConsumer(ConsumerCore):
                 continue
             run = runs.setdefault(waiting.reply, Run(waiting.reply))
             self._take(run, seq, now, redelivery=redelivery)
-            waiting.take(size, now.mono_ns)
+            waiting.take(1, size, now.mono_ns)
             self._waiting.advance()
             budget -= 1
         for run in runs.values():
@@ -121,22 +121,56 @@ class PullConsumer(ConsumerCore):
             self._end_no_wait()
         return not budget and bool(self._waiting)
 
-    def _deliver_in_one_go(self, now: Now) -> int:
-        """Serve a single request without a size limit from new messages; returns what is left of the step's budget."""
+    def _deliver_in_one_go(self, listening: set[bytes], now: Now) -> int:
+        """Serve requests from new messages without looking at each; returns what is left of the step's budget.
+
+        What needs a look at single messages is left to the caller: redeliveries, the rest that does not go round, and a
+        message that is too large for a request.
+        """
         budget = DELIVERIES_PER_STEP_MAX
-        waiting = self._next_waiting(set())
-        if waiting is None or len(self._waiting) > 1 or waiting.request.max_bytes:
-            return budget
-        if self._next_redelivery() is not None:
-            return budget
-        run = self._take_new(waiting.reply, min(waiting.remaining, budget), now)
-        if run is None:
-            return budget
-        self._out.sends.append(run)
-        waiting.take_many(len(run.stream_seqs), now.mono_ns)
+        while budget and (waiting := self._next_waiting(listening)) is not None:
+            if self._next_redelivery() is not None:
+                break
+            count = self._serve_one(waiting, budget, now) if len(self._waiting) == 1 else self._serve_all(budget, now)
+            if not count:
+                break
+            budget -= count
+        return budget
+
+    def _serve_one(self, waiting: Waiting, budget: int, now: Now) -> int:
+        """Deliver to the only request what it may get; returns how many messages."""
+        seqs, size = self._choose_many(min(waiting.remaining, budget)), 0
+        if seqs and waiting.request.max_bytes:
+            count, size, last_size = self._measure(seqs, waiting.bytes_left + 1)
+            if size > waiting.bytes_left:
+                count, size = count - 1, size - last_size
+            seqs = seqs.part(0, count)
+        if not seqs:
+            return 0
+        self._send_new((waiting.reply,), seqs, now)
+        waiting.take(len(seqs), size, now.mono_ns)
         if not waiting.remaining:
             self._waiting.drop_head()
-        return budget - len(run.stream_seqs)
+        return len(seqs)
+
+    def _serve_all(self, budget: int, now: Now) -> int:
+        """Deliver to all requests in turn, as far as every one gets as many; returns how many messages."""
+        everyone = list(self._waiting)
+        rounds = min(budget // len(everyone), *(waiting.remaining for waiting in everyone))
+        if not rounds or any(
+            waiting.request.max_bytes or not self._has_interest(waiting.reply) for waiting in everyone
+        ):
+            return 0
+        seqs = self._choose_many(rounds * len(everyone))
+        rounds = len(seqs) // len(everyone)
+        if not rounds:
+            return 0
+        seqs = seqs.part(0, rounds * len(everyone))
+        self._send_new([waiting.reply for waiting in everyone], seqs, now)
+        for waiting in everyone:
+            waiting.take(rounds, 0, now.mono_ns)
+        self._waiting.remove_if(lambda waiting: not waiting.remaining)
+        return len(seqs)
 
     def _is_idle(self) -> bool:
         self._waiting.remove_if(lambda waiting: not self._has_interest(waiting.reply))
@@ -187,7 +221,7 @@ class PullConsumer(ConsumerCore):
         """What a message counts against the request's max_bytes; not worked out when there is no such limit."""
         if not waiting.request.max_bytes:
             return 0
-        return self._selector.size(seq) + self._ack_subject_size(seq, redelivery=redelivery)
+        return self._size_of(seq, redelivery=redelivery)
 
     def _end_too_large(self, runs: dict[bytes, Run], waiting: Waiting) -> None:
         self._waiting.drop_head()

@@ -39,11 +39,17 @@ class FlowWindow:
         """True when nothing may be sent before an answer comes."""
         return self.pending_bytes > self.limit_bytes
 
-    def sent(self, size: int) -> bool:
-        """Count what is sent; True when it is time to ask."""
+    @property
+    def room_bytes(self) -> int:
+        """How much may be sent until it is time to ask, or to stop when a question is open; reached means passed."""
+        limit_bytes = self.limit_bytes if self.asked_with else self.limit_bytes // 2
+        return max(1, limit_bytes - self.pending_bytes + 1)
+
+    def sent(self, size: int, last_size: int) -> bool:
+        """Count messages that are sent, not more than it took to fill `room_bytes`; True when it is time to ask."""
         self.pending_bytes += size
         if self.asked_with and self.pending_bytes - self._asked_bytes >= self.limit_bytes:
-            self._asked_bytes += size
+            self._asked_bytes += last_size
         return not self.asked_with and self.pending_bytes > self.limit_bytes // 2
 
     def ask(self, reply: bytes) -> None:
@@ -102,29 +108,43 @@ class PushConsumer(ConsumerCore):
             self._out.sends.append(Status(self._to, message.status(100, b"Idle Heartbeat", fields)))
 
     def _deliver(self, now: Now) -> bool:
-        run = Run(self._to)
-        budget = DELIVERIES_PER_STEP_MAX
-        if self._wants_messages() and not self.config.flow_control and self._next_redelivery() is None:
-            new = self._take_new(self._to, budget, now)
-            if new is not None:
-                self._out.sends.append(new)
-                budget -= len(new.stream_seqs)
+        budget = self._redeliver(DELIVERIES_PER_STEP_MAX, now)
         while budget and self._wants_messages():
-            found = self._next_seq()
-            if found is None:
+            count = self._deliver_new(budget, now)
+            if not count:
                 break
-            seq, redelivery = found
-            size = self._size_of(seq, redelivery=redelivery)
-            self._take(run, seq, now, redelivery=redelivery)
+            budget -= count
+        if budget < DELIVERIES_PER_STEP_MAX:
+            self._heartbeat_at_ns = now.mono_ns + self.config.idle_heartbeat
+        return not budget
+
+    def _redeliver(self, budget: int, now: Now) -> int:
+        """Deliver again what waits for it; returns what is left of the step's budget."""
+        run = Run(self._to)
+        while budget and self._wants_messages() and (seq := self._next_redelivery()) is not None:
+            size = self._size_of(seq, redelivery=True) if self.config.flow_control else 0
+            self._take(run, seq, now, redelivery=True)
             budget -= 1
-            if self.config.flow_control and self._window.sent(size):
+            if self.config.flow_control and self._window.sent(size, size):
                 self._send(run)
                 run = Run(self._to)
                 self._ask()
         self._send(run)
-        if budget < DELIVERIES_PER_STEP_MAX:
-            self._heartbeat_at_ns = now.mono_ns + self.config.idle_heartbeat
-        return not budget
+        return budget
+
+    def _deliver_new(self, wanted: int, now: Now) -> int:
+        """Deliver new messages in one go, as far as the window has room; returns how many."""
+        seqs = self._choose_many(wanted)
+        if not seqs:
+            return 0
+        size = last_size = 0
+        if self.config.flow_control:
+            count, size, last_size = self._measure(seqs, self._window.room_bytes)
+            seqs = seqs.part(0, count)
+        self._send_new((self._to,), seqs, now)
+        if self.config.flow_control and self._window.sent(size, last_size):
+            self._ask()
+        return len(seqs)
 
     def _is_idle(self) -> bool:
         return not self._is_active
@@ -143,12 +163,6 @@ class PushConsumer(ConsumerCore):
     @property
     def _is_stalled(self) -> bool:
         return self.config.flow_control and self._window.is_stalled
-
-    def _size_of(self, seq: int, *, redelivery: bool) -> int:
-        """What a message counts in the window; not worked out without flow control."""
-        if not self.config.flow_control:
-            return 0
-        return self._selector.size(seq) + self._ack_subject_size(seq, redelivery=redelivery)
 
     def _ask(self) -> None:
         """Ask the client to say when it has read this far."""

@@ -133,24 +133,15 @@ class Waiting:
         """True when a message of this size may still be sent to it."""
         return not self.request.max_bytes or size <= self.bytes_left
 
-    def take(self, size: int, now_ns: int) -> None:
-        """Count a message that goes to this request."""
-        assert self.remaining > 0
-        self.remaining -= 1
-        self.delivered += 1
+    def take(self, count: int, size: int, now_ns: int) -> None:
+        """Count messages that go to this request; their bytes matter only when it has a limit of them."""
+        assert 0 < count <= self.remaining
+        self.remaining -= count
+        self.delivered += count
         if self.request.max_bytes:
             self.bytes_left -= size
             if self.bytes_left == 0:
                 self.remaining = 0
-        if self.request.heartbeat_ns:
-            self.heartbeat_at_ns = now_ns + self.request.heartbeat_ns
-
-    def take_many(self, count: int, now_ns: int) -> None:
-        """Count messages that go to this request, which has no limit of bytes."""
-        assert count <= self.remaining
-        assert not self.request.max_bytes
-        self.remaining -= count
-        self.delivered += count
         if self.request.heartbeat_ns:
             self.heartbeat_at_ns = now_ns + self.request.heartbeat_ns
 

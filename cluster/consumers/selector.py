@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol
 
+from jetraft.store._runs import Runs
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,8 +25,13 @@ class Messages(Protocol):
     def mutations(self) -> int:
         """Grows with every change of the set of messages."""
 
-    def next_matches(self, filters: Sequence[bytes], from_seq: int, count: int) -> list[int]:
+    def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
         """The first live messages at or above a sequence that match."""
+
+    def measure(
+        self, seqs: Runs, room_bytes: int, *, consumer_seq: int, num_pending: int, prefix_bytes: int
+    ) -> tuple[int, int, int]:
+        """How many first deliveries fill a room: (messages, their bytes, bytes of the last), subjects included."""
 
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above a sequence match."""
@@ -47,14 +54,22 @@ class Selector:
         self._counted = (-1, 0)  # (mutation number, from_seq) of the count
         self._count = 0
 
-    def next_after(self, seq: int, count: int) -> list[int]:
-        """The next messages above a sequence, ascending, at most `count`."""
+    def next_after(self, seq: int, count: int) -> Runs:
+        """The next messages above a sequence, at most `count`."""
         if seq + 1 >= self._resume_seq:
-            return self._messages.next_matches(self._filters, seq + 1, count)
-        found = self._live_initial(seq, count)
+            return self._messages.next_runs(self._filters, seq + 1, count)
+        found = Runs(self._live_initial(seq, count))
         if len(found) < count:
-            found += self._messages.next_matches(self._filters, self._resume_seq, count - len(found))
+            found.extend(self._messages.next_runs(self._filters, self._resume_seq, count - len(found)))
         return found
+
+    def measure(
+        self, seqs: Runs, room_bytes: int, *, consumer_seq: int, num_pending: int, prefix_bytes: int
+    ) -> tuple[int, int, int]:
+        """How many first deliveries fill a room: (messages, their bytes, bytes of the last)."""
+        return self._messages.measure(
+            seqs, room_bytes, consumer_seq=consumer_seq, num_pending=num_pending, prefix_bytes=prefix_bytes
+        )
 
     def num_pending(self, seq: int) -> int:
         """How many messages above a sequence are still to come."""

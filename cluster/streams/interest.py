@@ -45,14 +45,14 @@ def unneeded_after_done(
     retention: RetentionPolicy,
     consumers: Collection[ConsumerState],
     by: ConsumerState,
-    done: Iterable[int],
+    done: Sequence[int],
     source: SubjectSource,
-) -> list[int]:
+) -> Sequence[int]:
     """Of the messages that one consumer is done with, those that may go."""
     if retention is RetentionPolicy.LIMITS:
         return []
     if retention is RetentionPolicy.WORK_QUEUE or len(consumers) == 1:
-        return list(done)
+        return done
     others = [consumer for consumer in consumers if consumer is not by]
     return [seq for seq in done if not is_wanted(others, seq, source)]
 

@@ -31,6 +31,7 @@ from jetraft.store.model.subject import is_literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from jetraft.store._runs import Runs
     from jetraft.store.model.ids import NodeId
     from jetraft.store.port import Entry
     from jetraft.store.stream_store import StoredMessage, StreamStore
@@ -192,7 +193,7 @@ class StreamMachine:
             case commands.UpdateConfig():
                 return self._update_config(StreamConfig.from_json(command.config))
             case commands.Remove():
-                return self._remove(commands.from_runs(command.seqs), erase=command.erase)
+                return self._remove(command.seqs, erase=command.erase)
             case commands.RemoveBelow():
                 removed = self.store.remove_below(command.seq)
                 self._purged()
@@ -291,9 +292,15 @@ class StreamMachine:
 
     # --- what selection reads (consumers/selector.Messages)
 
-    def next_matches(self, filters: Sequence[bytes], from_seq: int, count: int) -> list[int]:
+    def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
         """The first live messages at or above a sequence that match."""
-        return self.store.next_matches(filters, from_seq, count)
+        return self.store.next_runs(filters, from_seq, count)
+
+    def measure(
+        self, seqs: Runs, room_bytes: int, *, consumer_seq: int, num_pending: int, prefix_bytes: int
+    ) -> tuple[int, int, int]:
+        """How many deliveries fill a room: (messages, bytes, bytes of the last)."""
+        return self.store.records.measure(seqs, room_bytes, consumer_seq, num_pending, prefix_bytes)
 
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above a sequence match."""

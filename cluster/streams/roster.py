@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from jetraft.cluster.streams import commands
-from jetraft.cluster.streams.commands import from_runs
-from jetraft.store.consumer_state import ConsumerState
+from jetraft.store._runs import Runs
+from jetraft.store.consumer_state import NOTHING, ConsumerState
 from jetraft.store.model.config import ConsumerConfig, DeliverPolicy
 
 if TYPE_CHECKING:
@@ -16,40 +16,38 @@ if TYPE_CHECKING:
 
     from jetraft.store.stream_store import StreamStore
 
-Done = list[int]
+Done = Runs
 """Stream sequences that the consumer is done with by the command and was not before."""
 
 
 def _progress(state: ConsumerState, command: commands.Progress) -> Done:
-    state.progress(from_runs(command.seqs), command.ts_ns)
-    return []
+    state.progress(command.seqs, command.ts_ns)
+    return NOTHING
 
 
 def _drop(state: ConsumerState, command: commands.Dropped) -> Done:
-    state.drop(from_runs(command.seqs))
-    return []
+    state.drop(command.seqs)
+    return NOTHING
 
 
 def _redeliver(state: ConsumerState, command: commands.Redelivered) -> Done:
     state.redeliver(command.counts, command.consumer_seq, command.ts_ns)
-    return []
+    return NOTHING
 
 
 def _reset(state: ConsumerState, command: commands.ResetConsumer) -> Done:
     state.reset(command.seq)
-    return []
+    return NOTHING
 
 
 def _update(state: ConsumerState, command: commands.UpdateConsumer) -> Done:
     state.config = ConsumerConfig.from_json(command.config)
-    return []
+    return NOTHING
 
 
 TRANSITIONS: Final[dict[type, Callable[[ConsumerState, Any], Done]]] = {
-    commands.Delivered: lambda state, command: state.deliver(
-        from_runs(command.seqs), command.consumer_seq, command.ts_ns
-    ),
-    commands.Acked: lambda state, command: state.ack(from_runs(command.seqs)),
+    commands.Delivered: lambda state, command: state.deliver(command.seqs, command.consumer_seq, command.ts_ns),
+    commands.Acked: lambda state, command: state.ack(command.seqs),
     commands.AckedUpTo: lambda state, command: state.ack_up_to(command.seq),
     commands.Redelivered: _redeliver,
     commands.Progress: _progress,

@@ -198,7 +198,7 @@ class StreamShell:
             raise errors.STREAM_SEALED.with_values()
         if self.config.deny_delete:
             raise errors.STREAM_MSG_DELETE_FAILED.with_values(err="message delete not permitted")
-        return bool(await self._change(commands.Remove(seqs=((seq, 1),), erase=erase)))
+        return bool(await self._change(commands.Remove(seqs=commands.to_runs((seq,)), erase=erase)))
 
     # --- consumers
 

@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetraft.store._runs import Runs
 from jetraft.store.consumer_state import ConsumerState
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
 
@@ -24,23 +25,23 @@ steps = st.lists(
 )
 
 
-def apply(state: ConsumerState, step: tuple[str, int, int]) -> list[int]:
+def apply(state: ConsumerState, step: tuple[str, int, int]) -> Runs:
     kind, number, gap = step
     match kind:
         case "deliver":
             first = state.delivered_stream + gap
-            return state.deliver(range(first, first + number), state.delivered_consumer + 1, 5)
+            return state.deliver(Runs(range(first, first + number)), state.delivered_consumer + 1, 5)
         case "ack":
-            return state.ack([number])
+            return state.ack(Runs([number]))
         case "ack_up_to":
             return state.ack_up_to(number)
         case "redeliver":
             state.redeliver([(number, 2)], state.delivered_consumer + 1, 6)
         case "drop":
-            state.drop([number])
+            state.drop(Runs([number]))
         case "purge":
             state.purged_below(number)
-    return []
+    return Runs()
 
 
 @given(steps)
@@ -67,29 +68,29 @@ def test_a_snapshot_is_the_state(history: list[tuple[str, int, int]]) -> None:
 
 def test_the_floor_stands_below_the_oldest_unacked_message() -> None:
     state = state_of()
-    state.deliver([2, 4, 6], 1, 9)
+    state.deliver(Runs([2, 4, 6]), 1, 9)
     assert state.ack_floor == (0, 1)
-    assert state.ack([4]) == [4]
+    assert state.ack(Runs([4])) == Runs([4])
     assert state.ack_floor == (0, 1)
-    assert state.ack([2]) == [2]
+    assert state.ack(Runs([2])) == Runs([2])
     assert state.ack_floor == (2, 5)
-    assert state.ack([6]) == [6]
+    assert state.ack(Runs([6])) == Runs([6])
     assert state.ack_floor == (3, 6)
 
 
 def test_without_acks_delivered_means_done() -> None:
     state = state_of(AckPolicy.NONE)
-    assert state.deliver([1, 3], 1, 9) == [1, 3]
+    assert state.deliver(Runs([1, 3]), 1, 9) == Runs([1, 3])
     assert state.ack_floor == (2, 3)
     assert not state.pending
 
 
 def test_an_ack_from_before_the_delivery_is_kept_until_the_delivery_comes() -> None:
     state = state_of()
-    assert state.ack([3]) == [3]
+    assert state.ack(Runs([3])) == Runs([3])
     assert not state.is_waiting_for(3)
-    assert state.ack([3]) == []
-    state.deliver([1, 2, 3], 1, 9)
+    assert state.ack(Runs([3])) == Runs([])
+    state.deliver(Runs([1, 2, 3]), 1, 9)
     assert list(state.pending) == [1, 2]
     assert state.acked_ahead == set()
 
@@ -101,6 +102,6 @@ def test_a_consumer_of_last_messages_waits_only_for_those_and_for_new_ones() -> 
 
 def test_a_reset_starts_again() -> None:
     state = state_of()
-    state.deliver([1, 2, 3], 1, 9)
+    state.deliver(Runs([1, 2, 3]), 1, 9)
     state.reset(2)
-    assert (state.delivered_stream, state.delivered_consumer, state.pending) == (1, 0, {})
+    assert (state.delivered_stream, state.delivered_consumer, list(state.pending)) == (1, 0, [])

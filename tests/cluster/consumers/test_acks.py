@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.acks import Ack, AckKind, AckSubject, parse_ack_body, parse_ack_subject
 from jetraft.cluster.streams._admit import encode_capture
+from jetraft.store._runs import Runs
 
 SHORT = b"$JS.ACK.S.c.2.33.44.1700000000000000000.5"
 LONG = b"$JS.ACK.hub.ACCHASH.S.c.2.33.44.1700000000000000000.5"
@@ -81,7 +82,8 @@ def test_sorting_agrees_with_reading_one_by_one(batch: list[tuple[bytes, bytes, 
             return  # C reads only the stream sequence: other numbers may be malformed
         records.append(encode_capture(subject, reply, b"", body))
         position += len(records[-1])
-    assert sort_acks(b"".join(records)) == (plain, others)
+    runs = {consumer: Runs(sorted(set(seqs))) for consumer, seqs in plain.items()}
+    assert sort_acks(b"".join(records)) == (runs, others)
 
 
 def _is_loosely_named(subject: bytes) -> bool:

@@ -2,7 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
-from jetraft.store.consumer_state import ConsumerState, PendingMessage
+from jetraft.store._runs import Runs
+from jetraft.store.consumer_state import ConsumerState
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
 
 WAIT = WaitPolicy(ack_wait_ns=100, backoff_ns=(), max_deliver=-1)
@@ -11,7 +12,7 @@ WAIT = WaitPolicy(ack_wait_ns=100, backoff_ns=(), max_deliver=-1)
 def table_of(*seqs: int, policy: WaitPolicy = WAIT) -> PendingTable:
     table = PendingTable(policy)
     for place, seq in enumerate(seqs, 1):
-        table.add(seq, place, 0)
+        table.add(Runs((seq,)), place, 0)
     return table
 
 
@@ -25,11 +26,11 @@ def redeliver_all(table: PendingTable, now_ns: int) -> list[int]:
 
 def test_what_is_not_acknowledged_is_delivered_again_and_again() -> None:
     table = table_of(1, 2)
-    assert table.expire(99) == []
+    assert table.expire(99) == Runs()
     assert redeliver_all(table, 99) == []
     table.expire(100)
     assert redeliver_all(table, 100) == [1, 2]
-    table.remove([1])
+    table.remove(Runs([1]))
     table.expire(200)
     assert redeliver_all(table, 200) == [2]
     assert table.num_redelivered == 1
@@ -57,7 +58,7 @@ def test_a_sign_of_progress_starts_the_wait_again() -> None:
 def test_an_ack_in_the_redelivery_queue_takes_it_out() -> None:
     table = table_of(1, 2)
     table.expire(100)
-    table.remove([1])
+    table.remove(Runs([1]))
     assert table.next_redelivery() == 2
 
 
@@ -68,20 +69,18 @@ def test_backoff_sets_each_wait_and_its_last_one_stays() -> None:
 
 def test_what_was_delivered_as_often_as_allowed_is_given_up() -> None:
     table = table_of(1, policy=WaitPolicy(ack_wait_ns=100, backoff_ns=(), max_deliver=2))
-    assert table.expire(100) == []
+    assert table.expire(100) == Runs()
     assert redeliver_all(table, 100) == [1]
-    assert table.expire(200) == [1]
+    assert table.expire(200) == Runs([1])
     assert len(table) == 0
     assert table.num_redelivered == 0
 
 
 def test_a_new_leader_goes_on_with_the_waits() -> None:
     state = ConsumerState(name="c", config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT), created_ns=0, start_seq=1)
-    state.pending = {
-        1: PendingMessage(1, 1_000, 1),  # waited 70 of 100
-        2: PendingMessage(2, 900, 3),  # overdue
-        3: PendingMessage(3, 9_000, 1),  # a clock that was ahead: a full wait at most
-    }
+    state.pending.put(1, 1, 1_000, 1)  # waited 70 of 100
+    state.pending.put(2, 2, 900, 3)  # overdue
+    state.pending.put(3, 3, 9_000, 1)  # a clock that was ahead: a full wait at most
     table = PendingTable.of_state(state, WAIT, now_ns=5, now_unix_ns=1_070)
     assert table.num_redelivered == 1
     due = []
@@ -94,12 +93,19 @@ def test_a_new_leader_goes_on_with_the_waits() -> None:
 def test_acknowledged_messages_leave_nothing_behind() -> None:
     table = PendingTable(WAIT)
     for seq in range(1, 50_000):
-        table.add(seq, seq, 0)
-        table.remove([seq])
-    table.add_many([50_000, 50_001], 50_000, 7)
+        table.add(Runs([seq]), seq, 0)
+        table.remove(Runs([seq]))
+    table.add(Runs([50_000, 50_001]), 50_000, 7)
     assert len(table._heap) <= 2_000
     table.expire(107)
     assert redeliver_all(table, 107) == [50_000, 50_001]
+
+
+def test_a_wait_longer_than_time_itself_is_no_wait() -> None:
+    table = table_of(1, policy=WaitPolicy(ack_wait_ns=NEVER_NS, backoff_ns=(), max_deliver=-1))
+    table.redeliver_at(1, 2 * NEVER_NS)
+    assert table.wake_ns <= NEVER_NS
+    assert table.expire(NEVER_NS - 1) == Runs()
 
 
 steps = st.lists(
@@ -122,10 +128,10 @@ def test_every_unacked_message_comes_again_and_no_acked_one(history: list[tuple[
         match kind:
             case "add":
                 last_seq += 1
-                table.add(last_seq, last_seq, now_ns)
+                table.add(Runs([last_seq]), last_seq, now_ns)
                 deadlines[last_seq] = now_ns + 100
             case "ack":
-                assert table.remove([value]) == ([value] if value in deadlines else [])
+                assert table.remove(Runs([value])) == Runs([value] if value in deadlines else [])
                 deadlines.pop(value, None)
             case "nak":
                 table.redeliver_at(value, now_ns)

@@ -115,7 +115,7 @@ def test_the_window_grows_with_every_answer_up_to_its_limit() -> None:
     limits = []
     for number in range(6):
         limits.append(window.limit_bytes)
-        assert window.sent(window.limit_bytes)
+        assert window.sent(window.limit_bytes, 1)
         window.ask(b"%d" % number)
         window.answered(b"another")
         assert window.asked_with

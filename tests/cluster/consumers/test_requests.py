@@ -61,7 +61,7 @@ def test_requests_are_served_in_turn() -> None:
     queue, served = queue_of(2, 1, 3), []
     while (waiting := queue.head()) is not None:
         served.append(waiting.reply)
-        waiting.take(1, 0)
+        waiting.take(1, 1, 0)
         queue.advance()
     assert served == [b"0", b"1", b"2", b"0", b"2", b"2"]
 
@@ -70,7 +70,7 @@ def test_a_request_that_used_up_its_bytes_is_done() -> None:
     waiting = Waiting.begin(b"r", PullRequest(batch=5, max_bytes=10), 0)
     assert waiting.admits(10)
     assert not waiting.admits(11)
-    waiting.take(10, 0)
+    waiting.take(1, 10, 0)
     assert waiting.remaining == 0
 
 
@@ -87,7 +87,7 @@ def test_the_queue_wakes_for_its_earliest_deadline() -> None:
 
 def test_a_status_says_what_was_not_delivered() -> None:
     waiting = Waiting.begin(b"r", PullRequest(batch=3, max_bytes=56), 0)
-    waiting.take(52, 0)
+    waiting.take(1, 52, 0)
     assert pending_status(409, b"Message Size Exceeds MaxBytes", waiting) == (
         b"NATS/1.0 409 Message Size Exceeds MaxBytes\r\nNats-Pending-Messages: 2\r\nNats-Pending-Bytes: 4\r\n\r\n"
     )

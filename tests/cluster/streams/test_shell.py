@@ -107,7 +107,7 @@ def test_a_purge_removes_what_it_names(request_: JSApiStreamPurgeRequest, purged
     shell = start_stream(node)
     publish(node, b"s.a", b"s.b", b"s.a", b"s.b")
     assert finish(node, lambda: shell.purge(request_)) == purged
-    assert shell.machine.next_matches((), 1, 10) == left
+    assert shell.machine.store.next_matches((), 1, 10) == left
 
 
 def test_a_stream_may_forbid_purges_and_deletes() -> None:
@@ -157,9 +157,9 @@ def test_a_rollup_replaces_what_was_there() -> None:
     shell = start_stream(node, allow_rollup_hdrs=True)
     publish(node, b"s.a", b"s.b", b"s.a")
     publish(node, b"s.a", hdr=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
-    assert shell.machine.next_matches((), 1, 10) == [2, 4]
+    assert shell.machine.store.next_matches((), 1, 10) == [2, 4]
     publish(node, b"s.c", hdr=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
-    assert shell.machine.next_matches((), 1, 10) == [5]
+    assert shell.machine.store.next_matches((), 1, 10) == [5]
 
 
 def test_a_first_sequence_is_respected() -> None:
@@ -196,11 +196,11 @@ def test_a_message_leaves_after_its_own_time_to_live() -> None:
     publish(node, b"s.a")
     publish(node, b"s.a", hdr=ttl("2"))
     node.sleep(3 * S)
-    assert shell.machine.next_matches((), 1, 10) == [1, 2]
+    assert shell.machine.store.next_matches((), 1, 10) == [1, 2]
     shell.stop()
     again = start_stream(node, log, allow_msg_ttl=True)
     node.sleep(3 * S)
-    assert again.machine.next_matches((), 1, 10) == [2]
+    assert again.machine.store.next_matches((), 1, 10) == [2]
 
 
 def test_a_message_that_never_expires_outlives_max_age() -> None:
@@ -209,10 +209,10 @@ def test_a_message_that_never_expires_outlives_max_age() -> None:
     for text in ("never", "1h", "never"):
         publish(node, b"s.a", hdr=ttl(text))
     node.sleep(7 * S)
-    assert shell.machine.next_matches((), 1, 10) == [1, 3]
+    assert shell.machine.store.next_matches((), 1, 10) == [1, 3]
     publish(node, b"s.a")
     node.sleep(7 * S)
-    assert shell.machine.next_matches((), 1, 10) == [1, 3]
+    assert shell.machine.store.next_matches((), 1, 10) == [1, 3]
 
 
 @pytest.mark.parametrize(
