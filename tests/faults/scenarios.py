@@ -86,15 +86,15 @@ class Stage:
         """Any node but these."""
         return self.random.choice([node for node in self.nodes if node not in than])
 
-    def begin(self, *lost: Node, leader: Node | None = None, killed: bool = False) -> None:
-        """The fault happens now to these nodes; when the leader is among them, the next one is waited for.
+    def begin(self, *lost: Node, leader: Node | None = None) -> None:
+        """The fault happens now to these nodes; when the leader is among them, another node as leader is waited for.
 
-        A killed node may be it once it is back; one that is stopped or cut off still takes itself for the leader.
+        What a hit node says of itself does not count: a stopped, cut off or just restarted one may be out of date.
         """
         self.end()
         episode = Episode(began_ns=time.monotonic_ns())
         if leader is not None and leader in lost:
-            episode.watch = LeaderWatch(self.nodes, self.stream, () if killed else lost)
+            episode.watch = LeaderWatch(self.nodes, self.stream, lost)
         self.episodes.append(episode)
 
     def watch(self) -> None:
@@ -188,7 +188,7 @@ def kill_all(stage: Stage) -> None:
 
 
 def _kill(stage: Stage, victims: list[Node]) -> None:
-    stage.begin(*victims, leader=stage.leader(), killed=True)
+    stage.begin(*victims, leader=stage.leader())
     for victim in victims:
         victim.running.kill()
     stage.hold()
