@@ -1,13 +1,13 @@
 """Writers that publish unique messages and never give one up: sent again, under the same id, until acknowledged.
 
-Each writer is one connection at a time with a bounded window. It goes to the next node when its connection breaks or
-when its messages are not acknowledged for a while; what is in flight goes with it. All writers share one event loop in
-a thread of their own, so that faults are made while they write.
+Each writer is one connection at a time with a bounded window and has a node where it is at home. It goes to the next
+one when its connection breaks or when nothing is acknowledged for long, and home again after a while; what is in flight
+goes with it. So every node that can be reached has a writer, and a silence of all writers is a silence of the cluster.
+All share one event loop in a thread of their own, so that faults are made while they write.
 """
 
 import asyncio
 import contextlib
-import itertools
 import json
 import secrets
 import threading
@@ -23,8 +23,9 @@ CONNECT_TIMEOUT_S = 1.0
 RECONNECT_S = 0.05
 PROBE_S = 0.1  # how long a writer is without an acknowledgement before it sends its oldest message again
 RESEND_S = 1.5  # how old an unanswered message gets while others are acknowledged
-SILENCE_S = 1.5  # how long a writer stays on a node that acknowledges nothing
-WINDOWS = (1, 8, 32, 32)  # the first writer waits for each acknowledgement
+SILENCE_S = 3.0  # how long a writer stays on a node that acknowledges nothing
+AWAY_S = 2.0  # how long it stays on another node than its own
+WINDOWS = (1, 8, 32, 32, 16)  # the first writer waits for each acknowledgement
 _NS = 1_000_000_000
 _CONNECT = {"verbose": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "raw", "version": "1"}
 
@@ -48,7 +49,8 @@ class Writer:
         self._subject = f"{stream}.{name}"
         self._window = window
         self._interval_ns = int(_NS / rate)
-        self._addresses = itertools.cycle(addresses)
+        self._addresses = addresses
+        self._attempt = 0  # counts from the own node
         self._journal = journal
         self._count = 0
         self._inbox = f"_INBOX.{secrets.token_hex(8)}"
@@ -60,11 +62,13 @@ class Writer:
         """Write until stopped and everything is acknowledged."""
         self._due_ns = time.monotonic_ns()
         while self.sending or self.in_flight:
+            at_home = self._attempt % len(self._addresses) == 0
             with contextlib.suppress(OSError, TimeoutError, EOFError, ValueError):
-                await self._session(*next(self._addresses))
+                self._attempt += 1
+                await self._session(*self._addresses[(self._attempt - 1) % len(self._addresses)], at_home=at_home)
             await asyncio.sleep(RECONNECT_S)
 
-    async def _session(self, host: str, port: int) -> None:
+    async def _session(self, host: str, port: int, *, at_home: bool) -> None:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             source, output = await asyncio.open_connection(host, port)
         try:
@@ -79,7 +83,7 @@ class Writer:
             self._output = output
             reading = asyncio.create_task(self._read(source, output))
             try:
-                await self._write(reading)
+                await self._write(reading, at_home=at_home)
             finally:
                 reading.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, EOFError, ValueError):
@@ -88,8 +92,8 @@ class Writer:
             output.transport.abort()
 
     # --- sending --------------------------------------------------------------------------------------------------
-    async def _write(self, reading: asyncio.Task[None]) -> None:
-        self._progress_ns = time.monotonic_ns()
+    async def _write(self, reading: asyncio.Task[None], *, at_home: bool) -> None:
+        self._progress_ns = began_ns = time.monotonic_ns()
         for payload in list(self.in_flight):
             self._publish(payload)
         while (self.sending or self.in_flight) and not reading.done():
@@ -100,6 +104,9 @@ class Writer:
                 self._due_ns += self._interval_ns
                 self._publish(f"{self.name}-{self._count}".encode())
             if not self._repeat(now_ns):
+                return
+            if not at_home and now_ns - began_ns > AWAY_S * _NS:
+                self._attempt = 0
                 return
             await asyncio.sleep(TICK_S)
 
