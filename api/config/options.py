@@ -19,7 +19,7 @@ PING_INTERVAL_NS = 120 * NS_PER_S
 PING_MAX = 2
 WRITE_DEADLINE_NS = 10 * NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
-CACHE_BYTES_MAX = 64 * 1024 * 1024  # the page cache holds the rest; reading it again costs a pread and a checksum
+CACHE_BYTES_MAX = 48 * 1024 * 1024  # the page cache holds the rest; reading it again costs a pread and a checksum
 
 
 @attrs.frozen(kw_only=True)
