@@ -366,7 +366,7 @@ cdef bint answer_no_responders(plane_t* plane, conn_t* conn, msg_t* msg) noexcep
     n += 4
     status.subject = status.shown = msg.reply
     status.subject_len = status.shown_len = msg.reply_len
-    status.reply = NULL
+    status.reply = msg.reply
     status.reply_len = 0
     status.data = text
     status.hdr_len = status.size = n

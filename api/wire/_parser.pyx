@@ -177,7 +177,7 @@ cdef Py_ssize_t publish(
         return -1
     msg.subject = msg.shown = args[0].p
     msg.subject_len = msg.shown_len = <uint16_t>args[0].n
-    msg.reply = args[1].p if count == 3 + extra else NULL
+    msg.reply = args[1].p if count == 3 + extra else args[0].p     # never NULL: memcpy of nothing still wants a place
     msg.reply_len = <uint16_t>args[1].n if count == 3 + extra else 0
     msg.data = p + body
     msg.size = <uint32_t>size

@@ -102,7 +102,7 @@ cdef void check_pending(plane_t* plane, conn_t* conn) noexcept nogil:
 
 cdef void emit_text(plane_t* plane, conn_t* conn, const char* text, size_t n) noexcept nogil:
     """Queue protocol text as it is."""
-    if conn.state != CONN_OPEN:
+    if conn.state != CONN_OPEN or n == 0:
         return
     memcpy(buf_reserve(&conn.out, n), text, n)
     conn.out.end += n
