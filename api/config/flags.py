@@ -130,7 +130,10 @@ def _by_name() -> dict[str, Flag]:
 
 def help_text(program: str = "jetraft") -> str:
     """What --help prints."""
-    lines = [f"Usage: {program} [options]", f"       {program} inspect|verify DIR    look at a store directory (--help)"]
+    lines = [
+        f"Usage: {program} [options]",
+        f"       {program} inspect|verify DIR    look at a store directory (--help)",
+    ]
     for title, flags in SECTIONS:
         lines += ["", f"{title} options:"]
         for flag in flags:
