@@ -71,10 +71,9 @@ def play(wish: argparse.Namespace, scenarios: list[Scenario], directory: Path) -
     seed = wish.seed
     while True:
         for scenario in scenarios:
+            stores = Path(tempfile.mkdtemp(prefix=f"{scenario.name}-{seed}-", dir=directory))  # never one that was used
             with Network(scenario.size) as network:
-                yield from on_one_cluster(
-                    wish, scenario, network, directory / f"{scenario.name}-{seed}", seed, deadline
-                )
+                yield from on_one_cluster(wish, scenario, network, stores, seed, deadline)
             if time.monotonic() > deadline:
                 return
         seed += wish.runs
@@ -111,6 +110,7 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     directory = wish.keep or Path(tempfile.mkdtemp(prefix="jetraft-faults-"))
+    directory.mkdir(parents=True, exist_ok=True)
     results: list[Result] = []
     try:
         for result in play(wish, chosen(wish), directory):
