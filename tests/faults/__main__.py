@@ -36,6 +36,7 @@ from tests.faults.scenarios import SCENARIOS, Scenario
 from tests.harness.process import ServerFailed
 
 SHORT = ("kill-leader", "minority-leader", "kill-all")
+DEFAULT = [scenario.name for scenario in SCENARIOS if scenario.by_default]
 
 
 def options() -> argparse.Namespace:
@@ -62,7 +63,7 @@ def chosen(wish: argparse.Namespace) -> list[Scenario]:
     """The scenarios of this call."""
     if wish.short:
         return [attrs.evolve(scenario, repeats=1) for scenario in SCENARIOS if scenario.name in SHORT]
-    return [scenario for scenario in SCENARIOS if not wish.only or scenario.name in wish.only]
+    return [scenario for scenario in SCENARIOS if scenario.name in (wish.only or DEFAULT)]
 
 
 def play(wish: argparse.Namespace, scenarios: list[Scenario], directory: Path) -> Iterator[Result]:

@@ -3,6 +3,7 @@
 A scenario acts on a `Stage`: the cluster under load, a seeded source of choices, and the clock of the run.
 """
 
+import shutil
 import signal
 import threading
 import time
@@ -328,14 +329,38 @@ def scale(stage: Stage) -> None:
         stage.end()
 
 
+def amnesia(stage: Stage) -> None:
+    """A member comes back without what it had acknowledged, and only it and one that was cut off can elect.
+
+    While B is cut off, L and A commit. A loses its memory (in a file stream, its disk) and returns; then L is cut off
+    and B is heard again. A vote of A for B would undo what L and A have acknowledged (rule 30).
+    """
+    leader = stage.leader()
+    forgetful, behind = stage.random.sample([node for node in stage.nodes if node is not leader], 2)
+    network = stage.nodes.network
+    stage.begin()
+    network.cut(both_ways([behind.place], stage.nodes.places))
+    stage.hold()
+    forgetful.running.kill()
+    if stage.storage == "file":
+        shutil.rmtree(forgetful.directory / "store")
+    forgetful.start()
+    forgetful.running.wait_for_line("Server is ready")
+    network.cut(both_ways([leader.place], stage.nodes.places))
+    network.heal(both_ways([behind.place], [forgetful.place]))
+    stage.hold()
+    network.heal()
+
+
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """A fault, on how many nodes, and how often it is repeated in one run."""
+    """A fault, on how many nodes, and how often it is repeated in one run; some are made only when they are named."""
 
     act: Callable[[Stage], None]
     size: int = 3
     repeats: int = 3
     storage: str = "file"
+    by_default: bool = True
 
     @property
     def name(self) -> str:
@@ -360,5 +385,8 @@ SCENARIOS = [
     Scenario(act=ring, size=5),
     Scenario(act=mixed, repeats=2),
     Scenario(act=mixed_five, size=5, repeats=2),
-    Scenario(act=scale, size=5, repeats=1),
+    # TODO(membership): by default as soon as num_replicas can be changed and a member without memory does not vote.
+    Scenario(act=scale, size=5, repeats=1, by_default=False),
+    Scenario(act=amnesia, repeats=1, by_default=False),
+    Scenario(act=amnesia, repeats=1, storage="memory", by_default=False),
 ]
