@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jetraft.store.model import errors
 from jetraft.store.model.config import ConsumerAction, ConsumerConfig, CreateConsumerRequest, StreamConfig
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.validate import (
@@ -23,6 +24,7 @@ from tests.store.model.reference import Reference
 pytestmark = pytest.mark.reference
 
 NUMBERS = itertools.count()
+STORE_ATTEMPTS = 20
 MS = 1_000_000
 S = 1_000_000_000
 PULL = {"ack_policy": "explicit"}
@@ -203,8 +205,13 @@ def stream(reference: Reference) -> Iterator[str]:
 
 
 def make_stream(reference: Reference, name: str, fields: dict[str, Any]) -> StreamConfig:
+    """A stream of the reference; on a busy disk it says now and then that it cannot create a store, and then can."""
     body = json.dumps({"name": name, "subjects": ["s.>"], **fields}).encode()
-    assert "error" not in reference.api(f"STREAM.CREATE.{name}", body)
+    for _ in range(STORE_ATTEMPTS):
+        answer = reference.api(f"STREAM.CREATE.{name}", body)
+        if answer.get("error", {}).get("err_code") != errors.STREAM_CREATE_FAILED.err_code:
+            break
+    assert "error" not in answer
     return normalise_stream(StreamConfig.from_json(body), clustered=False)
 
 
