@@ -16,8 +16,9 @@ cdef class RecordReader:
     cdef Index index
     cdef object log
     cdef bytes frame               # the last one read; what `fetch` points into
-    cdef uint32_t block
-    cdef uint32_t frame_offset
+    cdef uint32_t frame_offset     # of it, in its block
+    cdef uint64_t first_seq        # its messages are first_seq..end_seq-1
+    cdef uint64_t end_seq
 
     # Unpack the record of a message: 1 when it is live, 0 when not. The pointers hold until the next call.
     cdef int fetch(self, uint64_t seq, Record *out) except -1

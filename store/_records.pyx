@@ -5,9 +5,10 @@ The reader keeps the frame that it used last, because messages are mostly read i
 `cimport RecordReader` and copy from `fetch`'s pointers straight into an output buffer.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from jetraft.store._frame cimport Record, read_record
+from jetraft.store._chunks cimport CHUNK_MASK, Chunk
+from jetraft.store._frame cimport FrameHeader, Record, read_header, read_record
 from jetraft.store._index cimport Index
 from jetraft.store._runs cimport Runs
 from jetraft.store._spans cimport Place
@@ -114,13 +115,23 @@ cdef class RecordReader:
     cdef int fetch(self, uint64_t seq, Record *out) except -1:
         """Unpack the record of a message: 1 when it is live, 0 when not. The pointers hold until the next call."""
         cdef Place place
-        if not self.index.place_of(seq, &place):
-            return 0
-        if self.frame is None or self.frame_offset != place.frame_offset or self.block != place.block:
+        cdef Chunk *chunk
+        cdef FrameHeader header
+        if self.frame is not None and self.first_seq <= seq < self.end_seq:
+            chunk = self.index.chunks.at(seq)
+            if chunk == NULL or chunk.subject[seq & CHUNK_MASK] == 0:
+                return 0
+            place.record_offset = chunk.offset[seq & CHUNK_MASK] - self.frame_offset
+        else:
+            if not self.index.place_of(seq, &place):
+                return 0
             self.frame = None
             self.frame = self.log.frame_at(place.block, place.frame_offset)
-            self.block = place.block
             self.frame_offset = place.frame_offset
+            if not read_header(<const uint8_t *><char *>self.frame, len(self.frame), &header):
+                raise ValueError(f"sequence {seq} does not point at a frame")
+            self.first_seq = header.first_stream_seq
+            self.end_seq = header.first_stream_seq + header.count
         if read_record(<const uint8_t *><char *>self.frame, len(self.frame), place.record_offset, out) == 0:
             raise ValueError(f"sequence {seq} does not point at a record")
         return 1

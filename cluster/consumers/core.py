@@ -185,6 +185,11 @@ class ConsumerCore:
         out.is_abandoned = self._is_abandoned(now)
         return out
 
+    def take_commands(self) -> list[commands.ConsumerCommand]:
+        """The commands that plain acks have led to, when they make no room for a delivery: no step is needed."""
+        taken, self._out.commands = self._out.commands, []
+        return taken
+
     def statistics(self) -> CoreStatistics:
         """A frozen look."""
         first = self.pending.first()

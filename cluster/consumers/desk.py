@@ -2,13 +2,14 @@
 
 One desk per term of leadership. It captures three families of subjects, and steps a consumer when something happened
 to it: a pull, an ack, a timer, or new messages for one that waits for them. Commands of all consumers stepped in one
-call become one entry.
+call become one entry. Commands whose commit nobody waits for (plain acks, deliveries that have left already) wait while
+an entry of the desk is in flight, and go with the next one: one entry a round of the log, not one a turn.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.acks import AckKind, parse_ack_body, parse_ack_subject
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from jetraft.store.consumer_state import ConsumerState
     from jetraft.store.port import StoreCorrupt
 
+COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting for the entry in flight
+
 
 class ConsumerDesk:
     """See the module."""
@@ -47,6 +50,8 @@ class ConsumerDesk:
         self._machine = machine
         self._commands: list[commands.ConsumerCommand] = []
         self._committed: list[Callable[[], None]] = []
+        self._is_urgent = False  # somebody waits for the commit of these commands
+        self._in_flight = 0  # entries proposed, not yet applied
         self._depth = 0
         self._hungry: dict[str, ConsumerRunner] = {}
         self._runners = {name: ConsumerRunner(self, state) for name, state in machine.consumers.items()}
@@ -100,7 +105,10 @@ class ConsumerDesk:
             runner = self._runners.get(name)
             if runner is not None:
                 runner.core.acknowledge(seqs, now)
-                touched[name] = runner
+                if runner.core.is_hungry:
+                    touched[name] = runner
+                else:
+                    self.note(runner.core.take_commands())
         for start in others:
             name = self._answer(batch, start, now)
             if name:
@@ -155,7 +163,8 @@ class ConsumerDesk:
         self._runners[state.name].updated()
 
     def deleted(self, state: ConsumerState) -> None:
-        """A consumer is gone: its requests end."""
+        """A consumer is gone: its requests end, and what waits to be said about it is not about its namesake."""
+        self._commands = [command for command in self._commands if command.name != state.name]
         self._hungry.pop(state.name, None)
         self._runners.pop(state.name).end(STATUS_DELETED)
 
@@ -179,6 +188,8 @@ class ConsumerDesk:
             runner.end(reason)
         self._runners.clear()
         self._hungry.clear()
+        self._commands.clear()
+        self._committed.clear()
 
     # --- for runners
 
@@ -186,8 +197,18 @@ class ConsumerDesk:
         """Add commands to this call's entry; `committed` is called when they are applied."""
         self._commands += batch
         self._committed.append(committed)
-        if not self._depth:
-            self._flush()
+        self._is_urgent = True
+        self._flush()
+
+    def note(self, batch: Sequence[commands.ConsumerCommand]) -> None:
+        """Add commands whose commit nobody waits for: to this call's entry, or to one a little later."""
+        self._commands += batch
+        self._flush()
+
+    def propose_noted(self) -> None:
+        """Propose what waits, so that a command which is proposed next comes behind it."""
+        self._is_urgent = True
+        self._flush()
 
     def set_hungry(self, runner: ConsumerRunner, *, is_hungry: bool) -> None:
         """Note whether a consumer waits for new messages, so that `pump` need not look at the others."""
@@ -208,14 +229,21 @@ class ConsumerDesk:
         self._flush()
 
     def _flush(self) -> None:
-        if self._depth or not self._commands:
+        must_wait = self._in_flight and not self._is_urgent and len(self._commands) < COMMANDS_NOTED_MAX
+        if self._depth or must_wait:
+            return
+        self._is_urgent = False
+        if not self._commands:
             return
         body = commands.encode_consumer_commands(self._commands)
         committed, self._committed, self._commands = self._committed, [], []
 
         def done(outcome: Outcome, _result: object) -> None:
+            self._in_flight -= 1
             if outcome is Outcome.OK:
                 for callback in committed:
                     callback()
+                self._flush()
 
+        self._in_flight += 1
         self._group.propose(Proposal(kind=Kind.CONSUMER_OP, body=body), done)

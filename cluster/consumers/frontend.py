@@ -121,6 +121,7 @@ class ConsumerFrontend:
         return self._site.outbox.has_interest(config.deliver_subject.encode())
 
     async def _propose(self, command: commands.ConsumerCommand) -> bool:
+        self._desk.propose_noted()
         proposal = Proposal(kind=Kind.CONSUMER_OP, body=commands.encode_consumer_commands([command]))
         results = await self._group.propose_and_wait(proposal)
         assert isinstance(results, list)

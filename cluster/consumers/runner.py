@@ -72,17 +72,19 @@ class ConsumerRunner:
 
     def perform(self, effects: Effects) -> None:
         """Hand commands to the log and sends to the outbox."""
-        must_wait = bool(effects.commands) and not self.sends_at_once
+        must_wait = bool(effects.commands and effects.sends) and not self.sends_at_once
         outgoing = _Outgoing(effects.sends, is_committed=not must_wait)
-        if must_wait or self._outgoing:
+        if must_wait or (self._outgoing and outgoing.sends):
             self._outgoing.append(outgoing)
         else:
             self._send(outgoing.sends)
-        if effects.commands:
+        if not effects.commands:
+            self._confirm(effects.confirmations)
+        elif effects.confirmations or must_wait:
             confirmations = effects.confirmations
             self._desk.propose(effects.commands, lambda: self._committed(outgoing, confirmations))
         else:
-            self._confirm(effects.confirmations)
+            self._desk.note(effects.commands)
         if effects.is_abandoned:
             self._desk.abandon(self.state.name)
         self._set_timer(effects.wake_ns)
