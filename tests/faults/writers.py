@@ -96,7 +96,7 @@ class Writer:
         self._progress_ns = began_ns = time.monotonic_ns()
         for payload in list(self.in_flight):
             self._publish(payload)
-        while (self.sending or self.in_flight) and not reading.done():
+        while (self.sending or self.in_flight) and not (reading.done() or self._closing):
             now_ns = time.monotonic_ns()
             self._due_ns = max(self._due_ns, now_ns - _NS // 10)  # what a blocked window missed is not made up for
             while self.sending and self._due_ns <= now_ns and len(self.in_flight) < self._window:
@@ -133,6 +133,10 @@ class Writer:
         reply = f"{self._inbox}.{payload.decode()}"
         sizes = b"%d %d" % (len(hdr), len(hdr) + len(payload))
         self._output.write(b"HPUB %s %s %s\r\n%s%s\r\n" % (self._subject.encode(), reply.encode(), sizes, hdr, payload))
+
+    @property
+    def _closing(self) -> bool:
+        return self._output is None or self._output.is_closing()
 
     # --- receiving ------------------------------------------------------------------------------------------------
     async def _read(self, source: asyncio.StreamReader, output: asyncio.StreamWriter) -> None:
