@@ -1,6 +1,6 @@
 """Fixtures for the Spark source: servers of both kinds, their streams, and one Spark session for the whole run.
 
-JETRAFT_SERVERS chooses the kinds ("reference,jetraft" by default). A jetraft that does not start yet is skipped, with
+JETRAFT_SERVERS chooses the kinds ("jetraft" by default, as in tests/conftest.py). A jetraft that does not start yet is skipped, with
 its reason.
 """
 
@@ -22,7 +22,7 @@ from tests.harness.server import ROOT, Kind, Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KINDS = [kind for kind in os.environ.get("JETRAFT_SERVERS", "reference,jetraft").split(",") if kind]
+KINDS = [kind for kind in os.environ.get("JETRAFT_SERVERS", "jetraft").split(",") if kind]
 
 
 @pytest.fixture(scope="module", params=KINDS)
