@@ -82,15 +82,21 @@ def test_a_range_is_read_whole_when_its_replica_is_killed_in_the_middle(
     assert {candidate.name for candidate in partition.value.servers if candidate.has_replica} == {"n1", "n2", "n3"}
     reader = RangeReader(partition.value, connections)
     seqs: list[int] = []
-    for rows in reader:
-        seqs += rows.stream_seqs
-        if len(reader.served) == 1 and len(seqs) == 300:
-            victim = cluster.named(next(iter(reader.served)))
-            victim.kill()
-    assert seqs == list(range(1, 1001))
-    assert len(reader.served) == 2
-    victim.start()
-    cluster.wait_healthy()
+    victim: Server | None = None
+    try:
+        for rows in reader:
+            seqs += rows.stream_seqs
+            if victim is None and len(seqs) == 300:
+                victim = cluster.named(next(iter(reader.served)))
+                victim.kill()
+        assert victim is not None
+        assert seqs == list(range(1, 1001))
+        assert reader.served[victim.name].rows == 300
+        assert sum(served.rows for served in reader.served.values()) == 1000
+    finally:
+        if victim is not None:
+            victim.start()
+            cluster.wait_healthy()
 
 
 def test_partitions_are_spread_over_the_replicas(cluster: Cluster, connections: ConnectionCache) -> None:
