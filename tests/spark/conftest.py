@@ -1,7 +1,7 @@
 """Fixtures for the Spark source: servers of both kinds, their streams, and one Spark session for the whole run.
 
-JETRAFT_SERVERS chooses the kinds ("jetraft" by default, as in tests/conftest.py). A jetraft that does not start yet is skipped, with
-its reason.
+JETRAFT_SERVERS chooses the kinds ("jetraft" by default, as in tests/conftest.py). A jetraft that does not start yet is
+skipped, with its reason.
 """
 
 import os
