@@ -1,7 +1,6 @@
 """Fixtures for the Spark source: servers of both kinds, their streams, and one Spark session for the whole run.
 
-JETRAFT_SERVERS chooses the kinds ("jetraft" by default, as in tests/conftest.py). A jetraft that does not start yet is
-skipped, with its reason.
+JETRAFT_SERVERS chooses the kinds ("jetraft" by default, as in tests/conftest.py).
 """
 
 import os
@@ -15,7 +14,6 @@ import pytest
 from pyspark_jetstream.client import CONNECTIONS
 from pyspark_jetstream.java import JavaMissingError, ensure_java
 from tests.harness.cluster import Cluster
-from tests.harness.process import ServerFailed
 from tests.harness.raw import RawClient
 from tests.harness.server import ROOT, Kind, Server
 
@@ -34,30 +32,15 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 @pytest.fixture(scope="module")
 def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for a module; its tests use stream names of their own."""
-    started = Server(kind, directory=tmp_path_factory.mktemp("server"))
-    start_or_skip(started)
-    yield started
-    started.close()
+    with Server(kind, directory=tmp_path_factory.mktemp("server")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def cluster(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes for a module; tests that stop a node start it again."""
-    started = Cluster(kind, 3, directory=tmp_path_factory.mktemp("cluster"))
-    start_or_skip(started)
-    yield started
-    started.close()
-
-
-def start_or_skip(started: Server | Cluster) -> None:
-    """Start it. Only jetraft may fail to, and only loudly."""
-    try:
-        started.start()
-    except ServerFailed as error:
-        started.close()
-        if started.kind == "reference":
-            raise
-        pytest.skip(f"JETRAFT DOES NOT START: {str(error).splitlines()[-1]}")
+    with Cluster(kind, 3, directory=tmp_path_factory.mktemp("cluster")) as started:
+        yield started
 
 
 @pytest.fixture
