@@ -218,7 +218,7 @@ class Sealer(Protocol):
         index: int,
         term: int,
         incarnation: int,
-        body: bytes | Sequence[bytes],
+        body: bytes | Sequence[bytes | memoryview],
         first_seq: int = 0,
         count: int = 0,
     ) -> bytes:
@@ -246,7 +246,7 @@ class Proposal:
     kind: int
     first_seq: int = 0
     count: int = 0
-    body: bytes | Sequence[bytes] = b""
+    body: bytes | Sequence[bytes | memoryview] = b""
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -28,6 +28,7 @@ cdef struct Captured:                 # one capture record, taken apart; pointer
 
 cdef class RecordBatch:
     cdef Buffer records               # the body of the MESSAGES entry
+    cdef int exports                  # views of the records; while there are any, none is added
     cdef Buffer replies               # per record: uint16 length, reply subject; length 0 = nobody waits
     cdef readonly uint64_t first_seq  # stream sequence of the first record
     cdef readonly uint32_t count      # records

@@ -5,10 +5,11 @@ A plain message (no header that JetStream reads, within the size limit, room in 
 starts. The caller judges it in Python and adds it, or refuses it, and goes on. So messages keep their order.
 """
 
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from jetraft.store._frame cimport (
     FRAME_HEADER_BYTES, RECORD_HEADER_BYTES, Record, load_u16, load_u32, read_record, write_record_header,
@@ -17,15 +18,13 @@ from jetraft.store._frame cimport (
 cdef extern from "string.h" nogil:
     void *memmem(const void *haystack, size_t haystacklen, const void *needle, size_t needlelen)
 
-cdef extern from "stdio.h" nogil:
-    int snprintf(char *buffer, size_t size, const char *format, ...)
-
 FLAG_MSG_ID = 1                       # the headers hold Nats-Msg-Id: apply feeds the table of duplicates
 FLAG_ROLLUP = 2                       # the headers hold Nats-Rollup: apply removes what the message replaces
 FLAG_TTL = 4                          # the headers hold Nats-TTL: apply notes when the message expires
 
 cdef enum:
     CAPTURE_HEAD = 20
+    DIGITS_MAX = 19                   # of a stream sequence
     HDR_BYTES_MAX = 65535             # as nats-server: headers above 64 KiB are refused (err_code 10097)
 
 
@@ -143,6 +142,7 @@ cdef class RecordBatch:
     cdef int _append(self, Captured *message, uint16_t flags, int64_t size) except -1:
         cdef uint16_t reply_len = message.reply_len
         cdef size_t length = RECORD_HEADER_BYTES + message.subject_len + message.hdr_len + message.payload_len
+        assert self.exports == 0, "the records are being read"
         reserve(&self.records, length)
         reserve(&self.replies, 2 + message.reply_len)
         write_record_header(self.records.data + self.records.length, message.hdr_len, message.payload_len,
@@ -155,10 +155,6 @@ cdef class RecordBatch:
         self.count += 1
         self.stored_bytes += size
         return 0
-
-    def body(self):
-        """The records, ready to be the body of a MESSAGES entry."""
-        return PyBytes_FromStringAndSize(<char *>self.records.data, self.records.length)
 
     def subjects(self):
         """The subjects of all records, in order."""
@@ -202,36 +198,68 @@ cdef class RecordBatch:
 
         `prefix` is the ack up to the number: `{"stream":"S","seq":`.
         """
-        cdef Buffer out
+        cdef size_t prefix_len = len(prefix), position = 0
+        cdef size_t room = self.replies.length + self.count * (CAPTURE_HEAD + prefix_len + DIGITS_MAX + 1)
+        cdef object out = PyBytes_FromStringAndSize(NULL, room)
+        cdef char *start = PyBytes_AS_STRING(out)
+        cdef char *end = start
         cdef uint16_t reply_len
-        cdef size_t position = 0, prefix_len = len(prefix)
         cdef CaptureHead head
-        cdef char digits[24]
-        cdef int digits_len
-        cdef uint64_t seq = self.first_seq
-        out.data = NULL
-        out.length = out.room = 0
-        try:
-            reserve(&out, self.replies.length + self.count * (CAPTURE_HEAD + prefix_len + 22))
-            while position < self.replies.length:
-                memcpy(&reply_len, self.replies.data + position, 2)
-                if reply_len:
-                    digits_len = snprintf(digits, sizeof(digits), b"%llu}", <unsigned long long>seq)
-                    head.payload_len = prefix_len + digits_len
-                    head.length = CAPTURE_HEAD + reply_len + head.payload_len
-                    head.hdr_len = 0
-                    head.subject_len = reply_len
-                    head.reply_len = 0
-                    head.origin = 0
-                    put(&out, &head, CAPTURE_HEAD)
-                    put(&out, self.replies.data + position + 2, reply_len)
-                    put(&out, PyBytes_AS_STRING(prefix), prefix_len)
-                    put(&out, digits, digits_len)
-                seq += 1
-                position += 2 + reply_len
-            return PyBytes_FromStringAndSize(<char *>out.data, out.length)
-        finally:
-            free(out.data)
+        cdef Decimal seq
+        memset(&head, 0, CAPTURE_HEAD)
+        set_decimal(&seq, self.first_seq)
+        while position < self.replies.length:
+            memcpy(&reply_len, self.replies.data + position, 2)
+            if reply_len:
+                head.subject_len = reply_len
+                head.payload_len = prefix_len + DIGITS_MAX - seq.first + 1
+                head.length = CAPTURE_HEAD + reply_len + head.payload_len
+                end = append(end, &head, CAPTURE_HEAD)
+                end = append(end, self.replies.data + position + 2, reply_len)
+                end = append(end, PyBytes_AS_STRING(prefix), prefix_len)
+                end = append(end, seq.digits + seq.first, DIGITS_MAX - seq.first + 1)
+            increment(&seq)
+            position += 2 + reply_len
+        return out if end == start + room else out[:end - start]
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        """The records as bytes, to be copied into a frame without one copy more; no record is added any more."""
+        PyBuffer_FillInfo(view, self, self.records.data, self.records.length, True, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *view):
+        self.exports -= 1
+
+
+cdef struct Decimal:                  # a number as text, and a closing brace behind it
+    char digits[20]
+    int first                         # where the digits begin
+
+
+cdef void set_decimal(Decimal *number, uint64_t value) noexcept nogil:
+    number.digits[DIGITS_MAX] = c"}"
+    number.first = DIGITS_MAX
+    while value or number.first == DIGITS_MAX:
+        number.first -= 1
+        number.digits[number.first] = c"0" + <char>(value % 10)
+        value //= 10
+
+
+cdef void increment(Decimal *number) noexcept nogil:
+    """The next number: mostly one digit changes."""
+    cdef int place = DIGITS_MAX - 1
+    while place >= number.first and number.digits[place] == c"9":
+        number.digits[place] = c"0"
+        place -= 1
+    if place < number.first:
+        number.first = place
+        number.digits[place] = c"0"
+    number.digits[place] += 1
+
+
+cdef inline char *append(char *out, const void *data, size_t length) noexcept nogil:
+    memcpy(out, data, length)
+    return out + length
 
 
 def captured_at(const uint8_t[::1] batch, Py_ssize_t start):

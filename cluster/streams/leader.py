@@ -54,7 +54,7 @@ class Leadership:
         for publish in admitted.publishes:
             records = publish.records
             proposal = Proposal(
-                kind=Kind.MESSAGES, first_seq=records.first_seq, count=records.count, body=records.body()
+                kind=Kind.MESSAGES, first_seq=records.first_seq, count=records.count, body=[memoryview(records)]
             )
             self._group.propose(proposal, partial(self._published, publish))
         if admitted.answers:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from jetraft.store.model.gojson import quote
 
 if TYPE_CHECKING:
     from jetraft.store.model.api_error import ApiError
 
+STREAMS_CACHED: Final = 1024
 
+
+@lru_cache(maxsize=STREAMS_CACHED)
 def puback_prefix(stream: bytes) -> bytes:
     """A positive ack up to the sequence; the sequence and a closing brace complete it."""
     return b'{"stream":%s,"seq":' % quote(stream.decode()).encode()

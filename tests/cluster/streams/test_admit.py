@@ -284,7 +284,12 @@ def test_records_hold_what_was_captured(batch: list[tuple[bytes, bytes, bytes, b
     stored = []
     for publish in admitted.publishes:
         frame = seal(
-            Kind.MESSAGES, index=1, term=1, incarnation=1, count=publish.records.count, body=publish.records.body()
+            Kind.MESSAGES,
+            index=1,
+            term=1,
+            incarnation=1,
+            count=publish.records.count,
+            body=[memoryview(publish.records)],
         )
         stored += [(subject, hdr, payload) for _flags, _ts, subject, hdr, payload in records(frame)]
     expected, seen = [], False
