@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
+    from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.backend import BackendStatistics
     from jetraft.cluster.meta.bootstrap import BootstrapStatistics
     from jetraft.cluster.meta.table import TableStatistics
@@ -138,6 +139,7 @@ class ClusterNode:
             clock=ports.clock,
             cluster_name=setting.cluster_name or "",
             name_of=self.view.name_of,
+            on_settled=self._report_settled,
             space=SpaceWatch.of(ports.node_dir.root),
         )
         self._frontend = MetaFrontend(
@@ -200,6 +202,7 @@ class ClusterNode:
             if self.catchup is not None:
                 await nursery.start(self.catchup.run)
             await nursery.start(self.backend.run)
+            nursery.start_soon(self.service.run)
             nursery.start_soon(self._lead)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._scrubber.run)
@@ -243,6 +246,9 @@ class ClusterNode:
         self._frontend.group = group
         self.service.meta_group = group
         self.view.members = lambda: group.members
+
+    def _report_settled(self, row: StreamAssignment) -> None:
+        self.service.report_settled(row)
 
     async def _reopen(self, group: Group, swap: Swap) -> None:
         """Catching up has a new log for one of this node's groups."""

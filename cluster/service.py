@@ -50,6 +50,7 @@ CAUGHT_UP_WAIT_S: Final = 1.0
 POLL_S: Final = 0.002
 
 _INFO: Final = b"stream.info"
+_SETTLED: Final = b"stream.settled"
 _USAGE: Final = "js.usage"
 _CAUGHT_UP: Final = "meta.caught-up"
 
@@ -116,6 +117,9 @@ class ClusterService:
         self.execute_api: Callable[[Request], Awaitable[bytes]] = _no_api
         self.forwarder = Forwarder(node_id=node_id, mesh=mesh, locate=self.locate)
         self.forwarder.execute = self._execute
+        self._settled: dict[StreamKey, StreamAssignment] = {}
+        self._settled_woken = trio.Event()
+        frontend.leader_of = self._leader_of
         if mesh is not None:
             mesh.serve(_USAGE, self._serve_usage)
             mesh.serve(_CAUGHT_UP, self._serve_caught_up)
@@ -135,7 +139,7 @@ class ClusterService:
             leader = self.node_id if replica.is_leader else replica.leader or self.node_id
             return self._first([leader], asked)
         if row is not None:
-            return self._first([row.preferred, *row.peers], asked)
+            return self._first([row.preferred, *row.holders], asked)
         return self._first([*self._meta_leader(), *self._others()], asked)
 
     def leading(self, account: str, name: str) -> StreamShell:
@@ -183,9 +187,35 @@ class ClusterService:
             return
         with trio.move_on_after(CAUGHT_UP_WAIT_S):
             async with trio.open_nursery() as nursery:
-                for peer in row.peers:
+                for peer in row.holders:
                     if peer != self.node_id:
                         nursery.start_soon(self._call, peer, _CAUGHT_UP, msgpack.packb(index), CAUGHT_UP_WAIT_S)
+
+    def report_settled(self, row: StreamAssignment) -> None:
+        """Tell the meta leader that the stream's group has the members of its row. It may be reported again."""
+        self._settled[row.key] = row
+        self._settled_woken.set()
+
+    async def run(self) -> None:
+        """Pass on what is reported, until cancelled."""
+        while True:
+            await self._settled_woken.wait()
+            self._settled_woken = trio.Event()
+            while self._settled:
+                key, row = self._settled.popitem()
+                question = Request(
+                    account=key.account,
+                    owner=Owner.META,
+                    stream="",
+                    repeatable=True,
+                    subject=_SETTLED,
+                    hdr=b"",
+                    payload=msgpack.packb([key.name, row.incarnation, row.revision]),
+                )
+                try:
+                    await self.forwarder.answer(question)
+                except errors.ApiError as error:
+                    log.info("stream %s > %s: the meta leader does not know that it is settled: %s", *key, error)
 
     def streams_of(self, account: str, subject: str) -> Sequence[StreamAssignment]:
         """Return the account's streams by name, those that overlap `subject` unless it is empty. Raises Moved."""
@@ -284,6 +314,10 @@ class ClusterService:
         if request.subject == _INFO:
             return await self._serve_info(request)
         try:
+            if request.subject == _SETTLED:
+                name, incarnation, revision = msgpack.unpackb(request.payload)
+                await self._frontend.settle(request.account, name, incarnation=incarnation, revision=revision)
+                return b""
             return await self.execute_api(request)
         except NotLeaderError as error:
             raise Moved from error
@@ -365,6 +399,13 @@ class ClusterService:
         except (PeerUnavailableError, CallTimeoutError, RemoteCallError) as error:
             log.debug("%s at %s: %s", method, peer, error)
             return None
+
+    def _leader_of(self, row: StreamAssignment) -> NodeId | None:
+        """The stream's leader as far as this node knows: it was asked of its replica here, or is where it began."""
+        replica = self._backend.get(row.key)
+        if replica is None:
+            return row.preferred
+        return self.node_id if replica.is_leader else replica.leader
 
     def _meta_leader(self) -> list[NodeId]:
         if self._machine.leading_term is not None:

@@ -160,6 +160,7 @@ class Group:
         self._persisted_token = -1
         recovered = recover(log, machine, Configuration(voters=spec.members))
         self.applied_index = recovered.applied_index
+        self._configurations = recovered.configurations
         self._checkpointer = Checkpointer(
             setting.checkpoints,
             log=log,
@@ -208,6 +209,11 @@ class Group:
     def members(self) -> tuple[NodeId, ...]:
         """Voters and learners."""
         return self.core.configuration.members
+
+    @property
+    def configuration_is_committed(self) -> bool:
+        """Whether nobody can roll back the configuration in force."""
+        return self._configurations.current_index <= self.core.commit_index
 
     @property
     def deadline_ns(self) -> int | None:

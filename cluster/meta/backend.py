@@ -3,8 +3,9 @@
 The table says what should be; apply only notes which streams changed, and this task works them off one by one, always
 against the newest row, so ten changes of one stream are one piece of work and a replayed create-and-delete is none.
 
-A group's data is deleted only when the table holds its tombstone (store-rules 12). A replica that is no longer
-assigned but has no tombstone is stopped and kept; so is a directory that no row knows: both are reported as orphans.
+A group's data is deleted only when the table holds its tombstone, or says that the group has left this node
+(store-rules 12). A replica that is no longer assigned and has neither is stopped and kept; so is a directory that no
+row knows: both are reported as orphans.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class MetaBackend(Generic[R]):
 
         To be called once the table is known to be current; before that, what it lacks may only be unread.
         """
-        known = {row.group_id for row in self._machine.table.streams.values() if self._node_id in row.peers}
+        known = {row.group_id for row in self._machine.table.streams.values() if self._node_id in row.holders}
         for group_id in sorted({group_id for group_id, _ in self._host.stored_groups()} - known):
             await self._discard_if_removed(group_id)
 
@@ -185,7 +186,7 @@ class MetaBackend(Generic[R]):
 
     async def _reconcile(self, key: StreamKey) -> None:
         row = self._machine.table.get(key)
-        wanted = row if row is not None and self._node_id in row.peers else None
+        wanted = row if row is not None and self._node_id in row.holders else None
         running = self._running.get(key)
         if running is not None and (wanted is None or wanted.incarnation != running.assignment.incarnation):
             await self._stop(key, running)
@@ -198,7 +199,7 @@ class MetaBackend(Generic[R]):
             self._failed.pop(key, None)
         elif running is None:
             await self._start(key, wanted)
-        elif running.assignment.revision != wanted.revision:
+        elif running.assignment != wanted:
             running.assignment = wanted
             running.replica.reconfigure(wanted)
 
@@ -233,7 +234,7 @@ class MetaBackend(Generic[R]):
         await self._discard_if_removed(running.assignment.group_id)
 
     async def _discard_if_removed(self, group_id: GroupId) -> None:
-        if self._machine.table.is_removed(group_id):
+        if self._machine.table.is_removed(group_id, self._node_id):
             self._orphans.discard(group_id)
             await self._host.discard(group_id)
         elif group_id not in self._orphans:

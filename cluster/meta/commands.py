@@ -43,11 +43,26 @@ class AssignStream:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ReconfigureStream:
-    """Replace the config of this incarnation of a stream."""
+    """Replace the config of this incarnation of a stream, and its peers unless `peers` is empty.
+
+    New peers were chosen with a row in mind: without effect when that row's revision is not `based_on` any more.
+    """
 
     account: str
     incarnation: int
     config: StreamConfig
+    peers: tuple[NodeId, ...] = ()
+    based_on: int = 0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class SettleStream:
+    """The group's members are the peers of this revision of the row: those that were leaving may go."""
+
+    account: str
+    name: str
+    incarnation: int
+    revision: int
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -67,7 +82,7 @@ class NameNode:
     name: str
 
 
-Command = AssignStream | ReconfigureStream | RemoveStream | NameNode
+Command = AssignStream | ReconfigureStream | SettleStream | RemoveStream | NameNode
 
 
 def encode(command: Command) -> bytes:
@@ -103,7 +118,10 @@ def _fields(command: Command) -> Sequence[object]:
             packed = pack_config(command.config)
             return ["assign", command.account, packed, command.group_id, peers, command.preferred, command.created_ns]
         case ReconfigureStream():
-            return ["reconfigure", command.account, command.incarnation, pack_config(command.config)]
+            packed = pack_config(command.config)
+            return ["reconfigure", command.account, command.incarnation, packed, list(command.peers), command.based_on]
+        case SettleStream():
+            return ["settle", command.account, command.name, command.incarnation, command.revision]
         case RemoveStream():
             return ["remove", command.account, command.name, command.incarnation]
         case NameNode():
@@ -123,8 +141,21 @@ def _assign(fields: list[Any]) -> AssignStream:
 
 
 def _reconfigure(fields: list[Any]) -> ReconfigureStream:
-    account, incarnation, packed = fields
-    return ReconfigureStream(account=text(account), incarnation=number(incarnation), config=unpack_config(blob(packed)))
+    account, incarnation, packed, peers, based_on = fields
+    return ReconfigureStream(
+        account=text(account),
+        incarnation=number(incarnation),
+        config=unpack_config(blob(packed)),
+        peers=peers_of(peers) if peers else (),
+        based_on=number(based_on),
+    )
+
+
+def _settle(fields: list[Any]) -> SettleStream:
+    account, name, incarnation, revision = fields
+    return SettleStream(
+        account=text(account), name=text(name), incarnation=number(incarnation), revision=number(revision)
+    )
 
 
 def _remove(fields: list[Any]) -> RemoveStream:
@@ -140,6 +171,7 @@ def _name(fields: list[Any]) -> NameNode:
 _DECODERS: Final[dict[str, Callable[[list[Any]], Command]]] = {
     "assign": _assign,
     "reconfigure": _reconfigure,
+    "settle": _settle,
     "remove": _remove,
     "name": _name,
 }
@@ -168,11 +200,19 @@ def blob(value: object) -> bytes:
     return value
 
 
-def peers_of(value: object) -> tuple[NodeId, ...]:
-    """Return the nodes of a replica set: one to five, all different. Raises TypeError or ValueError."""
+def nodes_of(value: object) -> tuple[NodeId, ...]:
+    """Return any number of nodes of a decoded message, all different. Raises TypeError or ValueError."""
     if not isinstance(value, list):
         raise TypeError(f"expected a list of nodes, got {type(value).__name__}")
-    peers = tuple(NodeId(text(peer)) for peer in value)
-    if not 1 <= len(peers) <= PEERS_MAX or len(set(peers)) != len(peers):
+    nodes = tuple(NodeId(text(node)) for node in value)
+    if len(set(nodes)) != len(nodes):
+        raise ValueError(f"expected different nodes, got {nodes}")
+    return nodes
+
+
+def peers_of(value: object) -> tuple[NodeId, ...]:
+    """Return the nodes of a replica set: one to five, all different. Raises TypeError or ValueError."""
+    peers = nodes_of(value)
+    if not 1 <= len(peers) <= PEERS_MAX:
         raise ValueError(f"expected one to {PEERS_MAX} different nodes, got {peers}")
     return peers

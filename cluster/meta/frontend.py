@@ -13,7 +13,15 @@ import attrs
 
 from jetraft.cluster.forward import AnswerLost, Moved
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
-from jetraft.cluster.meta.commands import AssignStream, Command, NameNode, ReconfigureStream, RemoveStream, encode
+from jetraft.cluster.meta.commands import (
+    AssignStream,
+    Command,
+    NameNode,
+    ReconfigureStream,
+    RemoveStream,
+    SettleStream,
+    encode,
+)
 from jetraft.cluster.meta.machine import MetaMachine, Verdict
 from jetraft.cluster.meta.placement import NO_SUITABLE_PEERS, NodeLoad, Placed, Wanted, place
 from jetraft.raft.engine import Proposal
@@ -32,7 +40,8 @@ from jetraft.store.model.validate import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from random import Random
 
     from jetraft.cluster.meta.view import ClusterView
@@ -77,6 +86,7 @@ class MetaFrontend:
         bounds: Bounds | None = None,
     ) -> None:
         self.group: MetaGroup | None = None  # set when the meta group has been started
+        self.leader_of: Callable[[StreamAssignment], NodeId | None] = lambda row: row.preferred
         self._machine = machine
         self._cluster = cluster
         self._clock = clock
@@ -104,7 +114,7 @@ class MetaFrontend:
             return _same_or_taken(existing, config)
         self._require_free_subjects(account, config, ignore=None)
         self._require_room(config)
-        placed = self._place(config)
+        placed = self._place(config, replicas=config.num_replicas, without=set())
         command = AssignStream(
             account=account,
             config=config,
@@ -130,12 +140,80 @@ class MetaFrontend:
         if existing is None:
             raise errors.STREAM_NOT_FOUND.with_values()
         config = check_stream_update(existing.config, config)
+        peers: tuple[NodeId, ...] = ()
         if config.num_replicas != existing.config.num_replicas:
-            raise errors.STREAM_REPLICAS_NOT_UPDATABLE.with_values()
+            peers = self._resized(existing, config)
         self._require_free_subjects(account, config, ignore=config.name)
         if config == existing.config:
             return existing
-        command = ReconfigureStream(account=account, incarnation=existing.incarnation, config=config)
+        return await self._reshape(existing, config, peers)
+
+    async def settle(self, account: str, name: str, *, incarnation: int, revision: int) -> None:
+        """The stream's group has the members of this revision of its row. Raises Moved or AnswerLost."""
+        self._require_leadership()
+        await self._propose(SettleStream(account=account, name=name, incarnation=incarnation, revision=revision))
+
+    async def replace_peer(self, account: str, name: str, node_id: NodeId) -> bool:
+        """Take a stream's replica from a node and give it to another; False when there is no other.
+
+        Without one a stream of several replicas goes on with one less. Raises ApiError, Moved or AnswerLost.
+        """
+        self._require_leadership()
+        existing = self._machine.table.get(StreamKey(account, name))
+        if existing is None:
+            raise errors.STREAM_NOT_FOUND.with_values()
+        if node_id not in existing.peers:
+            raise errors.CLUSTER_PEER_NOT_MEMBER.with_values()
+        healed = self._filled(existing, tuple(peer for peer in existing.peers if peer != node_id), without={node_id})
+        if healed:
+            await self._reshape(existing, existing.config, healed)
+        return len(healed) == existing.config.num_replicas
+
+    async def heal(self, members: Sequence[NodeId]) -> None:
+        """Give the replicas of nodes that are no members of the meta group to others, where there are any."""
+        self._require_leadership()
+        for existing in list(self._machine.table.streams.values()):
+            remaining = tuple(peer for peer in existing.peers if peer in members)
+            healed = self._filled(existing, remaining, without=set())
+            if remaining and healed != existing.peers:
+                await self._reshape(existing, existing.config, healed)
+
+    def _filled(
+        self, existing: StreamAssignment, peers: tuple[NodeId, ...], *, without: AbstractSet[NodeId]
+    ) -> tuple[NodeId, ...]:
+        """As many peers as the stream wants, or as there are."""
+        config = existing.config
+        for lacking in range(config.num_replicas - len(peers), 0, -1):
+            try:
+                placed = self._place(config, replicas=lacking, without={*peers, *without})
+            except errors.ApiError:
+                continue
+            return tuple(sorted((*peers, *placed.peers)))
+        return peers
+
+    def _resized(self, existing: StreamAssignment, config: StreamConfig) -> tuple[NodeId, ...]:
+        """The peers of a stream that gets more or fewer replicas; its leader keeps its own. Raises ApiError."""
+        lacking = config.num_replicas - len(existing.peers)
+        if lacking >= 0:
+            placed = self._place(config, replicas=lacking, without=set(existing.peers)) if lacking else None
+            return tuple(sorted((*existing.peers, *(placed.peers if placed else ()))))
+        online, leader = self._cluster.online(), self.leader_of(existing)
+        replicas = {load.node_id: load.replicas for load in self._loads()}
+        by_worth = sorted(
+            existing.peers, key=lambda node: (node != leader, node not in online, replicas.get(node, 0), node)
+        )
+        return tuple(sorted(by_worth[: config.num_replicas]))
+
+    async def _reshape(
+        self, existing: StreamAssignment, config: StreamConfig, peers: tuple[NodeId, ...]
+    ) -> StreamAssignment:
+        command = ReconfigureStream(
+            account=existing.account,
+            incarnation=existing.incarnation,
+            config=config,
+            peers=peers,
+            based_on=existing.revision,
+        )
         return _granted(await self._propose(command))
 
     async def remove(self, account: str, name: str) -> StreamAssignment:
@@ -178,12 +256,13 @@ class MetaFrontend:
             raise errors.MEMORY_RESOURCES_EXCEEDED.with_values()
         raise errors.STORAGE_RESOURCES_EXCEEDED.with_values()
 
-    def _place(self, config: StreamConfig) -> Placed:
+    def _place(self, config: StreamConfig, *, replicas: int, without: AbstractSet[NodeId]) -> Placed:
         placement = config.placement
         tags = placement.tags if placement and self._cluster.clustered else ()
         cluster = placement.cluster if placement and self._cluster.clustered else ""
-        wanted = Wanted(replicas=config.num_replicas, cluster=cluster, tags=tags)
-        return place(wanted, self._loads(), cluster=self._cluster.name)
+        wanted = Wanted(replicas=replicas, cluster=cluster, tags=tags)
+        loads = [load for load in self._loads() if load.node_id not in without]
+        return place(wanted, loads, cluster=self._cluster.name)
 
     def _loads(self) -> Sequence[NodeLoad]:
         """Count what the table, and what is on its way into it, put on each online node."""

@@ -22,6 +22,7 @@ from jetraft.cluster.meta.commands import (
     NameNode,
     ReconfigureStream,
     RemoveStream,
+    SettleStream,
     decode,
 )
 from jetraft.cluster.meta.table import MetaTable
@@ -129,6 +130,8 @@ class MetaMachine:
                 return self._assign(command, index)
             case ReconfigureStream():
                 return self._reconfigure(command, index)
+            case SettleStream():
+                return self._settle(command)
             case RemoveStream():
                 return self._remove(command)
             case NameNode():
@@ -151,6 +154,7 @@ class MetaMachine:
             peers=command.peers,
             preferred=command.preferred,
             created_ns=command.created_ns,
+            founding=command.peers,
         )
         self._working.put(assignment)
         return Verdict(assignment=assignment, changed=True)
@@ -162,9 +166,18 @@ class MetaMachine:
             return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
         if self._working.overlapping(command.account, config.subject_filters, ignore=config.name) is not None:
             return Verdict(assignment=existing, error=errors.STREAM_SUBJECT_OVERLAP.with_values())
-        assignment = attrs.evolve(existing, config=config, revision=index)
+        keeps_shape = not command.peers and config.num_replicas == existing.config.num_replicas
+        if not keeps_shape and command.based_on != existing.revision:
+            return Verdict(assignment=existing, error=errors.CLUSTER_MEMBER_CHANGE_IN_FLIGHT.with_values())
+        assignment = existing.reshaped(config, command.peers, index)
         self._working.put(assignment)
         return Verdict(assignment=assignment, changed=True)
+
+    def _settle(self, command: SettleStream) -> Verdict:
+        existing = self._working.get(StreamKey(command.account, command.name))
+        if existing is None or existing.incarnation != command.incarnation or existing.revision != command.revision:
+            return Verdict(assignment=existing)
+        return Verdict(assignment=self._working.settle(existing), changed=True)
 
     def _remove(self, command: RemoveStream) -> Verdict:
         key = StreamKey(command.account, command.name)

@@ -61,6 +61,7 @@ def place(wanted: Wanted, nodes: Sequence[NodeLoad], *, cluster: str) -> Placed:
     if len(suitable) < wanted.replicas:
         missing = wanted.tags if len(tagged) < wanted.replicas else ()
         raise errors.CLUSTER_NO_PEERS.with_values(err=NO_SUITABLE_PEERS + _tags_text(missing))
+    assert wanted.replicas > 0
     chosen = sorted(suitable, key=_by_load)[: wanted.replicas]
     leader = min(chosen, key=lambda node: (node.leaders, node.node_id))
     return Placed(peers=tuple(sorted(node.node_id for node in chosen)), preferred=leader.node_id)

@@ -20,6 +20,7 @@ from jetraft.cluster.meta.commands import (
     TEXT_BYTES_MAX,
     BadCommandError,
     blob,
+    nodes_of,
     number,
     pack_config,
     peers_of,
@@ -32,7 +33,7 @@ from jetraft.store.model.ids import GroupId, NodeId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 # A node that was away for more deletes than this keeps the data of the oldest ones and reports them as orphans.
 TOMBSTONES_MAX: Final = 10_000
 
@@ -53,6 +54,7 @@ class MetaTable:
         self._streams: dict[StreamKey, StreamAssignment] = {}
         self._claims: defaultdict[str, SubjectClaims] = defaultdict(SubjectClaims)
         self._tombstones: OrderedDict[GroupId, int] = OrderedDict()
+        self._departures: OrderedDict[tuple[GroupId, NodeId], int] = OrderedDict()
         self._node_names: dict[NodeId, str] = {}
 
     @property
@@ -82,9 +84,9 @@ class MetaTable:
                 return found
         return None
 
-    def is_removed(self, group_id: GroupId) -> bool:
-        """Say whether this group was deleted by an applied entry; a group id never comes twice."""
-        return group_id in self._tombstones
+    def is_removed(self, group_id: GroupId, node_id: NodeId) -> bool:
+        """Say whether an applied entry deleted this group (its id never comes twice), or took it from this node."""
+        return group_id in self._tombstones or (group_id, node_id) in self._departures
 
     def put(self, assignment: StreamAssignment) -> None:
         """Add a stream or replace its assignment."""
@@ -92,6 +94,8 @@ class MetaTable:
         if old is not None:
             self._claims[old.account].remove(old.config.name, _patterns(old))
         self._streams[assignment.key] = assignment
+        for node_id in assignment.newcomers:
+            self._departures.pop((assignment.group_id, node_id), None)
         self._claims[assignment.account].add(assignment.config.name, _patterns(assignment))
 
     def remove(self, key: StreamKey) -> None:
@@ -102,6 +106,20 @@ class MetaTable:
         while len(self._tombstones) > TOMBSTONES_MAX:
             self._tombstones.popitem(last=False)
 
+    def settle(self, assignment: StreamAssignment) -> StreamAssignment:
+        """The leaving nodes of a stream are out: note that for each, and return the row without them."""
+        for node_id in assignment.leaving:
+            self._departures[assignment.group_id, node_id] = assignment.revision
+        while len(self._departures) > TOMBSTONES_MAX:
+            self._departures.popitem(last=False)
+        settled = attrs.evolve(
+            assignment,
+            leaving=(),
+            newcomers=tuple(node for node in assignment.newcomers if node not in assignment.leaving),
+        )
+        self.put(settled)
+        return settled
+
     def name_node(self, node_id: NodeId, name: str) -> None:
         """Note the name of a node."""
         self._node_names[node_id] = name
@@ -110,7 +128,8 @@ class MetaTable:
         """Return the whole table as bytes; equal tables give equal bytes."""
         streams = [_fields(assignment) for assignment in self._streams.values()]
         nodes = sorted(self._node_names.items())
-        packed: bytes = msgpack.packb([SNAPSHOT_VERSION, streams, list(self._tombstones.items()), nodes])
+        departures = [[*who, revision] for who, revision in self._departures.items()]
+        packed: bytes = msgpack.packb([SNAPSHOT_VERSION, streams, list(self._tombstones.items()), departures, nodes])
         return packed
 
     @classmethod
@@ -118,7 +137,7 @@ class MetaTable:
         """Return the table of `pack`. Raises BadCommandError."""
         table = cls()
         try:
-            version, streams, tombstones, nodes = msgpack.unpackb(
+            version, streams, tombstones, departures, nodes = msgpack.unpackb(
                 packed, max_bin_len=CONFIG_BYTES_MAX, max_str_len=TEXT_BYTES_MAX
             )
             _check_version(version)
@@ -126,6 +145,8 @@ class MetaTable:
                 table.put(_assignment(fields))
             for group_id, incarnation in tombstones:
                 table._tombstones[GroupId(text(group_id))] = number(incarnation)
+            for group_id, node_id, revision in departures:
+                table._departures[GroupId(text(group_id)), NodeId(text(node_id))] = number(revision)
             for node_id, name in nodes:
                 table.name_node(NodeId(text(node_id)), text(name))
         except (ValueError, TypeError, ApiError, msgpack.UnpackException) as error:
@@ -158,11 +179,15 @@ def _fields(assignment: StreamAssignment) -> list[object]:
         list(assignment.peers),
         assignment.preferred,
         assignment.created_ns,
+        list(assignment.founding),
+        list(assignment.leaving),
+        list(assignment.newcomers),
     ]
 
 
 def _assignment(fields: list[Any]) -> StreamAssignment:
-    account, packed, group_id, incarnation, revision, peers, preferred, created_ns = fields
+    account, packed, group_id, incarnation, revision, peers, preferred, created_ns, *members = fields
+    founding, leaving, newcomers = members
     return StreamAssignment(
         account=text(account),
         config=unpack_config(blob(packed)),
@@ -172,4 +197,7 @@ def _assignment(fields: list[Any]) -> StreamAssignment:
         peers=peers_of(peers),
         preferred=NodeId(text(preferred)),
         created_ns=number(created_ns),
+        founding=peers_of(founding),
+        leaving=nodes_of(leaving),
+        newcomers=nodes_of(newcomers),
     )

@@ -16,6 +16,7 @@ from jetraft.cluster.streams.admit import limits_of
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.leader import Leadership
 from jetraft.cluster.streams.machine import StreamMachine, encode_config
+from jetraft.cluster.streams.reshaper import Reshaper
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import Group, GroupSpec, NotLeaderError
 from jetraft.store.format import Kind
@@ -64,11 +65,12 @@ class StreamShell:
         store = StreamStore(log, limits_of(config), size_model=size_model, first_seq=max(1, config.first_seq))
         self.machine = StreamMachine(store, self)
         self._leadership: Leadership | None = None
+        self._reshaper: Reshaper | None = None
         self._group: Group | None = None
         spec = GroupSpec(
             group_id=assignment.group_id,
             incarnation=assignment.incarnation,
-            members=assignment.peers,
+            members=assignment.founding,
             preferred_leader=assignment.preferred,
         )
         self._group = site.manager.create(spec, log, self.machine)
@@ -171,6 +173,8 @@ class StreamShell:
         """Take over a newer assignment; the leader proposes its configuration."""
         self.assignment = assignment
         self._propose_config()
+        if self._reshaper is not None:
+            self._reshaper.look()
 
     async def purge(self, request: JSApiStreamPurgeRequest) -> int:
         """Remove messages by subject, sequence or count; returns how many. Committed when this returns."""
@@ -228,9 +232,7 @@ class StreamShell:
 
     def stop(self) -> None:
         """End the replica on this node; the log stays as it is, for its owner to close or erase."""
-        if self._leadership is not None:
-            self._leadership.end()
-            self._leadership = None
+        self._end_leadership()
         self._direct.end()
         self._site.manager.remove(self.group.group_id)
 
@@ -255,9 +257,7 @@ class StreamShell:
 
     def became_follower(self, _term: int, _leader: NodeId | None) -> None:
         """Drop everything that belonged to the term."""
-        leadership, self._leadership = self._leadership, None
-        if leadership is not None:
-            leadership.end()
+        self._end_leadership()
 
     def config_changed(self, config: StreamConfig) -> None:
         """Follow a configuration that took effect."""
@@ -299,6 +299,30 @@ class StreamShell:
         """Begin to lead, once the group leads and the stream has its configuration."""
         if self._leadership is None and self.machine.config is not None and self.group.is_leader:
             self._leadership = Leadership(self._site, self.group, self.machine)
+            self._reshaper = Reshaper(
+                self.group,
+                timers=self._site.timers,
+                clock=self._site.clock,
+                wanted=lambda: self.assignment.peers,
+                settled=self._report_settled,
+            )
+            self._reshaper.look()
+
+    def _end_leadership(self) -> None:
+        leadership, self._leadership = self._leadership, None
+        if leadership is not None:
+            leadership.end()
+        reshaper, self._reshaper = self._reshaper, None
+        if reshaper is not None:
+            reshaper.end()
+
+    def _report_settled(self) -> bool:
+        """Tell the meta group that those who were leaving are out; say whether that has to be looked after."""
+        if not self.assignment.leaving:
+            return False
+        if self.group.configuration_is_committed:
+            self._site.on_settled(self.assignment)
+        return True
 
     def _propose_config(self) -> None:
         """Bring the assigned configuration into the log when another one is in force."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.raft.manager import Manager
     from jetraft.store.model.clock import Clock
@@ -29,4 +30,5 @@ class Site:
     cluster_name: str = ""
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
+    on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     rng: Random = attrs.Factory(SystemRandom)  # draws the names of unnamed consumers

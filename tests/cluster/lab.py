@@ -227,6 +227,7 @@ def start_stream(node: Node, log: MemLog | None = None, **fields: Any) -> Stream
         peers=(NODE,),
         preferred=NODE,
         created_ns=node.clock.unix_ns(),
+        founding=(NODE,),
     )
     shell = StreamShell(assignment=assignment, log=log or MemLog(), site=node.site)
     node.sleep(2 * 10**9)

@@ -37,6 +37,7 @@ def assignment(name: str, *subjects: str, incarnation: int = 1, peers: tuple[Nod
         peers=peers,
         preferred=peers[0],
         created_ns=1,
+        founding=peers,
     )
 
 

@@ -165,7 +165,7 @@ async def test_an_update_changes_what_may_change() -> None:
     [
         (StreamConfig(name="NOPE"), 10059),
         (StreamConfig(name="S", subjects=("t",)), 10065),
-        (StreamConfig(name="S", subjects=("a",), num_replicas=3), 10061),
+        (StreamConfig(name="S", subjects=("a",), num_replicas=5), 10005),
     ],
 )
 async def test_an_update_that_may_not_be_is_refused(config: StreamConfig, err_code: int) -> None:
@@ -177,12 +177,50 @@ async def test_an_update_that_may_not_be_is_refused(config: StreamConfig, err_co
     assert caught.value.err_code == err_code
 
 
+async def test_a_stream_gets_more_replicas_beside_those_it_has_and_fewer_of_them() -> None:
+    desk = Desk(peers=THREE)
+    await desk.create(StreamConfig(name="S"))
+    (first,) = desk.machine.table.streams[StreamKey(ACCOUNT, "S")].peers
+    grown = await desk.frontend.update(ACCOUNT, StreamConfig(name="S", num_replicas=3), pedantic=False)
+    assert grown.peers == (N1, N2, N3)
+    assert set(grown.newcomers) == {N1, N2, N3} - {first}
+
+    desk.frontend.leader_of = lambda _row: N3
+    shrunk = await desk.frontend.update(ACCOUNT, StreamConfig(name="S", num_replicas=1), pedantic=False)
+    assert (shrunk.peers, set(shrunk.leaving)) == ((N3,), {N1, N2})
+
+
+async def test_the_replica_of_a_node_is_given_to_another_one_when_there_is_one() -> None:
+    desk = Desk(peers=THREE)
+    await desk.create(StreamConfig(name="S", num_replicas=2))
+    row = desk.machine.table.streams[StreamKey(ACCOUNT, "S")]
+    (other,) = {N1, N2, N3} - set(row.peers)
+    assert await desk.frontend.replace_peer(ACCOUNT, "S", row.peers[0]) is True
+    assert set(desk.machine.table.streams[row.key].peers) == {row.peers[1], other}
+    with pytest.raises(ApiError, match="peer not a member"):
+        await desk.frontend.replace_peer(ACCOUNT, "S", row.peers[0])
+
+
+async def test_the_replicas_of_nodes_that_are_gone_for_ever_are_made_up_for() -> None:
+    desk = Desk(peers=THREE)
+    await desk.create(StreamConfig(name="S", num_replicas=3))
+    await desk.create(StreamConfig(name="LOST"))
+    (only,) = desk.machine.table.streams[StreamKey(ACCOUNT, "LOST")].peers
+    remaining = [node for node in (N1, N2, N3) if node != only]
+
+    await desk.frontend.heal(remaining)
+
+    assert desk.machine.table.streams[StreamKey(ACCOUNT, "LOST")].peers == (only,), "there is nothing to copy from"
+    await desk.frontend.heal([N1, N2, N3])
+    assert desk.machine.table.streams[StreamKey(ACCOUNT, "S")].peers == (N1, N2, N3)
+
+
 async def test_a_removed_stream_leaves_a_tombstone() -> None:
     desk = Desk()
     await desk.create(StreamConfig(name="S"))
     row = await desk.frontend.remove(ACCOUNT, "S")
     assert desk.machine.table.get(row.key) is None
-    assert desk.machine.table.is_removed(row.group_id)
+    assert desk.machine.table.is_removed(row.group_id, N1)
     with pytest.raises(ApiError) as caught:
         await desk.frontend.remove(ACCOUNT, "S")
     assert caught.value.err_code == 10059

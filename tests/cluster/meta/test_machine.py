@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.meta.assignment import StreamKey
-from jetraft.cluster.meta.commands import Command, NameNode, ReconfigureStream, RemoveStream
+from jetraft.cluster.meta.commands import Command, NameNode, ReconfigureStream, RemoveStream, SettleStream
 from jetraft.cluster.meta.machine import MetaMachine
-from tests.cluster.meta.makers import ACCOUNT, N1, N2, assign, config, entry
+from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, config, entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jetraft.store.model.ids import NodeId
 
 
 def key(name: str) -> StreamKey:
@@ -79,6 +81,40 @@ def test_reconfiguring_may_not_take_the_subjects_of_another_stream() -> None:
     row = machine.table.get(key("S"))
     assert row is not None
     assert row.config.subjects == ("a",)
+
+
+def move(*peers: NodeId, based_on: int) -> ReconfigureStream:
+    return ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("A"), peers=peers, based_on=based_on)
+
+
+def settle(revision: int) -> SettleStream:
+    return SettleStream(account=ACCOUNT, name="A", incarnation=1, revision=revision)
+
+
+def test_a_node_that_is_to_leave_holds_its_replica_until_it_is_out() -> None:
+    machine, _ = applied(assign("A", peers=(N1, N2)), move(N1, N3, based_on=1))
+    row = machine.table.streams[key("A")]
+    assert (row.peers, row.leaving, row.newcomers, row.founding) == ((N1, N3), (N2,), (N3,), (N1, N2))
+    assert row.holders == (N1, N3, N2)
+    assert not machine.table.is_removed(row.group_id, N2)
+
+    machine, _ = applied(assign("A", peers=(N1, N2)), move(N1, N3, based_on=1), settle(2))
+    assert machine.table.streams[key("A")].holders == (N1, N3)
+    assert machine.table.is_removed(row.group_id, N2)
+    assert not machine.table.is_removed(row.group_id, N1)
+
+
+def test_a_node_that_comes_back_is_a_newcomer_and_keeps_its_data() -> None:
+    machine, _ = applied(assign("A", peers=(N1, N2)), move(N1, based_on=1), settle(2), move(N1, N2, based_on=2))
+    row = machine.table.streams[key("A")]
+    assert (row.peers, row.leaving, row.newcomers) == ((N1, N2), (), (N2,))
+    assert not machine.table.is_removed(row.group_id, N2)
+
+
+def test_peers_chosen_for_another_row_and_news_of_another_row_change_nothing() -> None:
+    machine, codes = applied(assign("A", peers=(N1, N2)), move(N1, based_on=1), move(N2, based_on=1), settle(1))
+    assert codes == [None, None, 10202, None]
+    assert machine.table.streams[key("A")].holders == (N1, N2)
 
 
 def test_an_entry_that_does_not_decode_is_an_answer_not_an_exception() -> None:

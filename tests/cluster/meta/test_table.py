@@ -22,7 +22,7 @@ def test_a_snapshot_restores_an_equal_table() -> None:
     assert restored.pack() == table.pack()
     assert restored.streams == table.streams
     assert restored.node_names == {N1: "first"}
-    assert restored.is_removed(assignment("A", incarnation=1).group_id)
+    assert restored.is_removed(assignment("A", incarnation=1).group_id, N1)
     assert restored.overlapping(ACCOUNT, [b"a.x"]) is None
     assert restored.overlapping(ACCOUNT, [b"*"]) == "B"
 
@@ -30,8 +30,8 @@ def test_a_snapshot_restores_an_equal_table() -> None:
 def test_a_stream_that_was_never_removed_has_no_tombstone() -> None:
     table = MetaTable()
     table.put(assignment("A"))
-    assert not table.is_removed(assignment("A").group_id)
-    assert not table.is_removed(assignment("unknown").group_id)
+    assert not table.is_removed(assignment("A").group_id, N1)
+    assert not table.is_removed(assignment("unknown").group_id, N1)
 
 
 def test_replacing_an_assignment_releases_its_old_subjects() -> None:
@@ -55,7 +55,7 @@ def test_the_oldest_tombstones_go_first(monkeypatch: pytest.MonkeyPatch) -> None
     for incarnation in (1, 2, 3):
         table.put(assignment("A", incarnation=incarnation))
         table.remove(StreamKey(ACCOUNT, "A"))
-    removed = [table.is_removed(assignment("A", incarnation=number).group_id) for number in (1, 2, 3)]
+    removed = [table.is_removed(assignment("A", incarnation=number).group_id, N1) for number in (1, 2, 3)]
     assert removed == [False, True, True]
     assert table.statistics().tombstones == 2
 

@@ -1,0 +1,124 @@
+"""Replicas are added and removed while publishers go on: every acknowledged message is on every replica in the end."""
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cluster import Cluster
+from tests.harness.raw import RawClient
+from tests.harness.server import Server
+
+pytestmark = pytest.mark.timeout(180)
+STREAM = "GROW"
+CONFIG = {"name": STREAM, "subjects": ["grow.>"], "allow_direct": True}
+STEP_TIMEOUT_S = 40.0
+
+
+class Publishing(threading.Thread):
+    """Publishes one message after the other until told to stop; each is sent again until it is acknowledged."""
+
+    def __init__(self, node: Server) -> None:
+        super().__init__(daemon=True)
+        self._node = node
+        self.acked: dict[int, bytes] = {}
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        with RawClient(self._node.address) as client:
+            while not self.stopping.is_set():
+                number += 1
+                self._publish(client, b"message %d" % number)
+
+    def _publish(self, client: RawClient, payload: bytes) -> None:
+        while not self.stopping.is_set():
+            headers = [("Nats-Msg-Id", payload.decode())]
+            answers = client.request("grow.x", payload, headers=headers)
+            if answers and not answers[0].status:
+                self.acked[json.loads(answers[0].payload)["seq"]] = payload
+                return
+
+
+@contextmanager
+def publishing(node: Server) -> Iterator[Publishing]:
+    thread = Publishing(node)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.stopping.set()
+        thread.join()
+
+
+def api(node: Server, subject: str, body: object = None) -> dict[str, object]:
+    with RawClient(node.address) as client:
+        return client.api(subject, body)
+
+
+def members(node: Server) -> list[str]:
+    """The names of the members that are current, the leader first; empty when one is not."""
+    described = api(node, f"STREAM.INFO.{STREAM}").get("cluster")
+    if not isinstance(described, dict) or not described.get("leader"):
+        return []
+    replicas = described.get("replicas") or []
+    if any(not peer["current"] for peer in replicas):
+        return []
+    return [described["leader"], *(peer["name"] for peer in replicas)]
+
+
+def resize(cluster: Cluster, node: Server, replicas: int) -> Sequence[str]:
+    """Ask for that many replicas and wait until there are."""
+    updated = api(node, f"STREAM.UPDATE.{STREAM}", {**CONFIG, "num_replicas": replicas})
+    assert "error" not in updated, updated
+    node.running.wait_until(
+        lambda: len(members(node)) == replicas, what=f"{replicas} replicas were current", timeout_s=STEP_TIMEOUT_S
+    )
+    return members(node)
+
+
+def held_by(node: Server, last_seq: int) -> dict[int, bytes]:
+    """Every message that this node gives out; it must be the only one that can be asked."""
+    found: dict[int, bytes] = {}
+    with RawClient(node.address) as client:
+        for seq in range(1, last_seq + 1):
+            (answer,) = client.request(f"$JS.API.DIRECT.GET.{STREAM}", json.dumps({"seq": seq}).encode())
+            if not answer.status:
+                found[seq] = answer.payload
+    return found
+
+
+def stream_groups(node: Server) -> list[str]:
+    groups = node.store_dir / "jetstream" / "groups"
+    return [path.name for path in groups.iterdir() if path.name.startswith("S-")]
+
+
+def wait_for_data_at(cluster: Cluster, holders: Sequence[str]) -> None:
+    def at_holders_only() -> bool:
+        return all(bool(stream_groups(node)) == (node.name in holders) for node in cluster)
+
+    cluster[0].running.wait_until(at_holders_only, what="only the replicas hold data", timeout_s=STEP_TIMEOUT_S)
+
+
+def test_replicas_come_and_go_under_load_and_no_acknowledged_message_is_lost(tmp_path: Path) -> None:
+    with Cluster("jetraft", 5, directory=tmp_path) as cluster:
+        entry = cluster[0]
+        assert "error" not in api(entry, f"STREAM.CREATE.{STREAM}", {**CONFIG, "num_replicas": 1})
+        with publishing(entry) as publisher:
+            for replicas in (3, 5, 3, 1, 3):
+                holders = resize(cluster, entry, replicas)
+                wait_for_data_at(cluster, holders)
+        assert len(publisher.acked) > 10
+        last_seq = max(publisher.acked)
+        for name in holders:
+            for node in cluster:
+                if node.name != name:
+                    node.freeze()
+            held = held_by(cluster.named(name), last_seq)
+            for node in cluster:
+                node.thaw()
+            missing = {seq for seq, payload in publisher.acked.items() if held.get(seq) != payload}
+            assert not missing, f"{name} lacks {len(missing)} of {len(publisher.acked)}"
