@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from jetraft.cluster.forward import AnswerLost, Moved
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.health import Health, assess
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
+from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.service import ClusterService, wait_until
 from jetraft.cluster.streams.host import StreamHost
+from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.cluster.streams.scrubber import Scrubber
 from jetraft.cluster.streams.site import Site
 from jetraft.raft.catchup import Catchup
+from jetraft.raft.joining import Begins, Joining, JoinPendingError
 from jetraft.raft.repair import Repairs
 from jetraft.store.io import free_bytes
 from jetraft.store.model.config import StorageType
@@ -38,19 +40,21 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.backend import BackendStatistics
     from jetraft.cluster.meta.bootstrap import BootstrapStatistics
+    from jetraft.cluster.meta.founding import Founders
     from jetraft.cluster.meta.table import TableStatistics
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.cluster.service import ServiceStatistics
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.catchup import Swap
     from jetraft.raft.group import Group, GroupStatistics
+    from jetraft.raft.joining import Admission
     from jetraft.raft.manager import Manager
     from jetraft.raft.peers import Mesh
     from jetraft.raft.repair import RepairStatistics
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.io import Disk
     from jetraft.store.model.clock import Clock
-    from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.node_dir import NodeDir
     from jetraft.store.scrub import ScrubStatistics
 
@@ -115,7 +119,6 @@ class ClusterNode:
         self._ports = ports
         self._group: Group | None = None
         self._outside = False
-        self._attention = trio.Event()
         mesh = ports.mesh
         self.machine = MetaMachine()
         self.view = ClusterView(
@@ -160,7 +163,22 @@ class ClusterNode:
             cache=ports.cache,
             on_group=self._meta_started,
         )
-        host = StreamHost(site=site, node_dir=ports.node_dir, disk=ports.disk, cache=ports.cache, repairs=self.repairs)
+        self.joining = None if mesh is None else Joining(ports.manager, mesh, may_join=self._may_join)
+        if self.joining is not None:
+            self.joining.on_admitted = self._admitted
+        self._steward = MetaSteward(
+            machine=self.machine, frontend=self._frontend, timers=ports.timers, clock=ports.clock
+        )
+        host = StreamHost(
+            site=site,
+            node_dir=ports.node_dir,
+            disk=ports.disk,
+            cache=ports.cache,
+            repairs=self.repairs,
+            memory_groups=MemoryGroups(ports.node_dir),
+            admit=self._admit,
+            joined_index=lambda: self._bootstrap.joined_index,
+        )
         self.backend: MetaBackend[StreamShell] = MetaBackend(node_id=setting.node_id, machine=self.machine, host=host)
         self.service = ClusterService(
             node_id=setting.node_id,
@@ -168,6 +186,7 @@ class ClusterNode:
             mesh=mesh,
             machine=self.machine,
             frontend=self._frontend,
+            steward=self._steward,
             backend=self.backend,
         )
         self._scrubber = Scrubber(
@@ -179,9 +198,8 @@ class ClusterNode:
             reopen=self.backend.reopen,
         )
         self.catchup = None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=self._reopen)
-        self.machine.on_leader.append(self._attend)
         if mesh is not None:
-            mesh.on_peer_up.append(lambda _peer: self._attend())
+            mesh.on_peer_up.append(lambda _peer: self._steward.attend())
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled.
@@ -194,21 +212,29 @@ class ClusterNode:
             task_status = trio.TASK_STATUS_IGNORED
         founders = await self._bootstrap.run()
         if founders is None:
-            self._outside = True
-            await trio.sleep_forever()
-            return
+            founders = await self._join_meta()
         await self._seat.take(founders)
         async with trio.open_nursery() as nursery:
             if self.catchup is not None:
                 await nursery.start(self.catchup.run)
             await nursery.start(self.backend.run)
             nursery.start_soon(self.service.run)
-            nursery.start_soon(self._lead)
+            nursery.start_soon(self._steward.run)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._scrubber.run)
             if self._setting.cluster_name is None:
                 await wait_until(self._all_lead, READY_WAIT_S)
             task_status.started()
+
+    async def _join_meta(self) -> Founders:
+        """Become a member of a meta group that exists; durable when this returns. Its log is there then."""
+        founders = self._bootstrap.elsewhere
+        assert founders is not None
+        self._outside = True
+        admission = await self._seat.join(founders, self._admit_meta)
+        self._bootstrap.joined(founders, admission.commit_index)
+        self._outside = False
+        return founders
 
     def health(self, *, server_only: bool = False) -> Health:
         """Say whether this node is current, for `/healthz`; `server_only` leaves the streams out."""
@@ -246,6 +272,7 @@ class ClusterNode:
         self._frontend.group = group
         self.service.meta_group = group
         self.view.members = lambda: group.members
+        self._steward.look_after(group)
 
     def _report_settled(self, row: StreamAssignment) -> None:
         self.service.report_settled(row)
@@ -267,18 +294,40 @@ class ClusterNode:
         led = [replica for _, replica in self.backend.replicas() if replica.is_leader]
         return self.machine.leading_term is not None and len(led) >= len(mine)
 
-    def _attend(self) -> None:
-        self._attention.set()
+    def _may_join(self, group_id: GroupId, node_id: NodeId) -> bool:
+        """Say whether a node without memory is wanted in a group that this node leads."""
+        if group_id == META_GROUP:
+            return True
+        found = self.backend.by_group(group_id)
+        return found is not None and node_id in found[0].peers
 
-    async def _lead(self) -> None:
-        """While this node leads the meta group, note the names of nodes as they come."""
-        while True:
-            await self._attention.wait()
-            self._attention = trio.Event()
-            try:
-                await self._frontend.name_nodes()
-            except (Moved, AnswerLost):
-                continue
+    def _admitted(self, group_id: GroupId) -> None:
+        """A group that this node leads has a learner more."""
+        found = self.backend.by_group(group_id)
+        if found is not None:
+            found[1].look_after_members()
+        elif group_id == META_GROUP:
+            self._steward.attend()
+
+    async def _admit_meta(self) -> Admission:
+        mesh, founders = self._ports.mesh, self._bootstrap.elsewhere
+        assert mesh is not None
+        assert self.joining is not None
+        assert founders is not None
+        own = self._setting.node_id
+        others = sorted(peer for peer, info in mesh.peers.items() if info.up)
+        return await self.joining.ask(META_GROUP, founders.incarnation, own=own, others=others, begins=Begins.NEVER)
+
+    async def _admit(self, row: StreamAssignment) -> Admission:
+        """Ask how this node may take part in a stream's group. Raises JoinPendingError."""
+        assert self.joining is not None
+        if not await self.service.is_current(row):
+            raise JoinPendingError(f"{row.group_id}: what this node knows of it may be out of date")
+        own = self._setting.node_id
+        others = [node for node in row.holders if node != own]
+        is_memory = row.config.storage is StorageType.MEMORY
+        begins = Begins.WITH_ALL if is_memory else Begins.AS_PAIR
+        return await self.joining.ask(row.group_id, row.incarnation, own=own, others=others, begins=begins)
 
     async def _sweep(self) -> None:
         """Once the table is current, delete what was removed while this node was away."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.backend import MetaBackend
     from jetraft.cluster.meta.frontend import MetaFrontend
     from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.steward import MetaSteward
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.store.model.ids import NodeId
@@ -51,6 +52,7 @@ POLL_S: Final = 0.002
 
 _INFO: Final = b"stream.info"
 _SETTLED: Final = b"stream.settled"
+_INDEX: Final = b"meta.index"
 _USAGE: Final = "js.usage"
 _CAUGHT_UP: Final = "meta.caught-up"
 
@@ -81,6 +83,17 @@ class Transferable(Protocol):
         """Hand leadership over."""
 
 
+class MetaGroup(Transferable, Protocol):
+    """The meta group on this node."""
+
+    @property
+    def applied_index(self) -> int:
+        """The highest index applied."""
+
+    async def confirm_leadership(self) -> None:
+        """Return when everything committed before the call is applied. Raises NotLeaderError."""
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class ServiceStatistics:
     """A snapshot for monitoring."""
@@ -104,6 +117,7 @@ class ClusterService:
         mesh: MeshLike | None,
         machine: MetaMachine,
         frontend: MetaFrontend,
+        steward: MetaSteward,
         backend: MetaBackend[StreamShell],
     ) -> None:
         self.node_id = node_id
@@ -111,8 +125,9 @@ class ClusterService:
         self._mesh = mesh
         self._machine = machine
         self._frontend = frontend
+        self._steward = steward
         self._backend = backend
-        self.meta_group: Transferable | None = None  # set when the meta group has been started
+        self.meta_group: MetaGroup | None = None  # set when the meta group has been started
         self.api_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)  # requests and errors, the gateway's
         self.execute_api: Callable[[Request], Awaitable[bytes]] = _no_api
         self.forwarder = Forwarder(node_id=node_id, mesh=mesh, locate=self.locate)
@@ -181,7 +196,7 @@ class ClusterService:
     async def delete_stream(self, account: str, name: str) -> None:
         """Delete a stream; when this returns, the nodes that can be reached do not serve it any more."""
         row = await self._frontend.remove(account, name)
-        index = self._machine.applied_index
+        index = self._applied_index
         await self._backend.settle()
         if self._mesh is None:
             return
@@ -216,6 +231,30 @@ class ClusterService:
                     await self.forwarder.answer(question)
                 except errors.ApiError as error:
                     log.info("stream %s > %s: the meta leader does not know that it is settled: %s", *key, error)
+
+    async def is_current(self, row: StreamAssignment) -> bool:
+        """Say whether the table here has this row, and all that the meta group had committed when this was asked."""
+        question = Request(
+            account=row.account, owner=Owner.META, stream="", repeatable=True, subject=_INDEX, hdr=b"", payload=b""
+        )
+        try:
+            index = msgpack.unpackb(await self.forwarder.answer(question))
+        except errors.ApiError:
+            return False
+        return self._applied_index >= index and self._machine.table.get(row.key) == row
+
+    async def remove_stream_peer(self, account: str, name: str, peer: str) -> None:
+        """Move a stream's replica away from a node. Raises ApiError: also when there is no other node for it."""
+        await self._frontend.replace_peer(account, name, self.cluster.id_of(peer))
+
+    async def remove_server(self, name: str) -> None:
+        """Take a node, by name or id, out of the cluster. Raises ApiError or Moved."""
+        if self._machine.leading_term is None:
+            raise Moved(self._machine.leader)
+        node_id = self.cluster.id_of(name)
+        if node_id is None:
+            raise errors.CLUSTER_SERVER_NOT_MEMBER.with_values()
+        await self._steward.remove(node_id)
 
     def streams_of(self, account: str, subject: str) -> Sequence[StreamAssignment]:
         """Return the account's streams by name, those that overlap `subject` unless it is empty. Raises Moved."""
@@ -318,6 +357,8 @@ class ClusterService:
                 name, incarnation, revision = msgpack.unpackb(request.payload)
                 await self._frontend.settle(request.account, name, incarnation=incarnation, revision=revision)
                 return b""
+            if request.subject == _INDEX:
+                return await self._serve_index()
             return await self.execute_api(request)
         except NotLeaderError as error:
             raise Moved from error
@@ -359,6 +400,14 @@ class ClusterService:
             raise Moved
         return orjson.dumps(self.leading(*key).info().to_json_dict())
 
+    async def _serve_index(self) -> bytes:
+        """The index up to which the meta group had committed when it was asked."""
+        if self._machine.leading_term is None or self.meta_group is None:
+            raise Moved(self._machine.leader)
+        await self.meta_group.confirm_leadership()
+        packed: bytes = msgpack.packb(self._applied_index)
+        return packed
+
     async def _serve_usage(self, _sender: NodeId, payload: bytes) -> bytes:
         usage = self.usage(payload.decode())
         packed: bytes = msgpack.packb(attrs.astuple(usage))
@@ -366,7 +415,7 @@ class ClusterService:
 
     async def _serve_caught_up(self, _sender: NodeId, payload: bytes) -> bytes:
         index = msgpack.unpackb(payload)
-        await wait_until(lambda: self._machine.applied_index >= index, CAUGHT_UP_WAIT_S)
+        await wait_until(lambda: self._applied_index >= index, CAUGHT_UP_WAIT_S)
         await self._backend.settle()
         return b""
 
@@ -406,6 +455,11 @@ class ClusterService:
         if replica is None:
             return row.preferred
         return self.node_id if replica.is_leader else replica.leader
+
+    @property
+    def _applied_index(self) -> int:
+        """How far this node has applied the meta group's log."""
+        return 0 if self.meta_group is None else self.meta_group.applied_index
 
     def _meta_leader(self) -> list[NodeId]:
         if self._machine.leading_term is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import trio
 
+from jetraft.raft.joining import until_durable
 from jetraft.raft.rpc import CallTimeoutError, Handler, PeerUnavailableError, RemoteCallError
 from jetraft.raft.snapshot import SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer
 from jetraft.raft.wire import RemoteProtocolError
@@ -209,18 +210,6 @@ class Catchup:
 
 async def _swap(old: GroupLog, staging: Staging) -> GroupLog:
     """Put the staged log in place of the old one. Term and vote must be on disk: the new log reads them there."""
-    await _until_durable(old)
+    await until_durable(old)
     old.close()
     return await run_blocking(staging.finish)
-
-
-async def _until_durable(old: GroupLog) -> None:
-    while old.durable_token < old.token():
-        if old.failed is not None:
-            raise old.failed
-        moved = trio.Event()
-        old.on_durable = moved.set
-        old.submit()
-        if old.durable_token < old.token() and old.failed is None:
-            await moved.wait()
-    old.on_durable = None

@@ -235,6 +235,11 @@ class Core:
         self.advance_commit()
         return index
 
+    def forget_member(self, node: NodeId) -> None:
+        """The member has lost its memory: what it acknowledged to this leader counts no more."""
+        if self.leadership is not None:
+            self.leadership.forget_member(node)
+
     def resign(self, now_ns: int) -> None:
         """Take no part any more: the replica is removed or its log has failed. Peers learn it at once."""
         if self.leadership is not None:

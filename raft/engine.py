@@ -365,6 +365,10 @@ class Engine(Protocol):
         """Append a configuration entry and return its index. Raises MembershipChangeRefusedError."""
         ...
 
+    def forget_member(self, node: NodeId) -> None:
+        """The member has lost its memory: what it acknowledged to this leader counts no more."""
+        ...
+
     def resign(self, now_ns: int) -> None:
         """Take no part any more: the replica is removed or its log has failed. Peers learn it at once."""
         ...

@@ -28,6 +28,7 @@ from jetraft.raft.engine import (
     Limits,
     Message,
     Proposal,
+    Resigned,
     Rng,
     Role,
     Sealer,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 log_ = logging.getLogger(__name__)
 
 APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
+READ_WAIT_S = 1.5  # a leader out of contact steps down after a second
 CONSENSUS_KINDS = frozenset({Kind.NOOP, Kind.RAFT_CONFIG})
 
 
@@ -113,6 +115,7 @@ class GroupStatistics:
     term: int
     leader: NodeId | None
     members: tuple[NodeId, ...]
+    voters: tuple[NodeId, ...]
     commit_index: int
     applied_index: int
     last_index: int
@@ -243,6 +246,7 @@ class Group:
             term=self.core.term,
             leader=self.leader,
             members=self.members,
+            voters=self.core.configuration.voters,
             commit_index=self.core.commit_index,
             applied_index=self.applied_index,
             last_index=self.log.last_index,
@@ -281,6 +285,21 @@ class Group:
         self._reads.append((self.core.begin_read(), self.core.commit_index, done))
         self._mark_dirty(self)
 
+    async def confirm_leadership(self) -> None:
+        """Return when everything committed before the call is applied here (`read_barrier`). Raises NotLeaderError."""
+        finished = trio.Event()
+        outcomes: list[Outcome] = []
+
+        def done(outcome: Outcome, _result: object) -> None:
+            outcomes.append(outcome)
+            finished.set()
+
+        self.read_barrier(done)
+        with trio.move_on_after(READ_WAIT_S):
+            await finished.wait()
+        if outcomes != [Outcome.OK]:
+            raise NotLeaderError(f"this node cannot say whether it still leads {self.group_id}")
+
     def transfer_leadership(self, to: NodeId | None) -> bool:
         """Hand leadership to `to`, or to the most advanced voter. Returns whether a transfer has begun."""
         self._mark_dirty(self)
@@ -291,6 +310,15 @@ class Group:
         index = self.core.change_members(configuration, self._clock.mono_ns())
         if done is not None:
             self._waiting.append((index, done))
+        self._mark_dirty(self)
+
+    def has_no_replica(self, node: NodeId) -> None:
+        """A node that asks to be admitted does not lead, and holds nothing, whatever it said before."""
+        self.step(node, Resigned(term=self.term), self._clock.mono_ns())
+
+    def forget_member(self, node: NodeId) -> None:
+        """A member that does not vote has lost its log: follow it from the beginning."""
+        self.core.forget_member(node)
         self._mark_dirty(self)
 
     def checkpoint(self) -> None:

@@ -251,6 +251,12 @@ class Leadership:
         self.check_contact(now_ns)
         return index
 
+    def forget_member(self, node: NodeId) -> None:
+        """Begin to follow the member anew. It must not vote: the commit index may rest on what it acknowledged."""
+        assert node not in self._configurations.current.voters
+        self.replication.peers.pop(node, None)
+        self._follow_members()
+
     def _follow_members(self) -> None:
         others = self._configurations.current.others(self._setup.node_id)
         self.replication.set_members(others, up=self._up, next_index=self._log.last_index + 1)

@@ -258,6 +258,9 @@ class Guard:
         assert self.leadership is not None, "only a leader confirms reads"
         return self.leadership.begin_read()
 
+    def forget_member(self, node: NodeId) -> None:
+        """Members never change here, so none is admitted that has lost its memory."""
+
     def change_members(self, configuration: Configuration, now_ns: int) -> int:  # noqa: ARG002  (the engine's face)
         """Always raises MembershipChangeRefusedError."""
         raise MembershipChangeRefusedError("raft_engine pysyncobj keeps a group's members as they were at its creation")

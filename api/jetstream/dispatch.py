@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.jetstream import account, consumers, leaders, messages, streams, unserved
+from jetraft.api.jetstream import account, consumers, leaders, members, messages, streams, unserved
 from jetraft.cluster.forward import Owner
 from jetraft.store.model.responses import ResponseType
 
@@ -63,7 +63,8 @@ OPERATIONS: Final = (
     Operation(b"STREAM.LEADER.STEPDOWN.*", _R.STREAM_LEADER_STEPDOWN, Owner.STREAM, leaders.stream_stepdown),
     Operation(b"CONSUMER.LEADER.STEPDOWN.*.*", _R.CONSUMER_LEADER_STEPDOWN, Owner.STREAM, leaders.consumer_stepdown),
     Operation(b"META.LEADER.STEPDOWN", _R.META_LEADER_STEPDOWN, Owner.META, leaders.meta_stepdown),
-    Operation(b"STREAM.PEER.REMOVE.*", _R.STREAM_REMOVE_PEER, Owner.STREAM, unserved.remove_peer),
+    Operation(b"SERVER.REMOVE", _R.META_SERVER_REMOVE, Owner.META, members.remove_server, _READ),
+    Operation(b"STREAM.PEER.REMOVE.*", _R.STREAM_REMOVE_PEER, Owner.META, members.remove_stream_peer),
     Operation(b"STREAM.PEER.EVACUATE.*", _R.STREAM_EVACUATE_PEER, Owner.STREAM, unserved.evacuate_peer),
     Operation(b"STREAM.CANCEL_MOVE.*", _R.STREAM_CANCEL_MOVE, Owner.STREAM, unserved.no_move),
     Operation(b"STREAM.SNAPSHOT.*", _R.STREAM_SNAPSHOT, Owner.STREAM, unserved.snapshot),

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.MSG.GET.*: by sequence, the last of a subject, or the next of a subject or time."""
+    """STREAM.MSG.GET.*: by sequence, the last of a subject, or the next of a subject or time; linearizable."""
     request = call.required_body(JSApiMsgGetRequest)
     _check_one_question(request)
-    message = service.leading(call.account, call.stream).get_message(request)
+    message = await service.leading(call.account, call.stream).get_message(request)
     view = StoredMessageView(
         subject=message.subject.decode(errors="replace"),
         seq=message.seq,

@@ -5,24 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.store.model import errors
-from jetraft.store.model.requests import JSApiStreamRemovePeerRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.api.jetstream.call import Call
     from jetraft.cluster.service import ClusterService
-
-
-async def remove_peer(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.PEER.REMOVE.*: replicas do not move yet."""
-    if not service.cluster.clustered:
-        raise errors.CLUSTER_REQUIRED.with_values()
-    request = call.required_body(JSApiStreamRemovePeerRequest)
-    members = service.leading(call.account, call.stream).group.members
-    if service.cluster.id_of(request.peer) not in members:
-        raise errors.CLUSTER_PEER_NOT_MEMBER.with_values()
-    raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
 
 
 async def evacuate_peer(service: ClusterService, call: Call) -> Mapping[str, object]:

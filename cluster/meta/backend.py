@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 import attrs
 import trio
 
+from jetraft.raft.joining import JoinPendingError
 from jetraft.store.port import StoreError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0  # a replica that could not be started is tried again: the disk may have been full or read-only
+PENDING_RETRY_S: Final = 0.3  # one that waits for other members, which may just be starting, or electing a leader
 
 
 class Replica(Protocol):
@@ -97,6 +99,7 @@ class MetaBackend(Generic[R]):
         self._running: dict[StreamKey, _Running[R]] = {}
         self._dirty: dict[StreamKey, None] = {}
         self._failed: dict[StreamKey, str] = {}
+        self._pending: set[StreamKey] = set()  # those of `_failed` that wait for other members
         self._orphans: set[GroupId] = set()
         self._reopenings: dict[StreamKey, _Reopening] = {}
         self._is_working = False
@@ -121,7 +124,7 @@ class MetaBackend(Generic[R]):
             while True:
                 await self._work_off()
                 self._settled.set()
-                with trio.move_on_after(RETRY_S if self._failed else float("inf")):
+                with trio.move_on_after(self._retry_s()):
                     await self._woken.wait()
                 self._note(list(self._failed))
                 self._woken = trio.Event()
@@ -131,10 +134,22 @@ class MetaBackend(Generic[R]):
                     await self._host.stop(running.replica)
                 self._running.clear()
 
+    def _retry_s(self) -> float:
+        if self._pending:
+            return PENDING_RETRY_S
+        return RETRY_S if self._failed else float("inf")
+
     async def settle(self) -> None:
         """Wait until this node matches the table as it is now."""
         if self._dirty or self._is_working:
             await self._settled.wait()
+
+    def by_group(self, group_id: GroupId) -> tuple[StreamAssignment, R] | None:
+        """Return the running replica of a group, with its assignment."""
+        for running in self._running.values():
+            if running.assignment.group_id == group_id:
+                return running.assignment, running.replica
+        return None
 
     async def reopen(self, group_id: GroupId, swap: Swap) -> None:
         """Replace the log of a running replica, in the task that starts and stops them all.
@@ -197,6 +212,7 @@ class MetaBackend(Generic[R]):
             running = self._running.get(key)
         if wanted is None:
             self._failed.pop(key, None)
+            self._pending.discard(key)
         elif running is None:
             await self._start(key, wanted)
         elif running.assignment != wanted:
@@ -206,12 +222,18 @@ class MetaBackend(Generic[R]):
     async def _start(self, key: StreamKey, assignment: StreamAssignment) -> None:
         try:
             replica = await self._host.start(assignment)
+        except JoinPendingError as error:
+            self._pending.add(key)
+            self._failed[key] = str(error)
+            return
         except (StoreError, OSError) as error:
+            self._pending.discard(key)
             if key not in self._failed:
                 log.error("stream %s > %s (%s): cannot start: %s", *key, assignment.group_id, error)  # noqa: TRY400
             self._failed[key] = str(error)
             return
         self._failed.pop(key, None)
+        self._pending.discard(key)
         self._running[key] = _Running(replica=replica, assignment=assignment)
 
     async def _reopen(self, key: StreamKey, running: _Running[R] | None, reopening: _Reopening) -> None:

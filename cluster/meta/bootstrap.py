@@ -81,6 +81,7 @@ class Bootstrap:
         self._expected = expected
         self._file = file
         self._outside = False
+        self.elsewhere: Founders | None = None  # the founders of the group that exists without this node
         stored = file.load()
         empty = Record(node_id=node_id, cluster=cluster)
         self._record = empty if stored is None else unpack_record(stored, node_id=node_id, cluster=cluster)
@@ -95,8 +96,18 @@ class Bootstrap:
         """The group that this node belongs to; None until it is founded."""
         return self._record.founded
 
+    @property
+    def joined_index(self) -> int:
+        """The index of the meta log when this store joined it with an empty memory; 0 for a founder's."""
+        return self._record.joined_index
+
+    def joined(self, founders: Founders, index: int) -> None:
+        """This node was admitted to the group of these founders, at that index of its log. Durable when it returns."""
+        self._write(attrs.evolve(self._record, founded=founders, joined_index=max(1, index)))
+        self._outside = False
+
     async def run(self) -> Founders | None:
-        """Return the founders when this node may start the group, None when it has to stay outside."""
+        """Return the founders when this node may start the group, None when it has to be admitted: see `elsewhere`."""
         if self._record.founded is None and self._mesh is None:
             self._found(founders_of(self._cluster, [self._node_id]))
         while self._record.founded is None:
@@ -173,9 +184,10 @@ class Bootstrap:
 
     def _stay_outside(self, founders: Founders | None) -> None:
         self._outside = True
+        self.elsewhere = founders
         counted = founders is not None and self._node_id in founders.members
         reason = "counts on this node, but its store is empty" if counted else "was founded without this node"
-        log.error("JetStream: the meta group %s; this node forwards requests and holds no replicas", reason)
+        log.warning("JetStream: the meta group %s; this node asks to be admitted, without a vote at first", reason)
 
     def _write(self, record: Record) -> None:
         if record != self._record:

@@ -11,7 +11,7 @@ A node that finds a peer with a founded group joins it under one condition: it o
 belongs to the founders and has never voted. If the set counts on it but it did not vouch, its disk was lost: the old
 self may have voted and acknowledged entries, so it must not come back with an empty memory and the old vote
 (raft-rules 30). If the set does not count on it, it came late. In both cases it stays outside: it routes messages and
-forwards requests, and holds no replicas until it is added as a learner.
+forwards requests, and holds no replicas until the group's leader has admitted it as a learner (raft/joining.py).
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Record:
     cluster: str
     vouched: tuple[Founders, ...] = ()
     founded: Founders | None = None
+    joined_index: int = 0  # of the meta log when this store joined it with an empty memory; 0 for a founder's
 
     def vouching_for(self, founders: Founders) -> Record:
         """The record with one more set; the oldest is forgotten beyond VOUCHED_MAX."""
@@ -132,6 +133,7 @@ def pack_record(record: Record) -> bytes:
             "cluster": record.cluster,
             "vouched": [list(founders.members) for founders in record.vouched],
             "founded": list(record.founded.members) if record.founded else None,
+            "joined_index": record.joined_index,
         },
         option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
     )
@@ -144,6 +146,7 @@ def unpack_record(packed: bytes, *, node_id: NodeId, cluster: str) -> Record:
         version, owner, owner_cluster = fields["version"], fields["node"], fields["cluster"]
         vouched = tuple(founders_of(cluster, map(NodeId, members)) for members in fields["vouched"])
         founded = fields["founded"] and founders_of(cluster, map(NodeId, fields["founded"]))
+        joined_index = int(fields["joined_index"])
     except (ValueError, TypeError, KeyError) as error:
         raise BadRecordError(f"meta group record is damaged: {error}") from error
     if version != FORMAT_VERSION:
@@ -152,4 +155,4 @@ def unpack_record(packed: bytes, *, node_id: NodeId, cluster: str) -> Record:
         raise BadRecordError(f"meta group record belongs to node {owner}, this is node {node_id}")
     if owner_cluster != cluster:
         raise BadRecordError(f"meta group record belongs to cluster {owner_cluster!r}, this is {cluster!r}")
-    return Record(node_id=node_id, cluster=cluster, vouched=vouched, founded=founded or None)
+    return Record(node_id=node_id, cluster=cluster, vouched=vouched, founded=founded or None, joined_index=joined_index)

@@ -153,10 +153,10 @@ class MetaFrontend:
         self._require_leadership()
         await self._propose(SettleStream(account=account, name=name, incarnation=incarnation, revision=revision))
 
-    async def replace_peer(self, account: str, name: str, node_id: NodeId) -> bool:
-        """Take a stream's replica from a node and give it to another; False when there is no other.
+    async def replace_peer(self, account: str, name: str, node_id: NodeId | None) -> None:
+        """Take a stream's replica from a node and give it to another. Raises ApiError, Moved or AnswerLost.
 
-        Without one a stream of several replicas goes on with one less. Raises ApiError, Moved or AnswerLost.
+        When there is no other nothing is changed: a stream does not lose a replica that it cannot get back.
         """
         self._require_leadership()
         existing = self._machine.table.get(StreamKey(account, name))
@@ -164,32 +164,33 @@ class MetaFrontend:
             raise errors.STREAM_NOT_FOUND.with_values()
         if node_id not in existing.peers:
             raise errors.CLUSTER_PEER_NOT_MEMBER.with_values()
-        healed = self._filled(existing, tuple(peer for peer in existing.peers if peer != node_id), without={node_id})
-        if healed:
-            await self._reshape(existing, existing.config, healed)
-        return len(healed) == existing.config.num_replicas
+        remaining = tuple(peer for peer in existing.peers if peer != node_id)
+        healed = self._filled(existing, remaining, without={node_id})
+        if healed is None:
+            raise errors.PEER_REMAP_FAILED.with_values()
+        await self._reshape(existing, existing.config, healed)
 
     async def heal(self, members: Sequence[NodeId]) -> None:
         """Give the replicas of nodes that are no members of the meta group to others, where there are any."""
         self._require_leadership()
         for existing in list(self._machine.table.streams.values()):
             remaining = tuple(peer for peer in existing.peers if peer in members)
-            healed = self._filled(existing, remaining, without=set())
-            if remaining and healed != existing.peers:
+            healed = self._filled(existing, remaining, without=set(existing.peers))
+            if 0 < len(remaining) < len(existing.peers) and healed is not None:
                 await self._reshape(existing, existing.config, healed)
 
     def _filled(
         self, existing: StreamAssignment, peers: tuple[NodeId, ...], *, without: AbstractSet[NodeId]
-    ) -> tuple[NodeId, ...]:
-        """As many peers as the stream wants, or as there are."""
-        config = existing.config
-        for lacking in range(config.num_replicas - len(peers), 0, -1):
-            try:
-                placed = self._place(config, replicas=lacking, without={*peers, *without})
-            except errors.ApiError:
-                continue
-            return tuple(sorted((*peers, *placed.peers)))
-        return peers
+    ) -> tuple[NodeId, ...] | None:
+        """As many peers as the stream wants, these among them; None when there are not enough nodes."""
+        lacking = existing.config.num_replicas - len(peers)
+        if lacking <= 0:
+            return peers
+        try:
+            placed = self._place(existing.config, replicas=lacking, without={*peers, *without})
+        except errors.ApiError:
+            return None
+        return tuple(sorted((*peers, *placed.peers)))
 
     def _resized(self, existing: StreamAssignment, config: StreamConfig) -> tuple[NodeId, ...]:
         """The peers of a stream that gets more or fewer replicas; its leader keeps its own. Raises ApiError."""

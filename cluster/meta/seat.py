@@ -7,23 +7,26 @@ without streams, and every replica here would be stopped.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from jetraft.raft.group import GroupSpec
+from jetraft.raft.joining import JoinPendingError, until_durable
 from jetraft.raft.repair import RepairPendingError
 from jetraft.store.format import Identity
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from jetraft.cluster.meta.founding import Founders
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.raft.catchup import Swap
     from jetraft.raft.group import Group
+    from jetraft.raft.joining import Admission
     from jetraft.raft.manager import Manager
     from jetraft.raft.repair import Repairs
     from jetraft.store.block_cache import BlockCache
@@ -32,7 +35,10 @@ if TYPE_CHECKING:
     from jetraft.store.node_dir import NodeDir
     from jetraft.store.port import GroupLog
 
+log = logging.getLogger(__name__)
+
 META_GROUP: Final = GroupId("meta")
+JOIN_RETRY_S: Final = 0.3
 REPAIR_RETRY_S: Final = 1.0  # other members may only be starting
 
 
@@ -67,6 +73,27 @@ class MetaSeat:
         self._founders = founders
         self._start(await self._open())
 
+    async def join(self, founders: Founders, ask: Callable[[], Awaitable[Admission]]) -> Admission:
+        """Start as a learner of a group that exists, once its leader has admitted this node.
+
+        What a log of an earlier attempt holds was never spoken of: it is thrown away. Returns the admission before the
+        group is started: `take` does that, when it is written down that this node belongs to the group.
+        """
+        self._founders = founders
+        while True:
+            try:
+                admission = await ask()
+                break
+            except JoinPendingError as error:
+                log.info("not a member of the meta group yet: %s", error)
+                await trio.sleep(JOIN_RETRY_S)
+        self._node_dir.move_to_trash(META_GROUP, founders.incarnation)
+        new = await self._open()
+        admission.begin(new)
+        await until_durable(new)
+        new.close()
+        return admission
+
     async def reopen(self, swap: Swap) -> None:
         """Replace the log: see Catchup. When that fails the old one is opened again, and the failure raised."""
         assert self.group is not None
@@ -81,7 +108,7 @@ class MetaSeat:
             raise
         self._start(new)
 
-    def _start(self, log: GroupLog) -> None:
+    def _start(self, meta_log: GroupLog) -> None:
         assert self._founders is not None
         founders = self._founders
         spec = GroupSpec(
@@ -90,7 +117,7 @@ class MetaSeat:
             members=founders.members,
             preferred_leader=founders.members[0],
         )
-        self.group = self._manager.create(spec, log, self._machine)
+        self.group = self._manager.create(spec, meta_log, self._machine)
         self._on_group(self.group)
 
     async def _open(self) -> GroupLog:

@@ -55,7 +55,7 @@ class ClusterView:
         return peer.name if peer else self._machine.table.node_names.get(node_id, node_id)
 
     def id_of(self, name: str) -> NodeId | None:
-        """Return the id of the member with this server name, or with this id."""
+        """Return the id of the member with this server name, or with this id, whether it is up or not."""
         return next((node_id for node_id in self.members() if name in (node_id, self.name_of(node_id))), None)
 
     def _is_up(self, node_id: NodeId) -> bool:

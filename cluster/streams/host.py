@@ -1,4 +1,8 @@
-"""Where this node's replicas live: opens their logs, starts and stops their shells, throws deleted data away."""
+"""Where this node's replicas live: opens their logs, starts and stops their shells, throws deleted data away.
+
+A replica that knows nothing of its group, though the group may know it, has to be admitted before it starts
+(raft/joining.py): one that came later, one whose disk was wiped, one whose log was in memory.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,18 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.streams.shell import StreamShell
+from jetraft.raft.joining import Admission, until_durable
+from jetraft.raft.membership import Configuration
 from jetraft.store.format import Identity
 from jetraft.store.io import run_blocking
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from jetraft.cluster.meta.assignment import StreamAssignment
+    from jetraft.cluster.streams.memory_groups import MemoryGroups
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.catchup import Swap
     from jetraft.raft.repair import Repairs
@@ -37,11 +44,15 @@ class StreamHost:
     disk: Disk
     cache: BlockCache
     repairs: Repairs
+    memory_groups: MemoryGroups
+    admit: Callable[[StreamAssignment], Awaitable[Admission]]  # raises JoinPendingError
+    joined_index: Callable[[], int]  # of the meta log: streams from before may know an earlier self of this node
 
     async def start(self, assignment: StreamAssignment) -> StreamShell:
         """Open the log (in a thread: it may be long) and start the shell over it. Raises StoreError, OSError.
 
         A damaged log is repaired from the other replicas first; until it is, RepairPendingError says what is missing.
+        JoinPendingError: nobody can say now how this node may take part.
         """
         return self._start_over(await self._open(assignment), assignment)
 
@@ -64,13 +75,41 @@ class StreamHost:
 
     async def _open(self, assignment: StreamAssignment) -> GroupLog:
         if assignment.config.storage is StorageType.MEMORY:
-            return MemLog()
+            return await self._memory_log(assignment)
         identity = Identity(
             node_id=self.node_dir.node_id, group_id=assignment.group_id, incarnation=assignment.incarnation
         )
         path = self.node_dir.group(assignment.group_id, assignment.incarnation)
-        others = [node for node in assignment.peers if node != identity.node_id]
-        return await self.repairs.open(self.disk, path, identity, self.cache, others)
+        others = [node for node in assignment.holders if node != identity.node_id]
+        log = await self.repairs.open(self.disk, path, identity, self.cache, others)
+        if log.load_checkpoint() is None and self._may_be_known(assignment):
+            try:
+                await self._be_admitted(assignment, log)
+            except BaseException:
+                log.close()
+                raise
+        return log
+
+    async def _memory_log(self, assignment: StreamAssignment) -> GroupLog:
+        log, own = MemLog(), self.node_dir.node_id
+        group = assignment.group_id, assignment.incarnation
+        if assignment.holders == (own,):  # with the only member its messages are gone, as on any server
+            log.save_checkpoint(0, 0, Configuration(voters=(own,)).encode(), b"")
+        elif group in self.memory_groups or self._may_be_known(assignment):
+            await self._be_admitted(assignment, log)
+        self.memory_groups.note(*group)
+        return log
+
+    def _may_be_known(self, assignment: StreamAssignment) -> bool:
+        """Whether the group may count on a self of this node that it does not remember."""
+        own = self.node_dir.node_id
+        return own in assignment.newcomers or assignment.incarnation <= self.joined_index()
+
+    async def _be_admitted(self, assignment: StreamAssignment, log: GroupLog) -> None:
+        """Begin the log as the group's leader says. Durable when this returns: from then on this node has a memory."""
+        admission = await self.admit(assignment)
+        admission.begin(log)
+        await until_durable(log)
 
     async def stop(self, replica: StreamShell) -> None:
         """End the shell and its group, close the log; the data stays."""
@@ -80,6 +119,7 @@ class StreamHost:
     async def discard(self, group_id: GroupId) -> None:
         """Move the group's data to the trash, then remove it."""
         self.repairs.forget(group_id)
+        self.memory_groups.forget(group_id)
         for found, incarnation in list(self.node_dir.groups()):
             if found == group_id:
                 trashed = self.node_dir.move_to_trash(group_id, incarnation)
@@ -87,5 +127,6 @@ class StreamHost:
                     await run_blocking(partial(shutil.rmtree, trashed, ignore_errors=True))
 
     def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
-        """The stream groups on disk; the meta group is not one."""
-        return [(group_id, incarnation) for group_id, incarnation in self.node_dir.groups() if group_id != "meta"]
+        """The stream groups on disk, and those in memory that were here; the meta group is not one."""
+        stored = [(group_id, incarnation) for group_id, incarnation in self.node_dir.groups() if group_id != "meta"]
+        return [*stored, *self.memory_groups.all()]

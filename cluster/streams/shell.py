@@ -156,8 +156,13 @@ class StreamShell:
             replicas=replicas,
         )
 
-    def get_message(self, request: JSApiMsgGetRequest) -> StoredMessage:
-        """The message of a STREAM.MSG.GET; raises ApiError 10037 when there is none, 10051 when it is damaged."""
+    async def get_message(self, request: JSApiMsgGetRequest) -> StoredMessage:
+        """The message of a STREAM.MSG.GET; raises ApiError 10037 when there is none, 10051 when it is damaged.
+
+        Everything acknowledged before the call is seen: a majority confirms that this replica still leads. Raises
+        NotLeaderError when it does not.
+        """
+        await self.group.confirm_leadership()
         seq = seq_asked_for(self.machine.store, request)
         try:
             message = None if seq is None else self.machine.store.load(seq)
@@ -173,6 +178,10 @@ class StreamShell:
         """Take over a newer assignment; the leader proposes its configuration."""
         self.assignment = assignment
         self._propose_config()
+        self.look_after_members()
+
+    def look_after_members(self) -> None:
+        """The group's members have changed: bring them in line with the assignment, if this replica leads."""
         if self._reshaper is not None:
             self._reshaper.look()
 

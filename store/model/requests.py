@@ -98,6 +98,14 @@ class JSApiStreamRemovePeerRequest(WireObject):
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class JSApiMetaServerRemoveRequest(WireObject):
+    """SERVER.REMOVE: the server that is gone for ever, by name or by id."""
+
+    peer: str = wire(TEXT, "")
+    peer_id: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class JSApiConsumerPauseRequest(WireObject):
     """CONSUMER.PAUSE: until when; absent or past resumes."""
 

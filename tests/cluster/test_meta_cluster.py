@@ -127,8 +127,10 @@ async def test_a_node_that_was_away_catches_up_and_throws_away_what_was_deleted(
     assert cluster[away.name].node.backend.statistics().orphans == ()
 
 
-async def test_a_node_that_lost_its_disk_forwards_and_does_not_vote(cluster: InProcessCluster, tmp_path: Path) -> None:
-    await cluster["n1"].ask("STREAM.CREATE.S", {"name": "S"})
+async def test_a_node_that_lost_its_disk_joins_as_a_learner_and_votes_when_it_has_caught_up(
+    cluster: InProcessCluster, tmp_path: Path
+) -> None:
+    await cluster["n1"].ask("STREAM.CREATE.S", {"name": "S", "num_replicas": 3})
     leader = await cluster.meta_leader()
     wiped = next(node for node in cluster.running if node is not leader)
     await cluster.stop(wiped)
@@ -138,8 +140,25 @@ async def test_a_node_that_lost_its_disk_forwards_and_does_not_vote(cluster: InP
 
     again = cluster[wiped.name]
     assert (await again.ask("STREAM.NAMES"))["streams"] == ["S"]
-    assert again.node.meta_group is None
-    await until(lambda: again.node.health().reason == "JetStream is not a member of the meta group")
+    await until(lambda: again.node.meta_group is not None)
+    await until(lambda: len(again.node.machine.table.streams) == 1)
+    meta = leader.node.meta_group
+    assert meta is not None
+    await until(lambda: meta.configuration.voters == tuple(sorted(node.mesh.node_id for node in cluster.running)))
+    await until(lambda: again.node.health().http_status == 200)
+    (row,) = again.node.machine.table.streams.values()
+    led_by = next(node for node in cluster.running if node.node.backend.get(row.key).is_leader)
+    group = led_by.node.backend.get(row.key).group
+    await until(lambda: again.mesh.node_id in group.configuration.voters)
+
+
+async def test_a_node_that_joins_later_becomes_a_member_and_gets_replicas(cluster: InProcessCluster) -> None:
+    await cluster.start("n4")
+    leader = await cluster.meta_leader()
+    await until(lambda: leader.node.meta_group is not None and len(leader.node.meta_group.configuration.voters) == 4)
+    await until(lambda: len(leader.node.view.online()) == 4)
+    created = await cluster["n4"].ask("STREAM.CREATE.S", {"name": "S", "num_replicas": 4})
+    assert len(created["cluster"]["replicas"]) == 3
 
 
 async def test_account_info_sums_up_all_nodes(cluster: InProcessCluster) -> None:

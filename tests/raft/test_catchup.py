@@ -142,9 +142,8 @@ async def test_a_member_that_was_away_fetches_the_state_and_the_live_blocks(tmp_
         third.start_replica(third.open_log())
         await third.until(lambda: NAME in third.manager.groups and len(third.machine.bodies) == 300)
         assert third.machine.bodies == leader.machine.bodies
-        # Two when the leader's next checkpoint, and the trim behind it, came while the first was being fetched.
+        # Two, or one after a vain question, when the next checkpoint came while the first was being fetched.
         assert third.catchup.statistics().fetches_done in (1, 2)
-        assert third.catchup.statistics().fetches_failed == 0
         assert third.group.log.first_index > 100
         kept = [entry.index for _, entry in third.group.log.frames(1, third.group.log.last_index)]
         assert kept[0] > 1, "blocks without live messages are not fetched"

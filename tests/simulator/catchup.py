@@ -10,6 +10,7 @@ import msgpack
 from jetraft.raft.engine import SnapshotOffer
 from jetraft.raft.group import Group
 from jetraft.raft.snapshot import SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer
+from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store.model.ids import NodeId
 from tests.simulator.world import MS, World
 
@@ -69,7 +70,11 @@ class SimCatchup:
         fetch = self._fetch
         if fetch is None or fetch.sender != sender or fetch.asked is None or fetch.asked.encode() != asked:
             return
-        fetch.received(piece)
+        try:
+            fetch.received(piece)
+        except RemoteProtocolError:  # another process of the sender numbers its blocks anew: wait for the next offer
+            self._fetch = None
+            return
         self._world.counts["pieces"] += 1
         fetch.asked = None
         self._ask()

@@ -39,6 +39,11 @@ class SimDisk:
         self.submitted = self.durable = keep
         self.broken = False
 
+    def wipe(self) -> None:
+        """Everything is gone, as on a new disk."""
+        self.operations.clear()
+        self.submitted = self.durable = 0
+
     def fsync_ns(self) -> int:
         """How long the next fsync takes."""
         usual = self._world.chance(0.97)

@@ -5,9 +5,12 @@ from collections.abc import Callable, Sequence
 
 import msgpack
 
+from jetraft.cluster.streams.reshape import Change, next_step
+from jetraft.cluster.streams.reshaper import contact_of
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine import Limits, Proposal, Role
 from jetraft.raft.group import Group, GroupSetting, GroupSpec, GroupStoppedError, Outcome
+from jetraft.raft.joining import Admission
 from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.raft.manager import Manager
@@ -20,6 +23,7 @@ from jetraft.store.snapshot import Staging
 from tests.simulator.catchup import SimCatchup
 from tests.simulator.checkers import Checker
 from tests.simulator.disk import SimDisk, SimLog
+from tests.simulator.joining import RETRY_NS, SimJoining
 from tests.simulator.network import Network, Ports
 from tests.simulator.world import MS, US, ViolationError, World
 
@@ -82,10 +86,15 @@ class Host:
         node_id: NodeId,
         members: tuple[NodeId, ...],
         policy: CheckpointPolicy,
+        tends_members: bool = False,
     ) -> None:
+        self.tends_members = tends_members
         self.node_id = node_id
         self.disk = SimDisk(world)
         self.alive = False
+        self._beginning = False  # it was admitted, and writes that down
+        self.forgetful = False  # its disk was lost, and it has not been admitted again
+        self.others = tuple(node for node in members if node != node_id)
         self.process = 0
         self.on_peer_up: list[Callable[[NodeId], None]] = []
         self.on_peer_down: list[Callable[[NodeId], None]] = []
@@ -143,15 +152,82 @@ class Host:
         self.manager = Manager(setting, links=self, clock=self._world.clock)
         self.manager.on_dirty = self._schedule_turn
         self.catchup = SimCatchup(self._world, self)
-        self._open(log)
+        self.joining = SimJoining(self._world, self)
+        if self.forgetful:
+            self.log = log
+            self._ask_to_join()
+        else:
+            self.begin(log)
+        if self.tends_members:
+            self._tend_members()
 
-    def _open(self, log: SimLog) -> None:
+    def begin(self, log: SimLog) -> None:
         """Start the replica over its log; the checkers look at this log from now on."""
         self.log = log
         self.machine = HistoryMachine(self.node_id, self._checker, log)
         preferred = self._members[0] if self._world.chance(0.5) else None
         spec = GroupSpec(group_id=GROUP, incarnation=INCARNATION, members=self._members, preferred_leader=preferred)
         self.group: Group = self.manager.create(spec, log, self.machine)
+
+    @property
+    def leads(self) -> bool:
+        return self.alive and not self.forgetful and self.group.is_leader
+
+    def lose_disk(self) -> None:
+        """The process ends, and comes back without anything that it had promised."""
+        self.crash(power=True)
+        self.disk.wipe()
+        self._network.forget(self.node_id)
+        self.forgetful = True
+        self._world.counts["lost disks"] += 1
+
+    def _ask_to_join(self) -> None:
+        process = self.process
+
+        def again() -> None:
+            if self.process == process and self.alive and self.forgetful and not self._beginning:
+                self._ask_to_join()
+
+        self._beginning = False
+        self.joining.ask()
+        self._world.after(RETRY_NS, again)
+
+    def admitted(self, admission: Admission) -> None:
+        """Begin the new log, and take part when its beginning is durable."""
+        process = self.process
+        log = self.log
+        self._beginning = True
+        admission.begin(log)
+
+        def finish() -> None:
+            if self.process != process or not self.alive:
+                return
+            if log.durable_token < log.token():
+                log.submit()
+                self._world.after(5 * MS, finish)
+                return
+            self.forgetful = False
+            self._world.counts["admissions"] += 1
+            self._world.note(f"{self.node_id} is admitted in term {admission.term}")
+            self.begin(log)
+            self._observe()
+            self._schedule_turn()
+
+        finish()
+
+    def _tend_members(self) -> None:
+        """What a leader does so that all members vote (cluster/streams/reshaper.py)."""
+        process = self.process
+
+        def again() -> None:
+            if self.process == process and self.alive:
+                self._tend_members()
+
+        if self.leads and self._paused is None:
+            step = next_step(self.node_id, self._members, self.group.configuration, contact_of(self.group))
+            if isinstance(step, Change):
+                self.change_members(Configuration(voters=step.voters, learners=step.learners))
+        self._world.after(100 * MS, again)
 
     def replace_log(self, staging: Staging) -> None:
         """The owner's part of catching up: end the replica, replace the log, start again (raft/catchup.py)."""
@@ -169,7 +245,7 @@ class Host:
             assert isinstance(log, SimLog)
             self._world.counts["snapshots"] += 1
             self._world.note(f"{self.node_id} has installed a snapshot up to {log.boundary[0]}")
-            self._open(log)
+            self.begin(log)
             self._observe()
             self._schedule_turn()
 
@@ -244,6 +320,8 @@ class Host:
     # What the checkers look at.
 
     def _observe(self) -> None:
+        if self.forgetful:
+            return
         group = self.group
         core = group.core
         if group.failed is not None and not isinstance(group.failed, OSError | GroupStoppedError):

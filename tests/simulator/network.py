@@ -6,6 +6,7 @@ blocked. In `chaos` what was in flight in an old session may arrive in a later o
 mesh allows (rule 23), to show that safety does not rest on it.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import attrs
@@ -46,6 +47,7 @@ class Network:
         self.blocked: set[Pair] = set()  # (from, to)
         self._ends: dict[Pair, End] = {(a, b): End() for a in nodes for b in nodes if a != b}
         self._sessions = 0
+        self._lives: Counter[NodeId] = Counter()  # disks lost
         self._recent: dict[Pair, list[tuple[int, bytes]]] = {}
         self._stalled: dict[Pair, list[Callable[[], None]]] = {}  # what a block holds back, as TCP would
 
@@ -69,26 +71,39 @@ class Network:
             recent = self._recent.setdefault((here, there), [])
             recent.append((channel, payload))
             del recent[:-6]
-        self._world.at(arrives_ns, lambda: self._arrive(here, there, session, channel, payload))
+        life = self._lives[here]
+        self._world.at(arrives_ns, lambda: self._arrive(here, there, (session, life), channel, payload))
         return True
 
-    def _arrive(self, here: NodeId, there: NodeId, session: int, channel: int, payload: bytes) -> None:
+    def forget(self, node: NodeId) -> None:
+        """The node has lost its disk: what it said before is never heard again, as in the real mesh (rule 23).
+
+        Safety of an admission rests on that: acknowledgements of the node's earlier life, in the term in which it is
+        admitted, would count as those of its empty log.
+        """
+        self._lives[node] += 1
+        self._recent = {pair: recent for pair, recent in self._recent.items() if pair[0] != node}
+
+    def _arrive(self, here: NodeId, there: NodeId, sent: tuple[int, int], channel: int, payload: bytes) -> None:
+        session, life = sent
         receiver = self._ends[there, here]
         ports = self.ports[there]
         if not ports.is_alive():
             return
         if (here, there) in self.blocked:
             stalled = self._stalled.setdefault((here, there), [])
-            stalled.append(lambda: self._arrive(here, there, session, channel, payload))
+            stalled.append(lambda: self._arrive(here, there, sent, channel, payload))
             return
         if receiver.up and receiver.session == session:
             ports.deliver(here, channel, payload)
-        elif self._chaos and self._world.chance(0.5):
+        elif self._chaos and self._world.chance(0.5) and self._lives[here] == life:
             self._late(here, there, channel, payload, self._world.between(0, 2000 * MS))
 
     def _late(self, here: NodeId, there: NodeId, channel: int, payload: bytes, delay_ns: int) -> None:
+        life = self._lives[here]
+
         def arrive() -> None:
-            if self.ports[there].is_alive():
+            if self.ports[there].is_alive() and self._lives[here] == life:
                 self._world.counts["late"] += 1
                 self.ports[there].deliver(here, channel, payload)
 

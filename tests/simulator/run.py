@@ -23,6 +23,7 @@ class Mode:
     hosts: int = 0  # more than members: some wait to be added
     changes_members: bool = False
     chaos: bool = False
+    loses_disks: bool = False
     checkpoint_entries: int = 1 << 30
 
 
@@ -35,6 +36,9 @@ MODES = {
     "chaos-snap": Mode(chaos=True, checkpoint_entries=25),
     "member": Mode(hosts=5, changes_members=True, checkpoint_entries=40),
     "member-chaos": Mode(hosts=5, changes_members=True, chaos=True, checkpoint_entries=40),
+    "forget": Mode(loses_disks=True, checkpoint_entries=40),
+    "forget-chaos": Mode(loses_disks=True, chaos=True, checkpoint_entries=40),
+    "forget-five": Mode(members=5, loses_disks=True, chaos=True, checkpoint_entries=40),
 }
 
 
@@ -68,6 +72,7 @@ class Simulation:
                 node_id=node,
                 members=tuple(nodes[: mode.members]),
                 policy=policy,
+                tends_members=mode.loses_disks,
             )
             for node in nodes
         }
@@ -86,6 +91,8 @@ class Simulation:
             self.world.after(1000 * MS, self._fault)
             if self._mode.changes_members:
                 self.world.after(1200 * MS, self._change_members)
+            if self._mode.loses_disks:
+                self.world.after(1200 * MS, self._lose_disk)
             self.world.run_until(self._faults_end_ns)
             self._heal()
             self.world.run_until(self._faults_end_ns + HEALING_NS)
@@ -101,7 +108,7 @@ class Simulation:
         if world.now_ns >= self._faults_end_ns:
             return
         for host in self.hosts.values():
-            if host.alive and host.group.is_leader and world.chance(0.8):
+            if host.leads and world.chance(0.8):
                 for _ in range(world.rng.choice((1, 1, 3, 8))):
                     self._commands += 1
                     host.propose(
@@ -114,7 +121,7 @@ class Simulation:
         world = self.world
         if world.now_ns >= self._faults_end_ns:
             return
-        leaders = [host for host in self.hosts.values() if host.alive and host.group.is_leader]
+        leaders = [host for host in self.hosts.values() if host.leads]
         if leaders:
             leader = max(leaders, key=lambda host: host.group.term)
             now = leader.group.configuration
@@ -130,12 +137,35 @@ class Simulation:
             leader.change_members(Configuration(voters=voters, learners=learners))
         world.after(int(world.rng.expovariate(2.0) * NS_PER_S), self._change_members)
 
+    def _lose_disk(self) -> None:
+        """One disk at a time, and the next when all vote again: more is more than a majority can make up for."""
+        world = self.world
+        if world.now_ns >= self._faults_end_ns:
+            return
+        victim = world.rng.choice(list(self.hosts.values()))
+        if victim.alive and self._all_vote():
+            world.note(f"{victim.node_id} loses its disk")
+            victim.lose_disk()
+            world.after(world.between(50 * MS, 1000 * MS), victim.restart)
+        world.after(int(world.rng.expovariate(2.0) * NS_PER_S), self._lose_disk)
+
+    def _all_vote(self) -> bool:
+        """Whether nobody remembers a configuration, committed or not, in which some do not vote."""
+        hosts = self.hosts.values()
+        return all(
+            host.alive
+            and not host.forgetful
+            and set(host.group.configuration.voters) == set(self.hosts)
+            and host.group.configuration_is_committed
+            for host in hosts
+        )
+
     def _fault(self) -> None:
         world = self.world
         if world.now_ns >= self._faults_end_ns:
             return
         hosts = list(self.hosts.values())
-        leaders = [host for host in hosts if host.alive and host.group.is_leader]
+        leaders = [host for host in hosts if host.leads]
         victim = world.rng.choice(leaders if leaders and world.chance(0.5) else hosts)
         others = [host for host in hosts if host is not victim]
         kind = world.rng.random()
@@ -218,14 +248,14 @@ class Simulation:
         self.network.heal(sorted(self.network.blocked))
         for host in self.hosts.values():
             host.disk.stall_ns = 0
-            if host.disk.broken or (host.alive and host.group.failed is not None):
+            if host.disk.broken or (host.alive and not host.forgetful and host.group.failed is not None):
                 host.crash(power=True)
             host.disk.broken = False
             host.resume()
             host.restart()
 
     def _judge(self) -> str | None:
-        leaders = [host for host in self.hosts.values() if host.alive and host.group.is_leader]
+        leaders = [host for host in self.hosts.values() if host.leads]
         if len(leaders) != 1:
             return f"liveness: {len(leaders)} leaders after healing"
         have = set(leaders[0].machine.bodies)

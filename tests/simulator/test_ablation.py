@@ -4,6 +4,7 @@ What no random seed notices (terms on acknowledgements, votes counted per member
 scripted tests in tests/raft.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ import pytest
 from jetraft.raft import acceptor, elections, following
 from jetraft.raft.core import Core
 from jetraft.raft.engine import Append
+from jetraft.raft.group import Group
+from jetraft.raft.joining import Admission
+from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog
+from tests.simulator import joining
+from tests.simulator.host import Host
 from tests.simulator.run import MODES, Simulation
 
 SEEDS_MAX = 100
@@ -53,7 +59,20 @@ def any_log_is_up_to_date(core: Core, request: Any) -> bool:
     return True
 
 
+def take_part_as_before(host: Host) -> None:
+    """With an empty log, and the old vote."""
+    host.forgetful = False
+    host.begin(host.log)
+
+
+def call_it_a_learner(group: Group, node: NodeId, done: Callable[[Admission | str], None]) -> None:
+    """Without a change of the members: the others go on counting on its vote and its acknowledgements."""
+    done(Admission(configuration=group.configuration, term=group.term, vote=group.node_id))
+
+
 ABLATIONS = {
+    "who has lost its disk takes part as before (30)": (Host, "_ask_to_join", take_part_as_before, "forget"),
+    "who has lost its disk is not demoted first (30)": (joining, "admit", call_it_a_learner, "forget"),
     "votes and acknowledgements leave before they are durable (2)": (Core, "send", send_at_once, "base"),
     "matching entries are deleted (9)": (acceptor, "_take", cut_always, "chaos"),
     "the commit index of others is not capped by what was verified (10)": (

@@ -195,24 +195,30 @@ async def test_the_replica_of_a_node_is_given_to_another_one_when_there_is_one()
     await desk.create(StreamConfig(name="S", num_replicas=2))
     row = desk.machine.table.streams[StreamKey(ACCOUNT, "S")]
     (other,) = {N1, N2, N3} - set(row.peers)
-    assert await desk.frontend.replace_peer(ACCOUNT, "S", row.peers[0]) is True
+    await desk.frontend.replace_peer(ACCOUNT, "S", row.peers[0])
     assert set(desk.machine.table.streams[row.key].peers) == {row.peers[1], other}
     with pytest.raises(ApiError, match="peer not a member"):
         await desk.frontend.replace_peer(ACCOUNT, "S", row.peers[0])
+    await desk.frontend.update(ACCOUNT, StreamConfig(name="S", num_replicas=3), pedantic=False)
+    with pytest.raises(ApiError, match="peer remap failed"):
+        await desk.frontend.replace_peer(ACCOUNT, "S", row.peers[0])
 
 
-async def test_the_replicas_of_nodes_that_are_gone_for_ever_are_made_up_for() -> None:
+async def test_replicas_of_nodes_that_are_gone_for_ever_are_made_up_for_when_there_is_another_node() -> None:
     desk = Desk(peers=THREE)
-    await desk.create(StreamConfig(name="S", num_replicas=3))
+    await desk.create(StreamConfig(name="S", num_replicas=2))
+    await desk.create(StreamConfig(name="ALL", num_replicas=3))
     await desk.create(StreamConfig(name="LOST"))
-    (only,) = desk.machine.table.streams[StreamKey(ACCOUNT, "LOST")].peers
-    remaining = [node for node in (N1, N2, N3) if node != only]
+    before = {key.name: row.peers for key, row in desk.machine.table.streams.items()}
+    (gone,) = before["LOST"]
 
-    await desk.frontend.heal(remaining)
+    await desk.frontend.heal([node for node in (N1, N2, N3) if node != gone])
 
-    assert desk.machine.table.streams[StreamKey(ACCOUNT, "LOST")].peers == (only,), "there is nothing to copy from"
-    await desk.frontend.heal([N1, N2, N3])
-    assert desk.machine.table.streams[StreamKey(ACCOUNT, "S")].peers == (N1, N2, N3)
+    after = {key.name: row.peers for key, row in desk.machine.table.streams.items()}
+    assert after["LOST"] == before["LOST"], "there is nothing to copy from"
+    assert after["ALL"] == before["ALL"], "there is nobody to copy to"
+    assert gone not in after["S"]
+    assert len(after["S"]) == 2
 
 
 async def test_a_removed_stream_leaves_a_tombstone() -> None:

@@ -1,0 +1,303 @@
+"""How a node without memory of a group becomes a member: it asks, and the leader makes sure that it does not vote.
+
+A member promises things: to vote once in a term, to refuse leaders of earlier terms, to hold what it acknowledged. One
+that has lost its log (its disk was wiped, or the log was in memory) has forgotten its promises, but others still count
+on its name: with its old vote it could elect a second leader in a term, or let a candidate win that lacks what only it
+and a dead member had; with its acknowledgements it could let a deposed leader, whose deposing it has forgotten, commit.
+So such a node has no group at all: it grants no votes, does not stand, acknowledges nothing (rule 30). It asks.
+
+The leader makes it a learner (a voter is demoted, a stranger added) and waits until that is committed; then a round of
+contact with a majority proves that it still leads (rule 21). Only then it answers, with its term.
+
+Why the node may take part as a learner from then on: the demotion is committed by a majority of voters without it, and
+every majority of earlier configurations has a member in common with that one (one voter at a time, rule 28). So a
+candidate that counts on its old vote, with a configuration from before, needs the vote of somebody who holds the
+demotion and refuses an older log. For terms up to the leader's it starts with its vote given to that leader; in later
+terms it never was. It votes again when a leader has promoted it, which needs its log to have caught up.
+
+Two voters are a special case: no leader can be elected without the one that remembers, so that one has seen every term
+and holds every committed entry. When it cannot lead alone, the other may come back as a voter in its term: what the
+forgetful one promised, the other knows. The caller vouches that there are no more than these two (`others`).
+
+When none of the members remembers (a memory stream after all its servers were restarted) there is nothing left to
+protect: once all of them say so, and mean the same members, all begin anew. Who begins remembers whom it counted on, by
+a number that each process draws: one of those that asks later may begin too, but not if it was restarted since, and may
+have promised something.
+
+    request (msgpack): group, incarnation, number of the asking process
+    answer (msgpack): ["admitted", term, configuration, commit index] | ["waiting", number, members]
+                      | ["anew", {member: number}] | ["elsewhere", leader or "", term, configuration]
+"""
+
+import enum
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgpack
+import trio
+
+from jetraft.raft.group import Group, Outcome
+from jetraft.raft.leadership import MembershipChangeRefusedError
+from jetraft.raft.membership import BadConfigurationError, Configuration
+from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import GroupLog, HardState, StoreError
+
+if TYPE_CHECKING:
+    from jetraft.raft.catchup import CallLinks
+    from jetraft.raft.manager import Manager
+
+log_ = logging.getLogger(__name__)
+
+METHOD: Final = "raft.join"
+CALL_TIMEOUT_S: Final = 2.0  # a configuration is committed meanwhile
+NUMBER_BYTES: Final = 8
+ADMITTED, WAITING, ANEW, ELSEWHERE = "admitted", "waiting", "anew", "elsewhere"
+
+GroupKey = tuple[GroupId, int]
+
+
+class Begins(enum.Enum):
+    """What the caller vouches for, so that a group need not wait for a leader that cannot be."""
+
+    NEVER = "never"
+    AS_PAIR = "as pair"  # `others` are all that may be members: one other voter may be enough
+    WITH_ALL = "with all"  # and when none of them remembers anything, nothing is left to wait for
+
+
+class JoinPendingError(StoreError):
+    """Nobody could admit this node now; ask again later."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Admission:
+    """How a new log begins."""
+
+    configuration: Configuration
+    term: int = 0
+    vote: NodeId | None = None
+    commit_index: int = 0
+
+    def begin(self, log: GroupLog) -> None:
+        """Write it into a new log; the group may start when that is durable (`until_durable`)."""
+        log.set_hard_state(HardState(term=self.term, vote=self.vote))
+        log.save_checkpoint(0, 0, self.configuration.encode(), b"")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JoiningStatistics:
+    """A snapshot of the figures."""
+
+    waiting: int
+    admitted: int
+
+
+class Joining:
+    """Asks for this node, and answers others for the groups that it leads. `may_join` says who is wanted in a group."""
+
+    def __init__(
+        self, manager: "Manager", links: "CallLinks", *, may_join: Callable[[GroupId, NodeId], bool] = lambda *_: True
+    ) -> None:
+        self._manager = manager
+        self._links = links
+        self._may_join = may_join
+        self._number = secrets.token_bytes(NUMBER_BYTES)
+        self._waiting: dict[GroupKey, list[NodeId]] = {}  # asked for, not begun; all that may be members
+        self._begun: dict[GroupKey, dict[NodeId, bytes]] = {}  # begun anew, and on whom that counted
+        self._admitted = 0
+        self.on_admitted: Callable[[GroupId], None] = _ignore  # a group that is led here has another learner
+        links.serve(METHOD, self._serve)
+
+    def statistics(self) -> JoiningStatistics:
+        """Figures for monitoring and tests."""
+        return JoiningStatistics(waiting=len(self._waiting), admitted=self._admitted)
+
+    def forget(self, group_id: GroupId) -> None:
+        """The group is deleted."""
+        self._waiting = {key: members for key, members in self._waiting.items() if key[0] != group_id}
+        self._begun = {key: counted for key, counted in self._begun.items() if key[0] != group_id}
+
+    # Asking.
+
+    async def ask(
+        self, group_id: GroupId, incarnation: int, *, own: NodeId, others: Sequence[NodeId], begins: Begins
+    ) -> Admission:
+        """How this node may take part. `others` are all that may be members besides it. Raises JoinPendingError."""
+        key = group_id, incarnation
+        members = self._waiting[key] = sorted({own, *others})
+        forgetful: dict[NodeId, bytes] = {}
+        hints = list(others)
+        asked: set[NodeId] = set()
+        while hints:
+            node = hints.pop(0)
+            if node in asked or node == own:
+                continue
+            asked.add(node)
+            match await self._call(node, key):
+                case [str(what), int(term), bytes(packed), int(commit_index)] if what == ADMITTED:
+                    del self._waiting[key]
+                    return _admission(packed, term, node, commit_index)
+                case [str(what), bytes(number), list(same)] if what == WAITING and same == members:
+                    forgetful[node] = number
+                case [str(what), dict(counted)] if what == ANEW and begins is Begins.WITH_ALL:
+                    return self._begin(key, {NodeId(member): bytes(number) for member, number in counted.items()})
+                case [str(what), str(leader), int(term), bytes(packed)] if what == ELSEWHERE:
+                    if leader:
+                        hints.insert(0, NodeId(leader))
+                    elif begins is not Begins.NEVER and len(others) == 1 and _is_pair(packed, own, node):
+                        del self._waiting[key]
+                        return attrs.evolve(_admission(packed, term, node, 0), vote=None)
+        if begins is Begins.WITH_ALL and others and forgetful.keys() == set(others):
+            return self._begin(key, {**forgetful, own: self._number})
+        raise JoinPendingError(f"{group_id}: no leader to admit this node, which has no memory of the group")
+
+    def _begin(self, key: GroupKey, counted: dict[NodeId, bytes]) -> Admission:
+        """All members have forgotten the group: begin anew, now."""
+        log_.warning("%s: no member remembers anything; it begins anew", key[0])
+        self._begun[key] = counted
+        del self._waiting[key]
+        return Admission(configuration=Configuration(voters=counted))
+
+    async def _call(self, node: NodeId, key: GroupKey) -> Any:
+        payload = bytes(msgpack.packb([*key, self._number]))
+        try:
+            return msgpack.unpackb(await self._links.call(node, METHOD, payload, timeout_s=CALL_TIMEOUT_S))
+        except (PeerUnavailableError, CallTimeoutError, RemoteCallError, ValueError) as error:
+            log_.debug("%s did not say whether this node may join %s: %s", node, key[0], error)
+            return None
+
+    # Answering.
+
+    async def _serve(self, sender: NodeId, payload: bytes) -> bytes:
+        """Raises RemoteCallError, which goes to the node that asked."""
+        group_id, incarnation, number = _decode_request(payload)
+        return bytes(msgpack.packb(await self._answer(sender, (group_id, incarnation), number)))
+
+    async def _answer(self, sender: NodeId, key: GroupKey, number: bytes) -> list[object]:
+        group = self._manager.groups.get(key[0])
+        if group is None or group.incarnation != key[1]:
+            if key in self._waiting:
+                return [WAITING, self._number, self._waiting[key]]
+            raise RemoteCallError(f"{key[0]} is not here")
+        group.has_no_replica(sender)
+        if not group.is_leader:
+            counted = self._begun.get(key, {})
+            if counted.get(sender) == number:
+                return [ANEW, counted]
+            return [ELSEWHERE, group.leader or "", group.term, group.configuration.encode()]
+        if not self._may_join(key[0], sender):
+            raise RemoteCallError(f"{sender} is not wanted in {key[0]}")
+        admission = await _admitted(group, sender)
+        self._admitted += 1
+        self.on_admitted(key[0])
+        return [ADMITTED, admission.term, admission.configuration.encode(), admission.commit_index]
+
+
+def admit(group: Group, node: NodeId, done: Callable[[Admission | str], None]) -> None:
+    """Make a node that remembers nothing a learner of a group that is led here.
+
+    `done` is called when that is committed and a majority has confirmed that this node still leads, with how the node's
+    log begins; or else with what stands in the way.
+    """
+
+    def confirmed(outcome: Outcome, _result: object) -> None:
+        if outcome is not Outcome.OK:
+            done("leadership was lost")
+        elif node not in group.configuration.learners or not group.configuration_is_committed:
+            done("another change is not committed yet")
+        else:
+            group.forget_member(node)
+            done(
+                Admission(
+                    configuration=group.configuration,
+                    term=group.term,
+                    vote=group.node_id,
+                    commit_index=group.commit_index,
+                )
+            )
+
+    def changed(outcome: Outcome, _result: object) -> None:
+        if outcome is Outcome.OK:
+            group.read_barrier(confirmed)
+        else:
+            done("leadership was lost")
+
+    now = group.configuration
+    if node in now.learners:
+        group.read_barrier(confirmed)
+        return
+    in_contact = {peer.node for peer in group.core.peer_progress() if peer.up and peer.responded} - {node}
+    wanted = Configuration(voters=[voter for voter in now.voters if voter != node], learners=(*now.learners, node))
+    if not wanted.has_quorum({group.node_id, *in_contact}):
+        done("without it there is no majority in contact")
+        return
+    try:
+        group.change_members(wanted, changed)
+    except MembershipChangeRefusedError as error:
+        done(str(error))
+    else:
+        log_.info("%s: %s has no memory of it and is to be a learner", group.group_id, node)
+
+
+def _ignore(_group_id: GroupId) -> None:
+    """Nobody cares."""
+
+
+async def _admitted(group: Group, node: NodeId) -> Admission:
+    """Raises RemoteCallError, which goes to the node that asked; it does not wait longer than that node does."""
+    finished = trio.Event()
+    ended: list[Admission | str] = []
+
+    def done(result: Admission | str) -> None:
+        ended.append(result)
+        finished.set()
+
+    admit(group, node, done)
+    with trio.move_on_after(CALL_TIMEOUT_S):
+        await finished.wait()
+    result = ended[0] if ended else "no majority in time"
+    if isinstance(result, str):
+        raise RemoteCallError(result)
+    return result
+
+
+async def until_durable(log: GroupLog) -> None:
+    """Wait until everything written to a log that no group owns is on disk. Raises its error."""
+    while log.durable_token < log.token():
+        if log.failed is not None:
+            raise log.failed
+        moved = trio.Event()
+        log.on_durable = moved.set
+        log.submit()
+        if log.durable_token < log.token() and log.failed is None:
+            await moved.wait()
+    log.on_durable = None
+
+
+def _admission(packed: bytes, term: int, leader: NodeId, commit_index: int) -> Admission:
+    try:
+        configuration = Configuration.decode(packed)
+    except BadConfigurationError as error:
+        raise JoinPendingError(str(error)) from error
+    return Admission(configuration=configuration, term=term, vote=leader, commit_index=commit_index)
+
+
+def _is_pair(packed: bytes, own: NodeId, other: NodeId) -> bool:
+    try:
+        configuration = Configuration.decode(packed)
+    except BadConfigurationError:
+        return False
+    return set(configuration.voters) == {own, other}
+
+
+def _decode_request(payload: bytes) -> tuple[GroupId, int, bytes]:
+    try:
+        group_id, incarnation, number = msgpack.unpackb(payload, raw=False)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise RemoteCallError("no request to join") from error
+    if not isinstance(group_id, str) or not isinstance(incarnation, int) or not isinstance(number, bytes):
+        raise RemoteCallError("no request to join")
+    return GroupId(group_id), incarnation, number
