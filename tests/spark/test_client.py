@@ -9,17 +9,14 @@ from pyspark_jetstream.client import Connection, ConnectionCache
 from pyspark_jetstream.errors import ServerError
 from pyspark_jetstream.options import Access
 from tests.harness.server import Kind, Server
-from tests.spark.conftest import start_or_skip
 
 INFO = "$JS.API.INFO"
 
 
 @pytest.fixture
 def guarded(kind: Kind, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
-    started = Server(kind, directory=tmp_path, flags=tuple(request.param))
-    start_or_skip(started)
-    yield started
-    started.close()
+    with Server(kind, directory=tmp_path, flags=tuple(request.param)) as started:
+        yield started
 
 
 @pytest.mark.parametrize("guarded", [("--user", "me", "--pass", "secret")], indirect=True)
@@ -51,7 +48,7 @@ def test_answers_come_in_the_order_of_the_questions(server: Server) -> None:
 
 def test_a_kept_connection_is_used_again_and_a_dead_one_replaced(kind: Kind, tmp_path: Path) -> None:
     started = Server(kind, directory=tmp_path)
-    start_or_skip(started)
+    started.start()
     access = Access(servers=(started.url,))
     cache = ConnectionCache()
     first = cache.get(started.url, access)
