@@ -17,6 +17,7 @@ from jetraft.store._runs cimport Runs
 
 cdef enum:
     ACK_PREFIX_MAX = 1024       # two names of 255 bytes and what stands around them
+    NUMBER_MAX = 21             # a decimal number and a dot
     ACK_NUMBERS_MAX = 5 * 21    # five decimal numbers and dots
 
 
@@ -29,6 +30,9 @@ cdef class Envelope:
     """What the messages of one run share: the receivers, and the start of the ack subject."""
     cdef char reply[ACK_PREFIX_MAX + ACK_NUMBERS_MAX]
     cdef Py_ssize_t prefix
+    cdef int64_t ts_ns                  # of the last message: those of one entry mostly have the same
+    cdef char ts[NUMBER_MAX]            # as text, with its dot
+    cdef Py_ssize_t ts_len
     cdef plane_t* plane
     cdef match_t* match
     cdef msg_t msg
@@ -54,8 +58,12 @@ cdef class Envelope:
         n += 1 + jr_utoa(reply + n + 1, stream_seq)
         reply[n] = c"."
         n += 1 + jr_utoa(reply + n + 1, consumer_seq)
-        reply[n] = c"."
-        n += 1 + jr_utoa(reply + n + 1, <uint64_t>record.ts_ns)
+        if record.ts_ns != self.ts_ns or self.ts_len == 0:
+            self.ts_ns = record.ts_ns
+            self.ts[0] = c"."
+            self.ts_len = 1 + jr_utoa(self.ts + 1, <uint64_t>record.ts_ns)
+        memcpy(reply + n, self.ts, self.ts_len)
+        n += self.ts_len
         reply[n] = c"."
         n += 1 + jr_utoa(reply + n + 1, num_pending)
         self.msg.reply_len = <uint16_t>n

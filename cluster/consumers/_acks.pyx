@@ -15,6 +15,8 @@ cdef enum:
     SHORT_TOKENS = 9            # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ts>.<pending>
     LONG_TOKENS_MIN = 11        # with domain and account before the stream
     TOKENS_MAX = 13
+    SHORT_CONSUMER = 3          # the place of the consumer's name among the tokens
+    DOTS_AFTER_SEQ = 3
     DIGITS_MAX = 19             # as nats-server's parser
     SEQS_MIN = 64
 
@@ -47,6 +49,23 @@ cdef uint64_t number(const uint8_t *text, size_t length) noexcept nogil:
             return 0
         value = value * 10 + (text[i] - c'0')
     return value
+
+
+cdef uint64_t seq_after(const uint8_t *text, size_t length) noexcept nogil:
+    """The stream sequence in `<deliveries>.<stream seq>.<consumer seq>.<ts>.<pending>`; 0 for anything else."""
+    cdef size_t position = 0, start
+    cdef int dots = 0
+    cdef uint64_t seq
+    while position < length and text[position] != c'.':
+        position += 1
+    start = position = position + 1
+    while position < length and text[position] != c'.':
+        position += 1
+    seq = number(text + start, position - start) if position < length else 0
+    while position < length:
+        dots += text[position] == c'.'
+        position += 1
+    return seq if dots == DOTS_AFTER_SEQ else 0
 
 
 cdef bint is_plain(Captured *message) noexcept nogil:
@@ -84,7 +103,7 @@ def sort_acks(const uint8_t[::1] batch):
     cdef Captured message
     cdef const uint8_t *starts[TOKENS_MAX]
     cdef size_t lengths[TOKENS_MAX]
-    cdef size_t position = 0, end = batch.shape[0], last_len = 0
+    cdef size_t position = 0, end = batch.shape[0], last_len = 0, last_start = 0, last_prefix = 0
     cdef const uint8_t *last = NULL
     cdef int count, at
     cdef uint64_t seq
@@ -95,9 +114,17 @@ def sort_acks(const uint8_t[::1] batch):
     while position < end:
         take_apart(&batch[position], end - position, &message)
         seq = 0
+        if is_plain(&message) and last_prefix and message.subject_len > last_prefix:
+            # Most acks follow one to the same consumer: the same bytes up to the numbers.
+            if memcmp(message.subject, &batch[last_start], last_prefix) == 0:
+                seq = seq_after(message.subject + last_prefix, message.subject_len - last_prefix)
+                if seq:
+                    seqs.add(seq)
+                    position += message.length
+                    continue
         if is_plain(&message):
             count = split(message.subject, message.subject_len, starts, lengths)
-            at = 3 if count == SHORT_TOKENS else 5 if count >= LONG_TOKENS_MIN else 0
+            at = SHORT_CONSUMER if count == SHORT_TOKENS else 5 if count >= LONG_TOKENS_MIN else 0
             if at:
                 seq = number(starts[at + 2], lengths[at + 2])
         if seq:
@@ -108,6 +135,8 @@ def sort_acks(const uint8_t[::1] batch):
                 if seqs is None:
                     plain[consumer] = seqs = SeqList()
             seqs.add(seq)
+            last_prefix = starts[at + 1] - message.subject if at == SHORT_CONSUMER else 0
+            last_start = message.subject - &batch[0]
         else:
             others.append(position)
         position += message.length

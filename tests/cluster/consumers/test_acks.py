@@ -59,6 +59,7 @@ acks = st.lists(
                 st.integers(0, 10**19),
             ),
             st.sampled_from([SHORT, LONG, b"$JS.ACK.S.c", b"$JS.ACK.S.c.1.x.1.1.1", b"a.b", b"."]),
+            st.sampled_from([b"$JS.ACK.S.c.1.2.3.4", b"$JS.ACK.S.c.1.2.3.4.5.6", b"$JS.ACK.S.c.1.2.3.4.5.6.7.8.9"]),
             st.binary(min_size=1, max_size=30),
         ),
         st.sampled_from([b"", b"+ACK", b"-NAK", b"+OK"]),
