@@ -12,7 +12,8 @@ from tests.simulator.engines import play, use_engine
 from tests.simulator.run import MODES, Simulation
 
 SEEDS_PER_MODE = 15
-FIXED_MEMBERSHIP = [name for name, mode in MODES.items() if not mode.changes_members]
+# A member that has lost its memory comes back by two changes of membership, which PySyncObj's engine refuses.
+FIXED_MEMBERSHIP = [name for name, mode in MODES.items() if not mode.changes_members and not name.startswith("forget")]
 
 
 def one_of_each(setup: CoreSetup, **options: Any) -> object:
