@@ -80,6 +80,15 @@ class _Running(Generic[R]):
     assignment: StreamAssignment
 
 
+@attrs.frozen(slots=True)
+class _Unstarted:
+    """Why a replica could not be started, and whose data its attempt may have left. `waits`: for other members."""
+
+    group_id: GroupId
+    reason: str
+    waits: bool
+
+
 @attrs.define(eq=False)
 class _Reopening:
     """A replica whose log is to be replaced, and who waits for it."""
@@ -98,8 +107,7 @@ class MetaBackend(Generic[R]):
         self._host = host
         self._running: dict[StreamKey, _Running[R]] = {}
         self._dirty: dict[StreamKey, None] = {}
-        self._failed: dict[StreamKey, str] = {}
-        self._pending: set[StreamKey] = set()  # those of `_failed` that wait for other members
+        self._unstarted: dict[StreamKey, _Unstarted] = {}
         self._orphans: set[GroupId] = set()
         self._reopenings: dict[StreamKey, _Reopening] = {}
         self._is_working = False
@@ -126,7 +134,7 @@ class MetaBackend(Generic[R]):
                 self._settled.set()
                 with trio.move_on_after(self._retry_s()):
                     await self._woken.wait()
-                self._note(list(self._failed))
+                self._note(list(self._unstarted))
                 self._woken = trio.Event()
         finally:
             with trio.CancelScope(shield=True):
@@ -135,9 +143,9 @@ class MetaBackend(Generic[R]):
                 self._running.clear()
 
     def _retry_s(self) -> float:
-        if self._pending:
+        if any(unstarted.waits for unstarted in self._unstarted.values()):
             return PENDING_RETRY_S
-        return RETRY_S if self._failed else float("inf")
+        return RETRY_S if self._unstarted else float("inf")
 
     async def settle(self) -> None:
         """Wait until this node matches the table as it is now."""
@@ -181,7 +189,7 @@ class MetaBackend(Generic[R]):
             running=len(self._running),
             waiting=len(self._dirty),
             orphans=tuple(sorted(self._orphans)),
-            failed=dict(self._failed),
+            failed={key: unstarted.reason for key, unstarted in self._unstarted.items()},
         )
 
     def _note(self, keys: Sequence[StreamKey]) -> None:
@@ -210,30 +218,31 @@ class MetaBackend(Generic[R]):
         if reopening is not None:
             await self._reopen(key, running, reopening)
             running = self._running.get(key)
+        unstarted = self._unstarted.get(key)
+        if unstarted is not None and (wanted is None or wanted.group_id != unstarted.group_id):
+            del self._unstarted[key]
+            await self._discard_if_removed(unstarted.group_id)
         if wanted is None:
-            self._failed.pop(key, None)
-            self._pending.discard(key)
-        elif running is None:
+            return
+        if running is None:
             await self._start(key, wanted)
         elif running.assignment != wanted:
             running.assignment = wanted
             running.replica.reconfigure(wanted)
 
     async def _start(self, key: StreamKey, assignment: StreamAssignment) -> None:
+        group_id = assignment.group_id
         try:
             replica = await self._host.start(assignment)
         except JoinPendingError as error:
-            self._pending.add(key)
-            self._failed[key] = str(error)
+            self._unstarted[key] = _Unstarted(group_id, str(error), waits=True)
             return
         except (StoreError, OSError) as error:
-            self._pending.discard(key)
-            if key not in self._failed:
-                log.error("stream %s > %s (%s): cannot start: %s", *key, assignment.group_id, error)  # noqa: TRY400
-            self._failed[key] = str(error)
+            if key not in self._unstarted:
+                log.error("stream %s > %s (%s): cannot start: %s", *key, group_id, error)  # noqa: TRY400
+            self._unstarted[key] = _Unstarted(group_id, str(error), waits=False)
             return
-        self._failed.pop(key, None)
-        self._pending.discard(key)
+        self._unstarted.pop(key, None)
         self._running[key] = _Running(replica=replica, assignment=assignment)
 
     async def _reopen(self, key: StreamKey, running: _Running[R] | None, reopening: _Reopening) -> None:

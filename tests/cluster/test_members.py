@@ -57,12 +57,14 @@ def members(node: Server) -> list[str]:
 
 
 def wait_for_members(node: Server, count: int, *, without: Sequence[str] = ()) -> list[str]:
+    found: list[str] = []
+
     def there() -> bool:
-        found = members(node)
+        found[:] = members(node)
         return len(found) == count and not set(found) & set(without)
 
     node.running.wait_until(there, what=f"{count} members were current", timeout_s=WAIT_S)
-    return members(node)
+    return found
 
 
 def voters(node: Server, group: str) -> set[str]:

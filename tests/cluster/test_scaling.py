@@ -74,10 +74,14 @@ def resize(cluster: Cluster, node: Server, replicas: int) -> Sequence[str]:
     """Ask for that many replicas and wait until there are."""
     updated = api(node, f"STREAM.UPDATE.{STREAM}", {**CONFIG, "num_replicas": replicas})
     assert "error" not in updated, updated
-    node.running.wait_until(
-        lambda: len(members(node)) == replicas, what=f"{replicas} replicas were current", timeout_s=STEP_TIMEOUT_S
-    )
-    return members(node)
+    found: list[str] = []
+
+    def there() -> bool:
+        found[:] = members(node)  # asked once more it might name fewer: under load a member is late now and then
+        return len(found) == replicas
+
+    node.running.wait_until(there, what=f"{replicas} replicas were current", timeout_s=STEP_TIMEOUT_S)
+    return found
 
 
 def held_by(node: Server, last_seq: int) -> dict[int, bytes]:
@@ -100,14 +104,10 @@ def wait_for_data_at(cluster: Cluster, holders: Sequence[str]) -> None:
     def at_holders_only() -> bool:
         return all(bool(stream_groups(node)) == (node.name in holders) for node in cluster)
 
-    cluster[0].running.wait_until(at_holders_only, what="only the replicas hold data", timeout_s=STEP_TIMEOUT_S)
+    what = f"only {', '.join(holders)} held data"
+    cluster[0].running.wait_until(at_holders_only, what=what, timeout_s=STEP_TIMEOUT_S)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    # TODO(departure): seen in two of six runs; settle why the departure of a node is sometimes not committed.
-    reason="a node that left a stream sometimes keeps its copy of the data",
-)
 def test_replicas_come_and_go_under_load_and_no_acknowledged_message_is_lost(tmp_path: Path) -> None:
     with Cluster("jetraft", 5, directory=tmp_path) as cluster:
         entry = cluster[0]

@@ -8,7 +8,7 @@ import trio
 
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.backend import MetaBackend
-from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream
+from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream, SettleStream
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.raft.catchup import Swap
 from jetraft.store.mem_log import MemLog
@@ -195,6 +195,22 @@ async def test_a_replica_that_cannot_start_is_reported_and_tried_again(
     bench.host.fails = False
     await trio.sleep(6)
     assert bench.calls() == ["start g1"]
+    assert bench.backend.statistics().failed == {}
+
+
+async def test_what_an_attempt_to_start_has_left_goes_with_the_assignment(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    bench.host.fails = True
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"), assign("T", group="g2", peers=(N1, N2)))
+    await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
+    assert bench.calls() == ["discard g1"]
+
+    only_n2 = ReconfigureStream(account=ACCOUNT, incarnation=2, config=config("T"), peers=(N2,), based_on=2)
+    await bench.apply(only_n2)
+    assert bench.calls() == [], "until the group has let it go, its copy may be the last one"
+    await bench.apply(SettleStream(account=ACCOUNT, name="T", incarnation=2, revision=4))
+    assert bench.calls() == ["discard g2"]
     assert bench.backend.statistics().failed == {}
 
 
