@@ -78,6 +78,8 @@ class Core:
         "vote",
     )
 
+    members_may_change: Final = True
+
     def __init__(
         self,
         setup: CoreSetup,

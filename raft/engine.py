@@ -268,6 +268,11 @@ class Engine(Protocol):
     pending_offer: tuple[NodeId, SnapshotOffer] | None  # a leader's snapshot that the shell shall fetch; it clears it
 
     @property
+    def members_may_change(self) -> bool:
+        """Whether `change_members` ever succeeds with this engine."""
+        ...
+
+    @property
     def role(self) -> Role:
         """The role in the current term."""
         ...

@@ -214,6 +214,11 @@ class Group:
         return self.core.configuration.members
 
     @property
+    def members_may_change(self) -> bool:
+        """Whether this node's engine can change the members of a group at all."""
+        return self.core.members_may_change
+
+    @property
     def configuration_is_committed(self) -> bool:
         """Whether nobody can roll back the configuration in force."""
         return self._configurations.current_index <= self.core.commit_index

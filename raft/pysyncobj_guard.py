@@ -86,6 +86,8 @@ class Guard:
         "verified_index",
     )
 
+    members_may_change: Final = False
+
     def __init__(  # noqa: PLR0913  (as Core, and the door to the library)
         self,
         setup: CoreSetup,

@@ -53,6 +53,10 @@ GROUP_SUFFIX_CHARS: Final = 8
 class MetaGroup(Protocol):
     """The part of a Raft group that the frontend uses."""
 
+    @property
+    def members_may_change(self) -> bool:
+        """Whether the groups of this cluster can have other members than those they were created with."""
+
     async def propose_and_wait(self, proposal: Proposal) -> object:
         """Propose and return the result of apply. Raises NotLeaderError or OutcomeUnknownError."""
 
@@ -142,6 +146,7 @@ class MetaFrontend:
         config = check_stream_update(existing.config, config)
         peers: tuple[NodeId, ...] = ()
         if config.num_replicas != existing.config.num_replicas:
+            self._require_changeable_members()
             peers = self._resized(existing, config)
         self._require_free_subjects(account, config, ignore=config.name)
         if config == existing.config:
@@ -164,6 +169,7 @@ class MetaFrontend:
             raise errors.STREAM_NOT_FOUND.with_values()
         if node_id not in existing.peers:
             raise errors.CLUSTER_PEER_NOT_MEMBER.with_values()
+        self._require_changeable_members()
         remaining = tuple(peer for peer in existing.peers if peer != node_id)
         healed = self._filled(existing, remaining, without={node_id})
         if healed is None:
@@ -237,6 +243,13 @@ class MetaFrontend:
     def _require_leadership(self) -> None:
         if self._machine.leading_term is None:
             raise Moved(self._machine.leader)
+
+    def _require_changeable_members(self) -> None:
+        """Refuse at once what the engine can never do, with nats-server's words for a server that cannot either."""
+        if self.group is None:
+            raise Moved
+        if not self.group.members_may_change:
+            raise errors.STREAM_REPLICAS_NOT_UPDATABLE.with_values()
 
     def _require_free_subjects(self, account: str, config: StreamConfig, *, ignore: str | None) -> None:
         if self._machine.table.overlapping(account, config.subject_filters, ignore=ignore) is not None:

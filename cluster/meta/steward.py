@@ -82,11 +82,14 @@ class MetaSteward:
     async def remove(self, node_id: NodeId) -> None:
         """Take a node out of the meta group; its replicas are given to others afterwards. Committed when this returns.
 
-        Raises Moved when another node has to do it: also when this very node is to go, which hands over first.
+        Raises Moved when another node has to do it: also when this very node is to go, which hands over first. Raises
+        ApiError when the engine keeps a group's members for ever, or no majority agreed in time.
         """
         group = self._group
         if group is None or self._machine.leading_term is None:
             raise Moved(self._machine.leader)
+        if not group.members_may_change:
+            raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
         if node_id == group.node_id:
             group.transfer_leadership(None)
             raise Moved

@@ -27,6 +27,7 @@ class InstantGroup:
         self.machine = machine
         self.fails: Exception | None = None
         self.before: list[bytes] = []
+        self.members_may_change = True
         self.proposed = 0
         self._index = 0
 
@@ -188,6 +189,22 @@ async def test_a_stream_gets_more_replicas_beside_those_it_has_and_fewer_of_them
     desk.frontend.leader_of = lambda _row: N3
     shrunk = await desk.frontend.update(ACCOUNT, StreamConfig(name="S", num_replicas=1), pedantic=False)
     assert (shrunk.peers, set(shrunk.leaving)) == ((N3,), {N1, N2})
+
+
+async def test_an_engine_that_keeps_its_members_refuses_to_change_them_and_proposes_nothing() -> None:
+    desk = Desk(peers=THREE)
+    await desk.create(StreamConfig(name="S", num_replicas=2))
+    (row,) = desk.machine.table.streams.values()
+    desk.group.members_may_change = False
+    for replicas in (1, 3):
+        with pytest.raises(ApiError) as caught:
+            await desk.frontend.update(ACCOUNT, StreamConfig(name="S", num_replicas=replicas), pedantic=False)
+        assert caught.value.err_code == 10061
+    with pytest.raises(ApiError) as caught:
+        await desk.frontend.replace_peer(ACCOUNT, "S", row.peers[0])
+    assert caught.value.err_code == 10061
+    assert desk.group.proposed == 1
+    await desk.frontend.update(ACCOUNT, StreamConfig(name="S", num_replicas=2, max_msgs=5), pedantic=False)
 
 
 async def test_the_replica_of_a_node_is_given_to_another_one_when_there_is_one() -> None:
