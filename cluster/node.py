@@ -23,6 +23,7 @@ from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.service import ClusterService, wait_until
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
+from jetraft.cluster.streams.mender import Mender
 from jetraft.cluster.streams.scrubber import Scrubber
 from jetraft.cluster.streams.site import Site
 from jetraft.raft.catchup import Catchup
@@ -34,7 +35,7 @@ from jetraft.store.model.validate import NO_LIMITS, ServerLimits
 from jetraft.store.space import SpaceWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from jetraft.cluster.meta.assignment import StreamAssignment
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.table import TableStatistics
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.cluster.service import ServiceStatistics
+    from jetraft.cluster.streams.mender import MenderStatistics
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.catchup import Swap
     from jetraft.raft.group import Group, GroupStatistics
@@ -103,6 +105,7 @@ class NodeStatistics:
     meta_group: GroupStatistics | None
     repairs: RepairStatistics
     scrub: ScrubStatistics
+    mender: MenderStatistics
 
 
 def _capacity(node_dir: NodeDir) -> Mapping[StorageType, int]:
@@ -135,6 +138,7 @@ class ClusterNode:
             expected=setting.expected,
             file=ports.node_dir.file(RECORD_NAME),
         )
+        space = SpaceWatch.of(ports.node_dir.root)
         site = Site(
             manager=ports.manager,
             outbox=ports.outbox,
@@ -143,7 +147,7 @@ class ClusterNode:
             cluster_name=setting.cluster_name or "",
             name_of=self.view.name_of,
             on_settled=self._report_settled,
-            space=SpaceWatch.of(ports.node_dir.root),
+            space=space,
         )
         self._frontend = MetaFrontend(
             machine=self.machine,
@@ -190,12 +194,17 @@ class ClusterNode:
             backend=self.backend,
         )
         self._scrubber = Scrubber(
-            node_id=setting.node_id,
             disk=ports.disk,
             clock=ports.clock,
             groups=lambda: [replica.group for _, replica in self.backend.replicas()],
+        )
+        self._mender = Mender(
+            node_id=setting.node_id,
+            clock=ports.clock,
+            groups=self._all_groups,
             repairs=self.repairs,
-            reopen=self.backend.reopen,
+            reopen=self._reopen,
+            space=space,
         )
         self.catchup = None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=self._reopen)
         if mesh is not None:
@@ -222,6 +231,7 @@ class ClusterNode:
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._scrubber.run)
+            nursery.start_soon(self._mender.run)
             if self._setting.cluster_name is None:
                 await wait_until(self._all_lead, READY_WAIT_S)
             task_status.started()
@@ -265,6 +275,7 @@ class ClusterNode:
             meta_group=self._group.statistics() if self._group else None,
             repairs=self.repairs.statistics(),
             scrub=self._scrubber.statistics(),
+            mender=self._mender.statistics(),
         )
 
     def _meta_started(self, group: Group) -> None:
@@ -278,11 +289,15 @@ class ClusterNode:
         self.service.report_settled(row)
 
     async def _reopen(self, group: Group, swap: Swap) -> None:
-        """Catching up has a new log for one of this node's groups."""
+        """There is a new log for one of this node's groups: fetched by catching up, or opened again by the mender."""
         if group.group_id == META_GROUP:
             await self._seat.reopen(swap)
         else:
             await self.backend.reopen(group.group_id, swap)
+
+    def _all_groups(self) -> Sequence[Group]:
+        replicas = [replica.group for _, replica in self.backend.replicas()]
+        return replicas if self._group is None else [self._group, *replicas]
 
     @property
     def bootstrap(self) -> BootstrapStatistics:

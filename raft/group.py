@@ -161,6 +161,7 @@ class Group:
         self._submitted_token = -1
         self._held_until_ns = 0
         self._persisted_token = -1
+        self._damage: StoreCorrupt | None = None
         recovered = recover(log, machine, Configuration(voters=spec.members))
         self.applied_index = recovered.applied_index
         self._configurations = recovered.configurations
@@ -328,8 +329,9 @@ class Group:
 
     def checkpoint(self) -> None:
         """Checkpoint and trim now: after a purge the space should come back soon. No-op when nothing was applied."""
-        held = self._clock.mono_ns() < self._held_until_ns
-        if self.failed is None and not held and self.applied_index > self._checkpointer.index:
+        now_ns = self._clock.mono_ns()
+        held = now_ns < self._held_until_ns
+        if self._takes_part(now_ns) and not held and self.applied_index > self._checkpointer.index:
             self._checkpointer.save(self.applied_index)
             self._mark_dirty(self)
 
@@ -337,7 +339,7 @@ class Group:
 
     def step(self, sender: NodeId, message: Message, now_ns: int) -> None:
         """A peer's message."""
-        if self.failed is not None:
+        if not self._takes_part(now_ns):
             return
         try:
             self.core.step(sender, message, now_ns)
@@ -348,7 +350,7 @@ class Group:
 
     def tick(self, now_ns: int) -> None:
         """The deadline passed."""
-        if self.failed is None:
+        if self._takes_part(now_ns):
             self.core.tick(now_ns)
             self._observe(now_ns)
             self._mark_dirty(self)
@@ -366,6 +368,12 @@ class Group:
 
     def _on_durable(self) -> None:
         self._mark_dirty(self)
+
+    def _takes_part(self, now_ns: int) -> bool:
+        """Whether the group works. A log that has failed since the last turn ends it here, before anything is said."""
+        if self.failed is None and self.log.failed is not None:
+            self.fail(self.log.failed, now_ns)
+        return self.failed is None
 
     def stop(self, now_ns: int) -> None:
         """The replica is removed: peers learn it, proposers get UNKNOWN or REFUSED."""
@@ -386,14 +394,23 @@ class Group:
         self.machine.became_follower(self.core.term, None)
         self._mark_dirty(self)  # peers learn it at the end of the turn, whoever found the error
 
+    def distrust(self, error: StoreCorrupt) -> None:
+        """Damage was met by someone who reads: the group stops at the end of the turn, and its owner has it repaired.
+
+        Not at once: the reader is in the middle of something, and can still answer with an error. What is proposed
+        until then is refused.
+        """
+        self._damage = self._damage or error
+        self._mark_dirty(self)
+
     # The life of a group.
 
     def advance(self, now_ns: int) -> None:
         """Everything that can be done now; called at the end of a turn for groups that were marked dirty."""
-        if self.failed is not None:
+        if not self._takes_part(now_ns):
             return
-        if self.log.failed is not None:
-            self.fail(self.log.failed, now_ns)
+        if self._damage is not None:
+            self.fail(self._damage, now_ns)
             return
         if self.log.durable_token != self._persisted_token:
             self._persisted_token = self.log.durable_token

@@ -79,6 +79,7 @@ class Repairs:
         self._manager = manager
         self._links = links
         self._waiting: dict[tuple[GroupId, int], FileLog] = {}  # open, damaged, without a group
+        self._distrusted: set[tuple[GroupId, int]] = set()  # a write to them has failed in this process
         self._repaired = self._lost = self._served = 0
         if links is not None:
             links.serve(METHOD, self._serve)
@@ -99,20 +100,25 @@ class Repairs:
 
         Raises what `open_log` raises, and RepairPendingError: call again after a while.
         """
-        log = self._waiting.get((identity.group_id, identity.incarnation))
+        key = identity.group_id, identity.incarnation
+        log = self._waiting.get(key)
         if log is None:
-            log = await run_blocking(partial(open_log, disk, path, identity, cache, SALVAGE))
+            options = attrs.evolve(SALVAGE, distrust_cache=key in self._distrusted)
+            log = await run_blocking(partial(open_log, disk, path, identity, cache, options))
         return await self.repair(log, others) if log.damaged else log
 
     async def reopen(self, log: GroupLog, others: Sequence[NodeId]) -> FileLog:
-        """Open a log again in which damage was found while its group ran; the group has been stopped.
+        """Open a log again in which damage was found, or a write failed, while its group ran; the group has stopped.
 
-        What waits for the disk is written first, as far as the log still takes writes. Raises what `open` raises.
+        What waits for the disk is written first, as far as the log still takes writes. After a failed one everything is
+        read from the device, by this opening and by those after it. Raises what `open` raises.
         """
         assert isinstance(log, FileLog)
         await until_settled(log)
         log.close()
-        opened = await run_blocking(log.reopen)
+        if log.failed is not None:
+            self._distrusted.add((log.identity.group_id, log.identity.incarnation))
+        opened = await run_blocking(log.reopen if log.failed is None else log.reopen_cold)
         return await self.repair(opened, others) if opened.damaged else opened
 
     def forget(self, group_id: GroupId) -> None:

@@ -61,6 +61,7 @@ class LogOptions:
     block_bytes_max: int = BLOCK_BYTES_MAX
     mode: RecoveryMode = RecoveryMode.TORN_TAIL
     accept_lost_hard_state: bool = False  # open without knowing for whom this member voted: it must not vote then
+    distrust_cache: bool = False  # a write or fsync has failed before: read everything from the device
 
 
 DEFAULT_OPTIONS: Final = LogOptions()
@@ -83,6 +84,7 @@ class LogStart:
     damaged: tuple[FoundBlock, ...]  # blocks with gaps or a damaged head
     begin_install: Callable[[Manifest, Checkpoint], Staging]
     reopen: Callable[[], "FileLog"]
+    reopen_cold: Callable[[], "FileLog"]
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -128,6 +130,9 @@ class FileLog:
         self.recovery_report = start.report
         self._begin_install = start.begin_install
         self.reopen = start.reopen  # after `close`: what is on disk then
+        self.reopen_cold = (
+            start.reopen_cold
+        )  # the same after a failed write: what the device has, not what the cache says
         self.damaged = start.damaged
         self._faulty = ranges_of(start.damaged)
         self.lost: trimmed.Ranges = ()  # faulty entries that no member has: see `give_up`

@@ -6,6 +6,8 @@ Blocking (it reads the whole log and fsyncs its end): call it through `io.run_bl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import attrs
+
 from jetraft.store import erasure, faulty
 from jetraft.store import hard_state as hard_state_file
 from jetraft.store._frame import make_mark
@@ -46,6 +48,10 @@ def open_log(
         disk=disk, group=group, log=group / (generations[-1] if generations else generation_name(1)), identity=identity
     )
     made = disk.make_directory(place.log)
+    if generations:
+        _sync_names(place)
+    if options.distrust_cache:
+        _forget_cached(place)
     if ERASE_NAME in disk.list_directory(place.log):
         journal = place.log / ERASE_NAME
         erasure.finish(disk, journal, read_file(disk, journal), identity)
@@ -58,8 +64,6 @@ def open_log(
             raise
         lost = True
         copy = Copy(counter=1, hard_state=HardState(term=recovered.last_term, vote=None))
-    if generations:
-        _sync_names(place)
     damaged = tuple(item for item in recovered.blocks if item.gaps or item.head_damaged)
     faulty.quarantine(place, damaged)
     faulty.write_mark(place, ranges_of(damaged))
@@ -76,6 +80,9 @@ def open_log(
     def reopen() -> FileLog:
         return open_log(disk, group, identity, cache, options)
 
+    def reopen_cold() -> FileLog:
+        return open_log(disk, group, identity, cache, attrs.evolve(options, distrust_cache=True))
+
     start = LogStart(
         blocks=block_list([(item.block, item.terms) for item in recovered.blocks]),
         copy=copy or Copy(counter=0, hard_state=HardState(term=0, vote=None)),
@@ -90,6 +97,7 @@ def open_log(
         damaged=damaged,
         begin_install=lambda manifest, checkpoint: FileStaging(place, manifest, checkpoint, reopen),
         reopen=reopen,
+        reopen_cold=reopen_cold,
     )
     return FileLog(place, options, start, reader)
 
@@ -153,11 +161,14 @@ def _read_hard_state(place: LogPlace, recovered: Recovered) -> Copy | None:
 
 
 def _sync_names(place: LogPlace) -> None:
-    """Make durable what was found: a process that was killed may have left names and a vote in the cache only."""
+    """Make durable what is there: a process that was killed may have left names and a vote in the cache only.
+
+    The vote is read from the device afterwards: that process may also have seen its fsync fail.
+    """
     disk = place.disk
-    fds = [disk.open_directory(place.group), disk.open_directory(place.log)]
     present = disk.list_directory(place.group)
-    fds += [disk.open_file(place.group / name) for name in HARD_STATE_NAMES if name in present]
+    _settle(disk, [place.group / name for name in HARD_STATE_NAMES if name in present])
+    fds = [disk.open_directory(place.group), disk.open_directory(place.log)]
     batch = disk.batch()
     for fd in fds:
         batch.sync(fd)
@@ -165,6 +176,25 @@ def _sync_names(place: LogPlace) -> None:
         disk.perform(batch)
     finally:
         for fd in fds:
+            disk.close_file(fd)
+
+
+def _forget_cached(place: LogPlace) -> None:
+    """Have all files of the log read from the device: after a failed fsync the cache holds what the device does not."""
+    names = place.disk.list_directory(place.log)
+    _settle(place.disk, [place.log / name for name in names if not name.endswith(TMP_SUFFIX)])
+
+
+def _settle(disk: Disk, paths: Sequence[Path]) -> None:
+    """Fsync each file through a descriptor that saw no error yet, then drop its pages. Raises OSError."""
+    for path in paths:
+        fd = disk.open_file(path)
+        batch = disk.batch()
+        batch.sync(fd)
+        try:
+            disk.perform(batch)
+            disk.forget_cached(fd)
+        finally:
             disk.close_file(fd)
 
 

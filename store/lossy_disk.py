@@ -45,6 +45,10 @@ class _File:
             self.apply(self.durable, offset, piece)
         self.pending.clear()
 
+    def lose(self) -> None:
+        """An fsync has failed: the pages count as clean, and the device never gets them (ATC'20)."""
+        self.pending.clear()
+
     def crash(self, random: Random) -> None:
         for offset, piece in self.pending:
             if random.random() < 0.5:  # noqa: PLR2004  (each write is as likely to be lost as to be kept)
@@ -295,7 +299,13 @@ class LossyDisk:
         return len(self._open)
 
     def _operate(self, name: str, arguments: tuple[object, ...]) -> None:
-        self._raise_fault(name)
+        try:
+            self._raise_fault(name)
+        except OSError:
+            node = self._open[arguments[0]] if name == "sync" and isinstance(arguments[0], int) else None
+            if isinstance(node, _File):
+                node.lose()
+            raise
         getattr(self, f"_do_{name}")(*arguments)
 
     def _do_write(self, fd: int, data: bytes, offset: int) -> None:

@@ -12,7 +12,7 @@ Source of the semantics: nats-server filestore.go, memstore.go (limits, Compact,
 against 2.15.1 where the tests say so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, Protocol, runtime_checkable
 
@@ -68,10 +68,20 @@ class StreamStore:
     """The live messages of one stream replica."""
 
     def __init__(
-        self, log: GroupLog, limits: StoreLimits, *, size_model: SizeModel = SizeModel.FILE, first_seq: int = 1
+        self,
+        log: GroupLog,
+        limits: StoreLimits,
+        *,
+        size_model: SizeModel = SizeModel.FILE,
+        first_seq: int = 1,
+        on_damage: Callable[[StoreCorrupt], None] = lambda _error: None,
     ) -> None:
-        """An empty store; apply entries or `restore` next. The first message gets `first_seq` at the earliest."""
+        """An empty store; apply entries or `restore` next. The first message gets `first_seq` at the earliest.
+
+        `on_damage` hears of every frame that a read finds damaged, before the reader gets the error.
+        """
         self._log = log
+        self._on_damage = on_damage
         self._limits = limits
         self._size_model = size_model
         self._applied_index = 0  # of the last MESSAGES entry
@@ -195,13 +205,20 @@ class StreamStore:
             messages=index.messages,
             bytes=index.message_bytes,
             first_seq=index.first_seq if index.last_seq else 0,
-            first_ts_ns=self.oldest_ts_ns() or 0,
+            first_ts_ns=self._first_ts_ns(),
             last_seq=index.last_seq,
             last_ts_ns=index.last_ts_ns,
             num_subjects=self.num_subjects,
             num_deleted=self.num_deleted,
             lost=self._lost_data(),
         )
+
+    def _first_ts_ns(self) -> int:
+        """The time of the first message; 0 when there is none, or when it cannot be read now."""
+        try:
+            return self.oldest_ts_ns() or 0
+        except StoreCorrupt:
+            return 0
 
     def _lost_data(self) -> LostStreamData | None:
         runs = self.lost()
@@ -269,7 +286,11 @@ class StreamStore:
 
     def load(self, seq: int) -> StoredMessage | None:
         """The message, None when it is not live. Raises StoreCorrupt when its frame is damaged."""
-        found = self.records.load(seq)
+        try:
+            found = self.records.load(seq)
+        except StoreCorrupt as error:
+            self._on_damage(error)
+            raise
         if found is None and self._lost and self.is_lost(seq):
             raise StoreCorrupt(f"the message of sequence {seq} is damaged")
         return found
@@ -307,7 +328,10 @@ class StreamStore:
         return self._filter_set(filters).last_per_subject(self._index.last_seq if up_to_seq is None else up_to_seq)
 
     def seq_at_time(self, ts_ns: int) -> int:
-        """The first live sequence with a timestamp at or after `ts_ns` (Unix), last_seq + 1 when there is none."""
+        """The first live sequence with a timestamp at or after `ts_ns` (Unix), last_seq + 1 when there is none.
+
+        Raises StoreCorrupt when a frame that must be looked into is damaged, as does `oldest_ts_ns`.
+        """
         window = self._index.spans.time_window(ts_ns) or (0, None)
         low = max(self._index.first_seq, window[0])
         high = self._index.last_seq + 1 if window[1] is None else window[1]
@@ -462,7 +486,11 @@ class StreamStore:
         return removed
 
     def _ts_of(self, seq: int) -> int:
-        ts_ns = self.records.ts_of(seq)
+        try:
+            ts_ns = self.records.ts_of(seq)
+        except StoreCorrupt as error:
+            self._on_damage(error)
+            raise
         assert ts_ns is not None
         return ts_ns
 

@@ -9,7 +9,6 @@ together: a few entries a millisecond, not one a turn. (nats-server keeps them i
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.consumers._acks import sort_acks
@@ -181,9 +180,8 @@ class ConsumerDesk:
             runner.core.purged_below(first_seq, now)
 
     def damaged(self, error: StoreCorrupt) -> None:
-        """A message cannot be read: this replica stops, from the next turn on, and is repaired."""
-        now_ns = self.site.clock.mono_ns()
-        self.site.timers.call_at(now_ns, partial(self._group.fail, error, now_ns))
+        """A message cannot be read: this replica stops at the end of the turn, and is repaired."""
+        self._group.distrust(error)
 
     def end(self, reason: bytes = STATUS_LEADER) -> None:
         """Leadership is over."""

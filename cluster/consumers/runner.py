@@ -65,10 +65,19 @@ class ConsumerRunner:
         return config.mem_storage or (config.num_replicas or self._desk.stream_replicas) == 1
 
     def step(self) -> None:
-        """Let the core deliver what it can, and perform what it wants."""
-        if not self._ended:
-            self.perform(self.core.step(self._desk.now()))
-            self._desk.set_hungry(self, is_hungry=self.core.is_hungry)
+        """Let the core deliver what it can, and perform what it wants.
+
+        A step that meets damage is given up half done: nothing of it is in the log, and leadership ends with the turn.
+        """
+        if self._ended:
+            return
+        try:
+            effects = self.core.step(self._desk.now())
+        except StoreCorrupt as error:
+            self._desk.damaged(error)
+            return
+        self.perform(effects)
+        self._desk.set_hungry(self, is_hungry=self.core.is_hungry)
 
     def perform(self, effects: Effects) -> None:
         """Hand commands to the log and sends to the outbox."""

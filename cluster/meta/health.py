@@ -87,18 +87,22 @@ def _reasons(
 ) -> Iterator[str]:
     if outside:
         yield "is not a member of the meta group"
-    if meta is None or (clustered and meta.leader is None):
+    if meta is None or (clustered and meta.leader is None and meta.failed is None):
         yield "has not established contact with a meta leader"
+    elif meta.failed is not None:
+        yield f"has stopped its replica of the meta group: {meta.failed}"
     elif not _is_current(meta):
         yield "is not current with the meta leader"
     for key, why in failed.items():
         yield f"stream '{key.account} > {key.name}' could not be recovered: {why}"
     for key, group in replicas:
-        if group.leader is None:
+        if group.failed is not None:
+            yield f"stream '{key.account} > {key.name}' has stopped: {group.failed}"
+        elif group.leader is None:
             yield f"stream '{key.account} > {key.name}' has no leader"
         elif not _is_current(group):
             yield f"stream '{key.account} > {key.name}' is not current"
 
 
 def _is_current(group: GroupFigures) -> bool:
-    return group.failed is None and group.commit_index - group.applied_index <= LAG_MAX
+    return group.commit_index - group.applied_index <= LAG_MAX

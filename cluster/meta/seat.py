@@ -95,10 +95,14 @@ class MetaSeat:
         return admission
 
     async def reopen(self, swap: Swap) -> None:
-        """Replace the log: see Catchup. When that fails the old one is opened again, and the failure raised."""
+        """Replace the log: see Catchup, Mender. When that fails the old one is opened again, and the failure raised.
+
+        Without a log that opens there is no group until the next call.
+        """
         assert self.group is not None
         old = self.group.log
-        self._manager.remove(META_GROUP)
+        if META_GROUP in self._manager.groups:
+            self._manager.remove(META_GROUP)
         try:
             new = await swap()
         except (StoreError, OSError):
@@ -106,6 +110,9 @@ class MetaSeat:
             self._machine.rewind()
             self._start(await self._open())
             raise
+        checkpoint = new.load_checkpoint()
+        if checkpoint is None or checkpoint.index < self._machine.applied_index:
+            self._machine.rewind()  # entries that were applied are applied again
         self._start(new)
 
     def _start(self, meta_log: GroupLog) -> None:

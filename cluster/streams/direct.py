@@ -119,6 +119,8 @@ class DirectGets:
                 self._answer(answers, subject, reply, hdr, captured_payload(batch, start))
             except RefusedError as refused:
                 answers.append(encode_capture(reply, hdr=self._refusal(refused, hdr)))
+            except StoreCorrupt:
+                answers.append(encode_capture(reply, hdr=DAMAGED))
         if answers:
             self._site.outbox.send_batch(b"".join(answers))
         self._serve()
@@ -157,10 +159,7 @@ class DirectGets:
             seq = store.last_for(pattern) if is_literal(pattern) else store.last_match((pattern,))
         elif request.next_by_subj or request.start_time_ns is not None:
             seq = store.next_match(_filters(request), self._first_seq(request))
-        try:
-            found = store.load(seq) if seq else None
-        except StoreCorrupt as error:
-            raise RefusedError(DAMAGED) from error
+        found = store.load(seq) if seq else None
         if found is None:
             raise RefusedError(NOT_FOUND)
         if request.no_hdr:

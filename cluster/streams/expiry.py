@@ -13,6 +13,7 @@ from jetraft.raft.engine import Proposal
 from jetraft.raft.group import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.port import StoreCorrupt
 from jetraft.store.retention import age_cutoff_ts_ns, age_deadline_ts_ns
 
 if TYPE_CHECKING:
@@ -62,10 +63,13 @@ class Expiry:
     def _expire(self) -> None:
         self._timer = None
         now_unix_ns = self._site.clock.unix_ns()
-        command = self._ttl_removal(now_unix_ns) or self._age_removal(now_unix_ns)
-        if command is None:
-            self.arm()
-            return
+        try:
+            command = self._ttl_removal(now_unix_ns) or self._age_removal(now_unix_ns)
+            if command is None:
+                self.arm()
+                return
+        except StoreCorrupt:
+            return  # the store has said so: the replica stops, and the next leader looks again
         self._is_removing = True
         self._group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command)), self._removed)
 

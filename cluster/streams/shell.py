@@ -62,7 +62,13 @@ class StreamShell:
         self._site = site
         config = assignment.config
         size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
-        store = StreamStore(log, limits_of(config), size_model=size_model, first_seq=max(1, config.first_seq))
+        store = StreamStore(
+            log,
+            limits_of(config),
+            size_model=size_model,
+            first_seq=max(1, config.first_seq),
+            on_damage=self._damaged,
+        )
         self.machine = StreamMachine(store, self)
         self._leadership: Leadership | None = None
         self._reshaper: Reshaper | None = None
@@ -163,8 +169,8 @@ class StreamShell:
         NotLeaderError when it does not.
         """
         await self.group.confirm_leadership()
-        seq = seq_asked_for(self.machine.store, request)
         try:
+            seq = seq_asked_for(self.machine.store, request)
             message = None if seq is None else self.machine.store.load(seq)
         except StoreCorrupt as error:
             raise errors.STREAM_GENERAL_ERROR.with_values(err=str(error)) from error
@@ -324,6 +330,11 @@ class StreamShell:
         reshaper, self._reshaper = self._reshaper, None
         if reshaper is not None:
             reshaper.end()
+
+    def _damaged(self, error: StoreCorrupt) -> None:
+        """A message could not be read: have this replica repaired now, not when the scrub comes by."""
+        if self._group is not None:
+            self._group.distrust(error)
 
     def _report_settled(self) -> bool:
         """Tell the meta group that those who were leaving are out; say whether that has to be looked after."""

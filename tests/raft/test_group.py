@@ -5,13 +5,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from jetraft.raft.checkpointing import CheckpointPolicy
-from jetraft.raft.engine import Proposal
+from jetraft.raft.engine import Proposal, Resigned, VoteRequest
 from jetraft.raft.group import Group, GroupSpec, NotLeaderError, Outcome, OutcomeUnknownError
 from jetraft.raft.membership import Configuration
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry
+from jetraft.store.port import Entry, StoreCorrupt
 from tests.raft.lab import MS, Lab, ListMachine
 
 NAME = GroupId("S-R3F-test0000")
@@ -189,6 +189,31 @@ def test_a_failed_log_ends_leadership_and_nothing_is_acknowledged_after_it() -> 
     assert [outcome for outcome, _ in outcomes.told] == [Outcome.REFUSED]
     assert group.statistics().failed is not None
     assert lab.leader_of() in {"n2", "n3"}
+
+
+def test_a_failed_log_votes_for_nobody_from_the_moment_of_the_error() -> None:
+    lab, _, leader = lab_with_leader()
+    group = lab.managers[NodeId("n2")].groups[NAME]
+    assert isinstance(group.log, MemLog)
+    group.log.failed = OSError(5, "EIO")
+    term, now_ns = group.term + 1, lab.clock.now_ns
+    request = VoteRequest(term=term, last_index=leader.log.last_index, last_term=1, transfer=True)
+    group.step(NodeId("n3"), request, now_ns)
+    assert group.term == term - 1
+    assert not group.core.sends or all(isinstance(message, Resigned) for _, message in group.core.sends)
+    assert group.failed is group.log.failed
+
+
+def test_damage_that_a_reader_meets_stops_the_group_at_the_end_of_the_turn_and_not_before() -> None:
+    lab, _, group = lab_with_leader()
+    outcomes = Outcomes()
+    group.distrust(StoreCorrupt("entry 1"))
+    group.propose(command(b"x"), outcomes)
+    assert group.failed is None
+    lab.run(2000 * MS)
+    assert isinstance(group.failed, StoreCorrupt)
+    assert outcomes.told == [(Outcome.REFUSED, None)]
+    assert lab.leader_of() != "n1"
 
 
 def test_removing_the_leaders_replica_lets_the_others_elect() -> None:

@@ -40,11 +40,14 @@ def test_a_server_that_stands_alone_is_healthy_before_its_first_election() -> No
         ({"meta": None}, "has not established contact with a meta leader"),
         ({"meta": Group(leader=None)}, "has not established contact with a meta leader"),
         ({"meta": Group(commit_index=5000)}, "is not current with the meta leader"),
-        ({"meta": Group(failed=OSError())}, "is not current with the meta leader"),
+        ({"meta": Group(leader=None, failed=OSError(5, "fsync"))}, r"stopped its replica of the meta group: .*fsync"),
         ({"failed": {S: "disk full"}}, r"'\$G > S' could not be recovered: disk full"),
         ({"replicas": [(S, Group(leader=None))]}, r"'\$G > S' has no leader"),
         ({"replicas": [(S, Group(commit_index=5000))]}, r"'\$G > S' is not current"),
-        ({"replicas": [(S, Group()), (S, Group(failed=OSError()))]}, r"'\$G > S' is not current"),
+        (
+            {"replicas": [(S, Group()), (S, Group(leader=None, failed=OSError(5, "fsync")))]},
+            r"'\$G > S' has stopped: .*fsync",
+        ),
     ],
 )
 def test_says_what_is_wrong(change: dict[str, Any], words: str) -> None:

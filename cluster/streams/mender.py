@@ -1,0 +1,145 @@
+"""Starts replicas again that their disk has stopped: damage, a full disk, a failed write.
+
+A group that fails has left its members at once: it neither leads nor votes, and /healthz says why. What happens then is
+the same for every cause: the replica is ended, its log opened again as at a start of the server, with everything read
+from the device, repaired from the other members where it is damaged (raft/repair.py), and the replica started over it.
+reopening.py says when. While that goes on the other members serve the stream.
+
+It also hands leadership over while a disk is slow: a leader acknowledges nothing before its own disk has it.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+import trio
+
+from jetraft.cluster.streams.reopening import Reopening
+from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
+from jetraft.store.port import StoreCorrupt, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from jetraft.raft.group import Group
+    from jetraft.raft.repair import Repairs
+    from jetraft.store.model.clock import Clock
+    from jetraft.store.model.ids import NodeId
+    from jetraft.store.port import GroupLog
+    from jetraft.store.space import SpaceWatch
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.5  # 10,000 groups are looked through in a few milliseconds
+SLOW_NS: Final = 450 * NS_PER_MS  # from one look to the next; a good disk takes 5 ms at its worst
+SPARED_NS: Final = 30 * NS_PER_S  # after a hand-over: with slow disks everywhere leadership must not go round
+
+
+class Reopener(Protocol):
+    """Who ends and starts groups: `ClusterNode`, for the meta group and for replicas."""
+
+    def __call__(self, group: Group, swap: Callable[[], Awaitable[GroupLog]]) -> Awaitable[None]:
+        """End the group, await `swap()`, start it over the log that it returns. Raises StoreError or OSError."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MenderStatistics:
+    """A snapshot of the figures."""
+
+    reopened: int
+    failed: int
+    at_work: int
+    handed_over: int
+
+
+class Mender:
+    """See the module. `groups` gives the groups of this node, the meta group among them."""
+
+    def __init__(  # noqa: PLR0913  (what it watches, and who ends and starts)
+        self,
+        *,
+        node_id: NodeId,
+        clock: Clock,
+        groups: Callable[[], Sequence[Group]],
+        repairs: Repairs,
+        reopen: Reopener,
+        space: SpaceWatch,
+    ) -> None:
+        self._node_id = node_id
+        self._clock = clock
+        self._groups = groups
+        self._repairs = repairs
+        self._reopen = reopen
+        self._space = space
+        self._reopening: Reopening[tuple[str, int]] = Reopening()
+        self._at_work: set[tuple[str, int]] = set()
+        self._waiting: dict[
+            tuple[str, int], tuple[int, int]
+        ] = {}  # (durable token, since when) of logs that are not done
+        self._spared: dict[tuple[str, int], int] = {}  # handed over: until when nothing more is done about it
+        self._reopened = self._failed = self._handed_over = 0
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._look(nursery)
+                await trio.sleep(LOOK_S)
+
+    def statistics(self) -> MenderStatistics:
+        """Figures for monitoring and tests."""
+        return MenderStatistics(
+            reopened=self._reopened, failed=self._failed, at_work=len(self._at_work), handed_over=self._handed_over
+        )
+
+    def _look(self, nursery: trio.Nursery) -> None:
+        now_ns = self._clock.mono_ns()
+        slow: list[Group] = []
+        for group in self._groups():
+            if group.failed is None:
+                if group.log.durable_token != group.log.token():
+                    slow.append(group)
+                continue
+            key = group.group_id, group.incarnation
+            if isinstance(group.failed, OSError | StoreCorrupt) and self._is_due(key, group.failed, now_ns):
+                self._at_work.add(key)
+                nursery.start_soon(self._mend, key, group)
+        self._look_at_disks(slow, now_ns)
+
+    def _is_due(self, key: tuple[str, int], error: Exception, now_ns: int) -> bool:
+        has_room = not self._space.is_low(now_ns)
+        return key not in self._at_work and self._reopening.is_due(key, error, now_ns, has_room=has_room)
+
+    async def _mend(self, key: tuple[str, int], group: Group) -> None:
+        others = [node for node in group.members if node != self._node_id]
+        log.warning("%s: %s; its log is opened again", group.group_id, group.failed)
+        try:
+            await self._reopen(group, partial(self._repairs.reopen, group.log, others))
+            self._reopened += 1
+            log.warning("%s: takes part again", group.group_id)
+        except (StoreError, OSError) as error:
+            self._failed += 1
+            log.warning("%s: %s", group.group_id, error)
+        finally:
+            self._at_work.discard(key)
+
+    # A slow disk.
+
+    def _look_at_disks(self, groups: Sequence[Group], now_ns: int) -> None:
+        """Hand leadership over where nothing became durable since an earlier look. `groups` wait for the disk now."""
+        before, self._waiting = self._waiting, {}
+        for group in groups:
+            key, durable = (group.group_id, group.incarnation), group.log.durable_token
+            token, since_ns = before.get(key, (durable, now_ns))
+            self._waiting[key] = (durable, since_ns if token == durable else now_ns)
+            is_slow = token == durable and now_ns - since_ns >= SLOW_NS
+            if is_slow and group.is_leader and now_ns >= self._spared.get(key, 0):
+                self._spared[key] = now_ns + SPARED_NS
+                if group.transfer_leadership(None):
+                    self._handed_over += 1
+                    log.warning("%s: the disk is slow; another member is asked to lead", group.group_id)
+        if self._spared:
+            self._spared = {key: until_ns for key, until_ns in self._spared.items() if until_ns > now_ns}

@@ -1,0 +1,55 @@
+"""What the tasks that look after logs see of a group."""
+
+from pathlib import Path
+
+import attrs
+
+from jetraft.store import _frame
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import Identity, Kind
+from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.log import FileLog
+from jetraft.store.log_open import open_log
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, GroupLog
+
+GROUP_ID = GroupId("S-R3F-abcdefgh")
+A, B = NodeId("AAAAAAAA"), NodeId("BBBBBBBB")
+
+
+@attrs.define(eq=False)
+class FakeGroup:
+    """A group whose failure and leadership tests set."""
+
+    log: GroupLog
+    group_id: GroupId = GROUP_ID
+    incarnation: int = 7
+    members: tuple[NodeId, ...] = (A, B)
+    failed: Exception | None = None
+    is_leader: bool = False
+    transfers: int = 0
+
+    def fail(self, error: Exception, _now_ns: int) -> None:
+        self.failed = error
+
+    def transfer_leadership(self, to: NodeId | None) -> bool:
+        assert to is None
+        self.transfers += 1
+        return True
+
+
+def sealed_log(path: Path, writer: Writer) -> FileLog:
+    """A log with one block that no longer grows."""
+    identity = Identity(node_id=A, group_id=GROUP_ID, incarnation=7)
+    for index in (1, 2):
+        log = open_log(LocalDisk(writer), path / "groups" / "g", identity, BlockCache())
+        frame = _frame.seal(Kind.NOOP, index=index, term=1, incarnation=7, body=b"x" * 100)
+        log.append([Entry(index=index, term=1, kind=Kind.NOOP, frame=frame)])
+        done: list[int] = []
+        log.on_durable = lambda done=done: done.append(1)  # type: ignore[misc]  # a default binds the list
+        log.submit()
+        while not done:
+            writer.drain()
+        if index == 1:
+            log.close()
+    return log

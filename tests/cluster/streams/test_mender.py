@@ -1,0 +1,134 @@
+"""A replica that its disk has stopped is opened again when that is worth trying; a slow disk loses its leader."""
+
+import errno
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from jetraft.cluster.streams.mender import LOOK_S, SPARED_NS, Mender
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import NodeId
+from jetraft.store.port import GroupLog, HardState, StoreCorrupt
+from jetraft.store.space import SpaceWatch
+from tests.cluster.streams.fake_group import A, B, FakeGroup
+
+
+class TrioClock:
+    """The test's clock, which jumps."""
+
+    def mono_ns(self) -> int:
+        return int(trio.current_time() * NS_PER_S)
+
+    def unix_ns(self) -> int:
+        return self.mono_ns()
+
+
+@attrs.define(eq=False)
+class Stage:
+    """A mender over one group, and what it asks for. `heals` says whether an opening ends the failure."""
+
+    group: FakeGroup
+    free_bytes: int = 1 << 30
+    heals: bool = True
+    asked: list[tuple[GroupLog, Sequence[NodeId]]] = attrs.Factory(list)
+    times_s: list[float] = attrs.Factory(list)
+
+    async def reopen_log(self, log: GroupLog, others: Sequence[NodeId]) -> GroupLog:
+        await trio.lowlevel.checkpoint()
+        self.asked.append((log, others))
+        return log
+
+    async def reopen(self, group: FakeGroup, swap: Callable[[], Awaitable[GroupLog]]) -> None:
+        self.times_s.append(trio.current_time())
+        await swap()
+        if not self.heals:
+            raise OSError(errno.EIO, "open")
+        group.failed = None
+
+    async def watch(self, seconds: float) -> None:
+        """Let the mender run for so long."""
+        repairs: Any = attrs.make_class("Repairs", [])()
+        repairs.__class__.reopen = lambda _self, log, others: self.reopen_log(log, others)
+        parts: dict[str, Any] = {"groups": lambda: [self.group], "repairs": repairs, "reopen": self.reopen}
+        mender = Mender(node_id=A, clock=TrioClock(), space=SpaceWatch(lambda: self.free_bytes), **parts)
+        with trio.move_on_after(seconds):
+            await mender.run()
+
+
+def stage(error: Exception | None = None, **changes: Any) -> Stage:
+    return Stage(FakeGroup(MemLog(), failed=error), **changes)
+
+
+async def test_damage_is_repaired_at_once_and_from_the_other_members(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    found = stage(StoreCorrupt("entry 3"))
+    await found.watch(LOOK_S / 2)
+    assert found.asked == [(found.group.log, [B])]
+    assert found.group.failed is None
+
+
+async def test_a_replica_that_was_stopped_on_purpose_is_left_alone(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    found = stage(ValueError("a bug"))
+    await found.watch(1000)
+    assert not found.asked
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+async def test_a_full_disk_is_tried_again_when_there_is_room_and_not_before(
+    number: int, autojump_clock: MockClock
+) -> None:
+    del autojump_clock
+    found = stage(OSError(number, "allocate"), free_bytes=1 << 20)
+    await found.watch(3600)
+    assert not found.asked
+    found.free_bytes = 1 << 30
+    await found.watch(2)
+    assert found.group.failed is None
+
+
+async def test_a_disk_that_goes_on_failing_is_given_up_after_a_few_tries_further_and_further_apart(
+    autojump_clock: MockClock,
+) -> None:
+    del autojump_clock
+    found = stage(OSError(errno.EIO, "fdatasync"), heals=False)
+    await found.watch(3600)
+    gaps = [later - earlier for earlier, later in zip(found.times_s, found.times_s[1:], strict=False)]
+    assert len(found.times_s) == 6
+    assert gaps == sorted(gaps)
+    assert 20 < sum(gaps) < 60
+
+
+async def test_one_that_has_run_well_for_long_is_tried_again_from_the_beginning(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    found = stage()
+    for _ in range(20):
+        await found.watch(1000)
+        found.group.failed = OSError(errno.EIO, "fdatasync")
+        await found.watch(1.5)
+        assert found.group.failed is None
+
+
+async def test_a_file_system_that_is_read_only_is_tried_for_as_long_as_it_takes(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    found = stage(OSError(errno.EROFS, "open"), heals=False)
+    await found.watch(3600)
+    assert len(found.times_s) > 100
+
+
+async def test_a_leader_whose_disk_is_slow_hands_over_once_in_a_while(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    log = MemLog(durable_on_submit=False)
+    found = Stage(FakeGroup(log, is_leader=True))
+    await found.watch(60)
+    assert found.group.transfers == 0
+    log.set_hard_state(HardState(term=1, vote=A))
+    await found.watch(2)
+    assert found.group.transfers == 1
+    await found.watch(SPARED_NS / NS_PER_S * 3)
+    assert 2 <= found.group.transfers <= 5
