@@ -26,6 +26,27 @@ cdef struct column_t:           # consumer sequences or pending counts of a run 
     int64_t step
 
 
+cdef struct decimal_t:          # a number as text; the next one mostly differs in its last two digits
+    uint64_t hundreds
+    char text[NUMBER_MAX]
+    Py_ssize_t length           # of the text of the hundreds; 0 before the first number
+
+
+cdef inline Py_ssize_t write_next(decimal_t* number, char* out, uint64_t value) noexcept nogil:
+    """Write a number in decimal; returns its length."""
+    cdef uint64_t hundreds = value // 100
+    cdef int rest = <int>(value - hundreds * 100)
+    if hundreds == 0:
+        return jr_utoa(out, value)
+    if hundreds != number.hundreds or number.length == 0:
+        number.hundreds = hundreds
+        number.length = jr_utoa(number.text, hundreds)
+    memcpy(out, number.text, NUMBER_MAX)
+    out[number.length] = <char>(c"0" + rest // 10)
+    out[number.length + 1] = <char>(c"0" + rest % 10)
+    return number.length + 2
+
+
 cdef class Envelope:
     """What the messages of one run share: the receivers, and the start of the ack subject."""
     cdef char reply[ACK_PREFIX_MAX + ACK_NUMBERS_MAX]
@@ -33,6 +54,7 @@ cdef class Envelope:
     cdef int64_t ts_ns                  # of the last message: those of one entry mostly have the same
     cdef char ts[NUMBER_MAX]            # as text, with its dot
     cdef Py_ssize_t ts_len
+    cdef decimal_t stream_seq, consumer_seq, num_pending
     cdef plane_t* plane
     cdef match_t* match
     cdef msg_t msg
@@ -55,9 +77,9 @@ cdef class Envelope:
         cdef Py_ssize_t n = self.prefix
         n += jr_utoa(reply + n, count)
         reply[n] = c"."
-        n += 1 + jr_utoa(reply + n + 1, stream_seq)
+        n += 1 + write_next(&self.stream_seq, reply + n + 1, stream_seq)
         reply[n] = c"."
-        n += 1 + jr_utoa(reply + n + 1, consumer_seq)
+        n += 1 + write_next(&self.consumer_seq, reply + n + 1, consumer_seq)
         if record.ts_ns != self.ts_ns or self.ts_len == 0:
             self.ts_ns = record.ts_ns
             self.ts[0] = c"."
@@ -65,7 +87,7 @@ cdef class Envelope:
         memcpy(reply + n, self.ts, self.ts_len)
         n += self.ts_len
         reply[n] = c"."
-        n += 1 + jr_utoa(reply + n + 1, num_pending)
+        n += 1 + write_next(&self.num_pending, reply + n + 1, num_pending)
         self.msg.reply_len = <uint16_t>n
         self.msg.shown = <const char*>record.subject
         self.msg.shown_len = <uint16_t>record.subject_len

@@ -367,26 +367,36 @@ cdef void take(match_t* out, node_t* node) noexcept nogil:
         queue = queue.next
 
 
-cdef void walk(plane_t* plane, node_t* node, const char* s, Py_ssize_t n, match_t* out) noexcept nogil:
-    """Collect below `node` for the tokens of s. Depth is the number of tokens, bounded by max_control_line / 2."""
+cdef const char* walk(plane_t* plane, node_t* node, const char* s, Py_ssize_t n, match_t* out) noexcept nogil:
+    """Collect below `node` for the tokens of s. Depth is the number of tokens, bounded by max_control_line / 2.
+
+    Returns where the part of s ends that had a say: what follows, if anything does, could be anything.
+    """
     cdef const char* dot
+    cdef const char* end
+    cdef const char* deeper
     cdef node_t* next_node
     cdef Py_ssize_t token
     if node.rest != NULL:
         take(out, node.rest)
+    if node.children == 0 and node.star == NULL:
+        return s
     dot = <const char*>memchr(s, c".", n)
     token = n if dot == NULL else dot - s
+    end = s + n if dot == NULL else dot + 1
     next_node = find_child(plane, node, s, token)
     if next_node != NULL:
         if dot == NULL:
             take(out, next_node)
         else:
-            walk(plane, next_node, dot + 1, n - token - 1, out)
+            end = walk(plane, next_node, dot + 1, n - token - 1, out)
     if node.star != NULL:
         if dot == NULL:
             take(out, node.star)
         else:
-            walk(plane, node.star, dot + 1, n - token - 1, out)
+            deeper = walk(plane, node.star, dot + 1, n - token - 1, out)
+            end = deeper if deeper > end else end
+    return end
 
 
 cdef void group_queues(match_t* out) noexcept nogil:
@@ -421,24 +431,48 @@ cdef void group_queues(match_t* out) noexcept nogil:
         group.count = out.member_count - group.first
 
 
-cdef void fill(plane_t* plane, const char* subject, Py_ssize_t n, match_t* out) noexcept nogil:
+cdef Py_ssize_t fill(plane_t* plane, const char* subject, Py_ssize_t n, match_t* out) noexcept nogil:
+    """Work the answer out; returns how many bytes of the subject it depends on."""
+    cdef const char* end
     out.count = 0
     out.queue_count = 0
-    walk(plane, &plane.root, subject, n, out)
+    end = walk(plane, &plane.root, subject, n, out)
     group_queues(out)
+    return end - subject
+
+
+cdef bint match_is_current(plane_t* plane, match_t* match) noexcept nogil:
+    return match.wild_generation == plane.wild_generation and match.generation == plane.generations[match.bucket]
+
+
+cdef inline void remember(plane_t* plane, match_t* match, const char* subject, Py_ssize_t n) noexcept nogil:
+    """Note for which subject an answer is, and what it depends on. The whole subject chose the bucket's first token."""
+    if match.subject_cap < n:
+        match.subject = <char*>realloc(match.subject, n)
+        match.subject_cap = <unsigned short>n
+    memcpy(match.subject, subject, n)
+    match.subject_len = <unsigned short>n
+    match.bucket = bucket_of(plane, subject, n)
+    match.generation = plane.generations[match.bucket]
+    match.wild_generation = plane.wild_generation
 
 
 cdef match_t* sublist_match_once(plane_t* plane, const char* subject, Py_ssize_t n) noexcept nogil:
     """The answer for a subject that will not come again (an inbox, an ack): no cache entry is spent on it.
 
-    Valid until the next call.
+    Acks come in rows that differ only in the numbers at their end, on which no subscription depends: the answer is
+    kept for all subjects that begin alike. Valid until the next call.
     """
-    fill(plane, subject, n, &plane.scratch)
-    return &plane.scratch
-
-
-cdef bint match_is_current(plane_t* plane, match_t* match) noexcept nogil:
-    return match.wild_generation == plane.wild_generation and match.generation == plane.generations[match.bucket]
+    cdef match_t* match = &plane.scratch
+    cdef Py_ssize_t used
+    if match.subject_len and n > match.subject_len and memcmp(match.subject, subject, match.subject_len) == 0 and match_is_current(plane, match):
+        return match
+    used = fill(plane, subject, n, match)
+    if 0 < used < n:
+        remember(plane, match, subject, used)
+    else:
+        match.subject_len = 0
+    return match
 
 
 cdef match_t* sublist_match(plane_t* plane, const char* subject, Py_ssize_t n) noexcept nogil:
@@ -465,14 +499,7 @@ cdef match_t* sublist_match(plane_t* plane, const char* subject, Py_ssize_t n) n
         # The run is full: replace one of it, chosen by the hash, so that hot subjects of one run do not fight for one slot.
         victim = &plane.cache[(i + <uint32_t>(h >> 56) % CACHE_PROBES) & plane.cache_mask]
     plane.cache_misses += 1
-    if victim.subject_cap < n:
-        victim.subject = <char*>realloc(victim.subject, n)
-        victim.subject_cap = <unsigned short>n
-    memcpy(victim.subject, subject, n)
-    victim.subject_len = <unsigned short>n
     victim.hash = h
     fill(plane, subject, n, victim)
-    victim.bucket = bucket_of(plane, subject, n)
-    victim.generation = plane.generations[victim.bucket]
-    victim.wild_generation = plane.wild_generation
+    remember(plane, victim, subject, n)
     return victim

@@ -4,7 +4,7 @@ One desk per term of leadership. It captures three families of subjects, and ste
 to it: a pull, an ack, a timer, or new messages for one that waits for them. Commands of all consumers stepped in one
 call become one entry. Commands whose commit nobody waits for (plain acks, deliveries that have left already) wait while
 an entry of the desk is in flight, and where no message hangs on them for NOTED_REST_NS after the last one, and go
-together: a few entries a millisecond, not one a turn. (nats-server keeps them in memory longer before it writes them.)
+together: a hundred entries a second, not one a turn. (nats-server keeps them in memory longer before it writes them.)
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.acks import AckKind, parse_ack_body, parse_ack_subject
 from jetraft.cluster.consumers.core import Now
+from jetraft.cluster.consumers.notes import Notes
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, ConsumerRunner
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from jetraft.store.port import StoreCorrupt
 
 COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting
-NOTED_REST_NS: Final = 2 * NS_PER_MS  # between entries that nobody waits for: a crash repeats that much more
+NOTED_REST_NS: Final = 10 * NS_PER_MS  # between entries that nobody waits for: a crash repeats that much more
 
 
 class ConsumerDesk:
@@ -51,7 +52,7 @@ class ConsumerDesk:
         self.source: MessageSource = machine.store
         self._group = group
         self._machine = machine
-        self._commands: list[commands.ConsumerCommand] = []
+        self._notes = Notes()
         self._committed: list[Callable[[], None]] = []
         self._is_urgent = False  # somebody waits for the commit of these commands
         self._in_flight = 0  # entries proposed, not yet applied
@@ -169,7 +170,7 @@ class ConsumerDesk:
 
     def deleted(self, state: ConsumerState) -> None:
         """A consumer is gone: its requests end, and what waits to be said about it is not about its namesake."""
-        self._commands = [command for command in self._commands if command.name != state.name]
+        self._notes.forget(state.name)
         self._hungry.pop(state.name, None)
         self._runners.pop(state.name).end(STATUS_DELETED)
 
@@ -192,7 +193,7 @@ class ConsumerDesk:
             runner.end(reason)
         self._runners.clear()
         self._hungry.clear()
-        self._commands.clear()
+        self._notes.take()
         self._committed.clear()
         if self._rest is not None:
             self._rest.cancel()
@@ -201,14 +202,14 @@ class ConsumerDesk:
 
     def propose(self, batch: Sequence[commands.ConsumerCommand], committed: Callable[[], None]) -> None:
         """Add commands to this call's entry; `committed` is called when they are applied."""
-        self._commands += batch
+        self._notes.add(batch)
         self._committed.append(committed)
         self._is_urgent = True
         self._flush()
 
     def note(self, batch: Sequence[commands.ConsumerCommand]) -> None:
         """Add commands whose commit nobody waits for: to this call's entry, or to one a little later."""
-        self._commands += batch
+        self._notes.add(batch)
         self._flush()
 
     def propose_noted(self) -> None:
@@ -235,13 +236,13 @@ class ConsumerDesk:
         self._flush()
 
     def _flush(self) -> None:
-        if self._depth or not (self._commands or self._is_urgent) or (not self._is_urgent and self._may_wait()):
+        if self._depth or not (self._notes or self._is_urgent) or (not self._is_urgent and self._may_wait()):
             return
         self._is_urgent = False
-        if not self._commands:
+        if not self._notes:
             return
-        body = commands.encode_consumer_commands(self._commands)
-        committed, self._committed, self._commands = self._committed, [], []
+        body = commands.encode_consumer_commands(self._notes.take())
+        committed, self._committed = self._committed, []
 
         def done(outcome: Outcome, _result: object) -> None:
             self._in_flight -= 1
@@ -256,7 +257,7 @@ class ConsumerDesk:
 
     def _may_wait(self) -> bool:
         """True when commands that nobody waits for stay here for now; something will flush them soon."""
-        if len(self._commands) >= COMMANDS_NOTED_MAX:
+        if len(self._notes) >= COMMANDS_NOTED_MAX:
             return False
         if self._in_flight:
             return True

@@ -103,6 +103,39 @@ def test_queue_groups_take_one_member_and_changes_take_effect_at_once(subs: list
     plane.flush()
 
 
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("sub"), PATTERNS, st.booleans()),
+            st.tuples(st.just("unsub"), st.integers(0, 9), st.none()),
+            st.tuples(st.just("pub"), LITERALS, st.integers(1, 4)),
+        ),
+        max_size=40,
+    )
+)
+@settings(deadline=None, max_examples=200)
+def test_acks_that_begin_alike_go_where_each_of_them_belongs(actions: list) -> None:
+    plane = make_plane()
+    listener, publisher = client(plane), client(plane)
+    live: list[str] = []
+    sent = 0
+    for kind, what, more in actions:
+        if kind == "sub":
+            live.append(f"$JS.ACK.{what}" if more else what)
+            plane.feed(listener, f"SUB {live[-1]} {len(live) - 1}\r\n".encode())
+        elif kind == "unsub" and what < len(live):
+            live[what] = ""
+            plane.feed(listener, f"UNSUB {what}\r\n".encode())
+        elif kind == "pub":
+            subjects = [f"$JS.ACK.{what}" + f".{number}" * more for number in range(3)]
+            for subject in subjects:
+                sent += 1
+                plane.feed(publisher, f"PUB {subject} {len(str(sent))}\r\n{sent}\r\n".encode())
+                expected = [str(sent).encode()] * sum(1 for pattern in live if pattern and matches(pattern, subject))
+                assert received(plane, listener) == expected
+            plane.flush()
+
+
 def test_bytes_cut_anywhere_are_parsed_the_same() -> None:
     stream = (
         b"CONNECT "
