@@ -1,7 +1,7 @@
 """Core NATS between nodes: the plane's route records ride on the mesh; clients learn where else they can connect."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import attrs
 
@@ -10,6 +10,7 @@ from jetraft.api.routing._plane import Plane, RouteFormatError
 from jetraft.api.session import Sessions
 from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.peers import Mesh
+from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store.model.ids import NodeId
 
 FRAME_BYTES_TARGET = 16 * 1024 * 1024  # records of one turn are cut into frames of about this size
@@ -38,7 +39,6 @@ class Routes:
     plane: Plane
     sessions: Sessions
     reactor: Reactor
-    log_warn: Callable[[str], None]
     advertise: bool = True
     by_node: dict[NodeId, int] = attrs.field(factory=dict)
     by_route: dict[int, NodeId] = attrs.field(factory=dict)
@@ -85,8 +85,7 @@ class Routes:
         try:
             self.plane.on_route(route, payload)
         except RouteFormatError as error:
-            self.log_warn(f"route to {node}: {error}; its interest is dropped until the link is new")
-            self._down(node)
+            raise RemoteProtocolError(f"route records: {error}") from error
 
     def send(self, route: int, records: bytes) -> None:
         """Hand one turn's records to the peer's link."""

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import attrs
 import trio
 
 from jetraft import __version__
@@ -176,9 +177,7 @@ class Server:
         self.routes: Routes | None = None
         if self.mesh is not None:
             advertise = not (options.cluster and options.cluster.no_advertise)
-            self.routes = Routes(
-                self.mesh, self.plane, self.sessions, self.reactor, self.say.warning, advertise=advertise
-            )
+            self.routes = Routes(self.mesh, self.plane, self.sessions, self.reactor, advertise=advertise)
             self.routes.start()
             self.mesh.after_frames = self.reactor.end_turn
             self.reactor.after_send = self.mesh.flush
@@ -203,7 +202,8 @@ class Server:
         return f"{host}:{self.sessions.port}"
 
     def _build_mesh(self, cluster: ClusterOptions) -> Any:
-        from jetraft.raft.peers import Mesh, MeshSetting  # noqa: PLC0415  servers that stand alone need none
+        from jetraft.raft.connection import Tls, TlsFiles, TlsFilesError  # noqa: PLC0415  servers that stand alone
+        from jetraft.raft.peers import Mesh, MeshSetting  # noqa: PLC0415                   need none of the three
         from jetraft.raft.routes import Address, parse_address, parse_route  # noqa: PLC0415
 
         self.sessions.client_url = self._advertised()
@@ -216,7 +216,11 @@ class Server:
                 routes=[route.address for route in routes],
                 secret=cluster.secret.encode() or next((route.secret for route in routes if route.secret), b""),
                 advertise=parse_address(cluster.advertise) if cluster.advertise else None,
+                tls=Tls.load(TlsFiles(**attrs.asdict(cluster.tls))) if cluster.tls is not None else None,
+                bulk_bytes_per_s=cluster.bulk_bytes_per_s,
             )
+        except TlsFilesError as error:
+            raise StartError(str(error)) from error
         except ValueError as error:
             raise StartError(f"error parsing route: {error}") from error
         server_id = self.identity.server_id

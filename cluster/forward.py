@@ -97,8 +97,10 @@ class MeshLike(Protocol):
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Ask a peer."""
 
-    def serve(self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]]) -> None:
-        """Answer peers."""
+    def serve(
+        self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]], *, request_bytes_max: int = ...
+    ) -> None:
+        """Answer peers; larger requests are refused."""
 
 
 class Forwarder:
@@ -121,7 +123,7 @@ class Forwarder:
         self.execute: Callable[[Request], Awaitable[bytes]] = _not_ready
         self.forwarded = 0
         if mesh is not None:
-            mesh.serve(METHOD, self._serve)
+            mesh.serve(METHOD, self._serve, request_bytes_max=REQUEST_BYTES_MAX)
 
     async def answer(self, request: Request) -> bytes:
         """Return the owner's answer. Raises ApiError 10008 when no owner was found in time or the answer was lost."""
@@ -196,7 +198,7 @@ def pack_request(request: Request) -> bytes:
 def unpack_request(packed: bytes) -> Request:
     """Return the request of `pack_request`. Raises ValueError or TypeError when it is none."""
     account, owner, stream, repeatable, subject, hdr, payload = msgpack.unpackb(
-        packed, max_bin_len=REQUEST_BYTES_MAX, max_str_len=REQUEST_BYTES_MAX
+        packed, max_bin_len=REQUEST_BYTES_MAX, max_str_len=REQUEST_BYTES_MAX, max_array_len=7, max_map_len=0
     )
     return Request(
         account=account,

@@ -1,43 +1,50 @@
 """Where links come from: the listener, the dialers, and the handshakes of both.
 
 Dialling never ends for configured routes: a node that is away may come back. An address learned from a peer is given up
-after some minutes of failure. Complaints are logged once per address and reason in a while: a stranger that knocks
-every second must not fill the log.
+after some minutes of failure. What strangers do is logged once in a while and never more than so often; when too many
+knock at once the one that has been silent for longest goes, so that idle connections keep no node out.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 import attrs
 import trio
 
-from jetraft.raft.establish import Established, Identity, accept_handshake, dial_handshake
-from jetraft.raft.handshake import HandshakeRefusedError, Hello, Verdict
+from jetraft.raft.complaints import Complaints
+from jetraft.raft.connection import Connection, Tls
+from jetraft.raft.establish import Established, Identity, Judge, accept_handshake, dial_handshake
+from jetraft.raft.gossip import ADDRESSES_MAX
+from jetraft.raft.handshake import HandshakeRefusedError, Hello, Purpose, Verdict
 from jetraft.raft.routes import Address
 from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId
 
 log = logging.getLogger(__name__)
 
 HANDSHAKE_S: Final = 2.0  # nats-server's time for authentication
-HANDSHAKES_MAX: Final = 64  # strangers at once
+HANDSHAKES_MAX: Final = 64  # strangers at once; one more, and the oldest goes
 REDIAL_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 LEARNED_DIAL_DELAY_S: Final = 0.5  # of the node with the larger id: the other dials a learned address first
 LEARNED_FAILURES_MAX: Final = 300  # about five minutes
-ADDRESSES_MAX: Final = 256  # bounds what peers can make a node dial
-COMPLAINT_S: Final = 10.0
 
 
 class LinkTable(Protocol):
     """What the connector asks of the mesh."""
 
+    def check(self, hello: Hello) -> None:
+        """Raises HandshakeRefusedError when this node is not wanted now, whatever it can prove."""
+        ...
+
     def judge(self, hello: Hello) -> Verdict:
         """Whether a link with this node may begin; KEEP reserves the place until `release`."""
         ...
 
-    def release(self, node: NodeId) -> None:
+    def release(self, node: NodeId, purpose: Purpose) -> None:
         """The place that `judge` reserved is not needed (any more)."""
         ...
 
@@ -45,9 +52,19 @@ class LinkTable(Protocol):
         """Set when the node's link is gone; None when there is no link."""
         ...
 
-    async def serve_link(self, established: Established, stream: trio.SocketStream, host: str) -> None:
-        """Run the link until its session ends."""
+    async def serve_connection(self, made: "Made") -> None:
+        """Run the link, or the bulk connection of one, until its session ends."""
         ...
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Made:
+    """A connection after its handshake. `dialled` is the address when this end made it, `host` the other end's."""
+
+    established: Established
+    connection: Connection
+    host: str
+    dialled: Address | None
 
 
 @attrs.define(slots=True)
@@ -62,12 +79,15 @@ class _Target:
 class Connector:
     """Listens and dials for one mesh."""
 
-    def __init__(self, identity: Identity, table: LinkTable) -> None:
+    def __init__(self, identity: Identity, table: LinkTable, *, clock: Clock, tls: Tls | None = None) -> None:
         self._identity = identity
         self._table = table
+        self._clock = clock
+        self._tls = tls
         self._nursery: trio.Nursery | None = None
         self._targets: dict[Address, _Target] = {}
-        self._complained_s: dict[str, float] = {}
+        self._strangers: dict[int, trio.CancelScope] = {}  # accepted connections in their handshakes, oldest first
+        self._complaints = Complaints()
         self._attempts = 0
         self.refused = 0
         self.own_routes = 0  # configured addresses that turned out to be this server
@@ -80,34 +100,44 @@ class Connector:
             return
         listeners = await trio.open_tcp_listeners(listen.port, host=listen.host)
         self.listen_address = Address(listen.host, int(listeners[0].socket.getsockname()[1]))
-        limiter = trio.CapacityLimiter(HANDSHAKES_MAX)
         for listener in listeners:
-            nursery.start_soon(self._accept_loop, listener, limiter)
+            nursery.start_soon(self._accept_loop, listener)
 
     # Accepting.
 
-    async def _accept_loop(self, listener: trio.SocketListener, limiter: trio.CapacityLimiter) -> None:
+    async def _accept_loop(self, listener: trio.SocketListener) -> None:
         assert self._nursery is not None
         async with listener:
             while True:
                 try:
                     stream = await listener.accept()
                 except OSError as error:  # out of descriptors: some will be closed
-                    self._complain("listener", str(error))
+                    self.complain("listener", f"listener: {error}")
                     await trio.sleep(REDIAL_S[-1])
                     continue
-                if limiter.available_tokens < 1:
-                    await trio.aclose_forcefully(stream)
-                else:
-                    self._nursery.start_soon(self._accept_one, stream, limiter)
+                if len(self._strangers) >= HANDSHAKES_MAX:
+                    number, oldest = next(iter(self._strangers.items()))
+                    del self._strangers[number]
+                    oldest.cancel()
+                    self.complain("crowd", f"{HANDSHAKES_MAX} handshakes at once: the oldest is cut off")
+                self._attempts += 1
+                scope = self._strangers[self._attempts] = trio.CancelScope()
+                self._nursery.start_soon(self._accept_one, stream, scope, self._attempts)
 
-    async def _accept_one(self, stream: trio.SocketStream, limiter: trio.CapacityLimiter) -> None:
+    async def _accept_one(self, stream: trio.SocketStream, scope: trio.CancelScope, session: int) -> None:
         host = _remote_host(stream)
-        with suppress(HandshakeRefusedError):
-            async with limiter:
-                established = await self._shake(accept_handshake, stream, host)
-            if established is not None:
-                await self._adopt(established, stream, host)
+        connection = Connection(stream)
+        established: Established | None = None
+        with suppress(HandshakeRefusedError), scope:
+            established = await self._shake(partial(self._accept, connection, session), connection, host)
+        self._strangers.pop(session, None)
+        if established is not None:
+            await self._adopt(Made(established=established, connection=connection, host=host, dialled=None))
+
+    async def _accept(self, connection: Connection, session: int, judge: Judge) -> Established:
+        if self._tls is not None:
+            await connection.accept_tls(self._tls)
+        return await accept_handshake(connection, self._identity, session, judge)
 
     # Dialling.
 
@@ -145,75 +175,92 @@ class Connector:
 
     async def _dial_once(self, target: _Target) -> bool:
         """One attempt, with the whole session when it succeeds; returns whether there was one."""
-        address = target.address
+        self._attempts += 1
+        made = await self._dial(target.address, self._identity.hello(self._attempts))
+        if made is None:
+            return False
+        target.node = made.established.hello.node_id
+        return await self._adopt(made)
+
+    async def dial_bulk(self, address: Address, session: int) -> bool:
+        """One attempt at a bulk connection beside a link that this end dialled; returns after its end."""
+        made = None
+        with suppress(HandshakeRefusedError):
+            made = await self._dial(address, self._identity.hello(session, Purpose.BULK))
+        return made is not None and await self._adopt(made)
+
+    async def _dial(self, address: Address, own: Hello) -> Made | None:
         try:
             with trio.fail_after(HANDSHAKE_S):
                 stream = await trio.open_tcp_stream(address.host, address.port)
         except (OSError, trio.TooSlowError):
-            return False  # not there yet: normal while a cluster starts
-        established = await self._shake(dial_handshake, stream, str(address))
+            return None  # not there yet: normal while a cluster starts
+        connection = Connection(stream)
+        handshake = partial(self._greet, connection, address, own)
+        established = await self._shake(handshake, connection, str(address))
         if established is None:
-            return False
-        target.node = established.hello.node_id
-        return await self._adopt(established, stream, address.host)
+            return None
+        return Made(established=established, connection=connection, host=address.host, dialled=address)
+
+    async def _greet(self, connection: Connection, address: Address, own: Hello, judge: Judge) -> Established:
+        if self._tls is not None:
+            await connection.dial_tls(self._tls, address.host)
+        return await dial_handshake(connection, self._identity, own, judge)
 
     # Both.
 
     async def _shake(
-        self,
-        handshake: Callable[..., Awaitable[Established]],
-        stream: trio.SocketStream,
-        where: str,
+        self, handshake: Callable[[Judge], Awaitable[Established]], connection: Connection, where: str
     ) -> Established | None:
-        """The handshake within its time; None when it failed, with one line in the log."""
-        self._attempts += 1
+        """The handshake within its time; None when it failed. Raises HandshakeRefusedError."""
         established: Established | None = None
-        reserved: list[NodeId] = []
+        reserved: list[Hello] = []
 
         def judge(hello: Hello) -> Verdict:
             verdict = self._table.judge(hello)
             if verdict is Verdict.KEEP:
-                reserved.append(hello.node_id)
+                reserved.append(hello)
             return verdict
 
         try:
             with trio.fail_after(HANDSHAKE_S):
-                established = await handshake(stream, self._identity, self._attempts, judge)
+                finished = await handshake(judge)
+            self._table.check(finished.hello)
+            established = finished
         except HandshakeRefusedError as error:
-            self.refused += 1
             if not error.is_self:
-                self._complain(where, f"refused: {error}")
+                self._refuse(where, str(error))
             raise
         except trio.TooSlowError:
-            self.refused += 1
-            self._complain(where, "refused: the handshake takes too long")
+            self._refuse(where, "the handshake takes too long")
         except RemoteProtocolError as error:
-            self.refused += 1
-            self._complain(where, f"refused: {error}")
-        except (trio.BrokenResourceError, OSError) as error:
-            self._complain(where, f"lost in the handshake: {error}")
+            self._refuse(where, str(error))
+        except trio.BrokenResourceError as error:
+            self.complain((where, "lost"), f"{where}: lost in the handshake: {error}")
         finally:
             if established is None:
-                for node in reserved:
-                    self._table.release(node)
-                await trio.aclose_forcefully(stream)
+                for hello in reserved:
+                    self._table.release(hello.node_id, hello.purpose)
+                connection.close()
         return established
 
-    async def _adopt(self, established: Established, stream: trio.SocketStream, host: str) -> bool:
-        if established.verdict is not Verdict.KEEP:
-            await trio.aclose_forcefully(stream)
+    async def _adopt(self, made: Made) -> bool:
+        if made.established.verdict is not Verdict.KEEP:
+            made.connection.close()
             return False
-        await self._table.serve_link(established, stream, host)
+        await self._table.serve_connection(made)
         return True
 
-    def _complain(self, where: str, what: str) -> None:
-        """Log once per place and reason in a while."""
-        key, now_s = f"{where}: {what}", trio.current_time()
-        if self._complained_s.get(key, -COMPLAINT_S) + COMPLAINT_S <= now_s:
-            if len(self._complained_s) >= ADDRESSES_MAX:
-                self._complained_s.clear()
-            self._complained_s[key] = now_s
-            log.warning("cluster connection %s", key)
+    def _refuse(self, where: str, why: str) -> None:
+        """Count, and log once per place in a while: what a stranger says must not make another line."""
+        self.refused += 1
+        self.complain((where, "refused"), f"{where}: refused: {why}")
+
+    def complain(self, key: Hashable, text: str) -> None:
+        """Log what a peer or a stranger did wrong, unless it was said just now."""
+        line = self._complaints.line(key, text, self._clock.mono_ns())
+        if line is not None:
+            log.warning("cluster connection %s", line)
 
 
 def _remote_host(stream: trio.SocketStream) -> str:

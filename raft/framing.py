@@ -1,7 +1,9 @@
-"""Frames of a link: u32 length, u8 channel, payload. Pure: bytes in, frames out.
+"""Frames of a link: u32 length, u8 channel, u32 checksum, payload. Pure: bytes in, frames out.
 
-The length counts the channel byte and the payload. A channel is an ordered stream of its own; between channels the
-sender may choose. Little endian, as everything between nodes.
+The length counts what follows it. The checksum (CRC-32C) covers length, channel and payload: what a proxy or a broken
+card has changed ends the session before anything of it is believed. (Whoever changes it on purpose is kept out by TLS.)
+A channel is an ordered stream of its own; between channels the sender may choose. Little endian, as everything between
+nodes.
 """
 
 import struct
@@ -9,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store._frame import crc32c
 
 CHANNEL_CONTROL: Final = 0  # welcome, gossip, keepalive
 CHANNEL_RAFT: Final = 1
@@ -18,14 +21,19 @@ CHANNEL_BULK: Final = 4  # calls that carry much: snapshots
 CHANNELS: Final = 5
 
 FRAME_BYTES_MAX: Final = 64 << 20  # nats-server admits messages of up to 64 MiB; nothing larger is ever needed
+CONTROL_BYTES_MAX: Final = 256 << 10  # all that a node says of itself and of 256 others
 READ_BYTES: Final = 256 << 10  # one receive: two pages of a socket's default buffer, as in the client data plane
-_HEAD: Final = struct.Struct("<IB")
+KEPT_BYTES_MAX: Final = 4 * READ_BYTES  # a buffer that has grown for a larger frame is given back after it
+_HEAD: Final = struct.Struct("<IBI")
+_CHECKED_HEAD: Final = struct.Struct("<IB")
+_AFTER_LENGTH_BYTES: Final = _HEAD.size - 4  # channel and checksum
 
 
-def frame_head(channel: int, payload_bytes: int) -> bytes:
+def frame_head(channel: int, payload: bytes) -> bytes:
     """The bytes before a payload."""
-    assert payload_bytes < FRAME_BYTES_MAX, "no frame is larger than a receiver admits"
-    return _HEAD.pack(payload_bytes + 1, channel)
+    length = len(payload) + _AFTER_LENGTH_BYTES
+    assert length <= FRAME_BYTES_MAX, "no frame is larger than a receiver admits"
+    return _HEAD.pack(length, channel, crc32c(payload, crc32c(_CHECKED_HEAD.pack(length, channel))))
 
 
 class FrameReader:
@@ -42,6 +50,8 @@ class FrameReader:
         """Room for the next receive; never empty."""
         if self._start == self._end:
             self._start = self._end = 0
+            if len(self._buffer) > KEPT_BYTES_MAX:
+                self._buffer = bytearray(READ_BYTES)
         elif self._end == len(self._buffer):
             self._make_room()
         return memoryview(self._buffer)[self._end :]
@@ -50,8 +60,8 @@ class FrameReader:
         """Move what is unfinished to the front of a buffer that can hold the frame it belongs to."""
         unfinished = self._buffer[self._start : self._end]
         need = READ_BYTES
-        if len(unfinished) >= _HEAD.size:
-            need = max(need, _HEAD.size + _HEAD.unpack_from(unfinished)[0])
+        if len(unfinished) >= _HEAD.size:  # `received` has found the length possible
+            need = max(need, 4 + int.from_bytes(unfinished[:4], "little"))
         self._buffer = bytearray(need + (0 if len(unfinished) < need else READ_BYTES))
         self._buffer[: len(unfinished)] = unfinished
         self._start, self._end = 0, len(unfinished)
@@ -64,12 +74,15 @@ class FrameReader:
         self._end += count
         view = memoryview(self._buffer)
         while self._end - self._start >= _HEAD.size:
-            length, channel = _HEAD.unpack_from(self._buffer, self._start)
-            if not 1 <= length <= FRAME_BYTES_MAX or channel >= CHANNELS:
+            length, channel, checksum = _HEAD.unpack_from(self._buffer, self._start)
+            limit = CONTROL_BYTES_MAX if channel == CHANNEL_CONTROL else FRAME_BYTES_MAX
+            if not _AFTER_LENGTH_BYTES <= length <= limit or channel >= CHANNELS:
                 raise RemoteProtocolError(f"a frame of {length} bytes on channel {channel}")
             frame_end = self._start + 4 + length
             if frame_end > self._end:
                 return
             payload = view[self._start + _HEAD.size : frame_end]
+            if crc32c(payload, crc32c(view[self._start : self._start + _CHECKED_HEAD.size])) != checksum:
+                raise RemoteProtocolError(f"a frame of channel {channel} was changed on its way")
             self._start = frame_end
             handle(channel, payload)

@@ -7,6 +7,9 @@ proof fits nothing. Without a secret the key is the cluster's name: that keeps s
 One link is kept per node pair, and one end decides: the node with the smaller id answers with a verdict, so that dials
 which cross each other cannot be judged differently at both ends. The `boot` number of a process tells its restart from
 a second server with the same name.
+
+A second connection carries what is bulky. Its hello says so and names the session, by the number that the dialer gave
+the first connection, and the accepting end decides: there is none without that session.
 """
 
 import enum
@@ -18,16 +21,17 @@ from typing import Final
 import attrs
 
 from jetraft.raft.wire import RemoteProtocolError
-from jetraft.store.model.ids import NODE_ID_CHARS, NodeId
+from jetraft.store.model.ids import ALPHABET, NODE_ID_CHARS, NodeId, node_id_of
 
 MAGIC: Final = b"JETRAFT\x01"
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 CHALLENGE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 VERDICT_BYTES: Final = 1
 NAME_BYTES_MAX: Final = 128  # longer cluster and server names are cut here; ids are what is compared
 _HELLO: Final = struct.Struct(f"<8sHH{NODE_ID_CHARS}s{NAME_BYTES_MAX}s{NAME_BYTES_MAX}sQQ{CHALLENGE_BYTES}s")
 HELLO_BYTES: Final = _HELLO.size
+_ID_BYTES: Final = frozenset(ALPHABET.encode())
 
 
 class Side(enum.Enum):
@@ -37,12 +41,20 @@ class Side(enum.Enum):
     ACCEPTOR = b"acceptor"
 
 
+class Purpose(enum.IntEnum):
+    """What a connection is for."""
+
+    LINK = 0
+    BULK = 1
+
+
 class Verdict(enum.IntEnum):
     """What the deciding end answers."""
 
     KEEP = 1
     ALREADY_LINKED = 2
     DUPLICATE_ID = 3
+    NO_SESSION = 4  # a bulk connection beside a link that is not there (any more), or that has one already
 
 
 class HandshakeRefusedError(Exception):
@@ -61,15 +73,16 @@ class Hello:
     node_id: NodeId
     name: str
     boot: int  # random per process
-    session: int  # counts the connections of that process
+    session: int  # counts the connections of that process; with BULK: the number of the link's connection
     challenge: bytes
+    purpose: Purpose = Purpose.LINK
 
     def encode(self) -> bytes:
         """`HELLO_BYTES` bytes."""
         return _HELLO.pack(
             MAGIC,
             PROTOCOL_VERSION,
-            0,
+            self.purpose,
             self.node_id.encode(),
             _cut(self.cluster),
             _cut(self.name),
@@ -81,22 +94,34 @@ class Hello:
     @classmethod
     def decode(cls, data: bytes) -> "Hello":
         """The reverse. Raises RemoteProtocolError."""
-        magic, version, _, node_id, cluster, name, boot, session, challenge = _HELLO.unpack(data)
+        magic, version, purpose, node_id, cluster, name, boot, session, challenge = _HELLO.unpack(data)
         if magic != MAGIC:
             raise RemoteProtocolError("not a jetraft node")
         if version != PROTOCOL_VERSION:
             raise RemoteProtocolError(f"protocol version {version}, not {PROTOCOL_VERSION}")
-        try:
-            return cls(
-                cluster=cluster.rstrip(b"\0").decode(),
-                node_id=NodeId(node_id.decode("ascii")),
-                name=name.rstrip(b"\0").decode(),
-                boot=boot,
-                session=session,
-                challenge=challenge,
-            )
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError("a name is not UTF-8") from error
+        if purpose > max(Purpose):
+            raise RemoteProtocolError(f"a connection for purpose {purpose}")
+        if not set(node_id) <= _ID_BYTES:
+            raise RemoteProtocolError("what it calls its id is none")
+        return cls(
+            cluster=_text(cluster),
+            node_id=NodeId(node_id.decode("ascii")),
+            name=_text(name),
+            boot=boot,
+            session=session,
+            challenge=challenge,
+            purpose=Purpose(purpose),
+        )
+
+
+def _text(field: bytes) -> str:
+    try:
+        text = field.rstrip(b"\0").decode()
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError("a name is not UTF-8") from error
+    if not text.isprintable():
+        raise RemoteProtocolError("a name with characters that cannot be printed")
+    return text
 
 
 def _cut(name: str) -> bytes:
@@ -118,6 +143,9 @@ def check_hello(own: Hello, other: Hello) -> None:
     """Raises HandshakeRefusedError when the other end may not join."""
     if own.cluster != other.cluster:
         raise HandshakeRefusedError(f"it belongs to cluster {other.cluster!r}, this node to {own.cluster!r}")
+    is_whole = len(other.name.encode()) <= NAME_BYTES_MAX - 4  # a longer one may have been cut
+    if is_whole and node_id_of(other.name) != other.node_id:
+        raise HandshakeRefusedError(f"{other.node_id} is not the id of a node with the name {other.name!r}")
     if own.node_id == other.node_id:
         if own.boot == other.boot:
             raise HandshakeRefusedError("it is this server itself", is_self=True)

@@ -4,9 +4,12 @@ Order holds inside a channel; between channels the sender prefers control, then 
 Nothing is ever dropped inside a session (rule 15): when the peer does not keep up and the queue exceeds its budget, the
 session ends, and everything that was in flight ends with it, which both ends know. What is queued is joined into one
 send. `flush` sends at once what the socket takes, so that a turn's messages do not wait for the sender task.
+
+The connection for bulk beside a link is of the same class. It has a `Pace`, which the sender task waits for.
 """
 
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,9 +17,11 @@ from contextlib import suppress
 import attrs
 import trio
 
+from jetraft.raft.connection import WOULD_BLOCK
 from jetraft.raft.framing import CHANNEL_CONTROL, CHANNELS, FrameReader, frame_head
+from jetraft.raft.pacing import Pace
 from jetraft.raft.wire import RemoteProtocolError
-from jetraft.store.model.clock import Clock
+from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.ids import NodeId
 
 QUEUE_BYTES_MAX = 64 << 20  # as nats-server's max_pending of a client
@@ -39,13 +44,25 @@ class LinkStatistics:
 class Link:
     """A link after the handshake. `run` owns it until the session ends; `closed_because` then says why."""
 
-    def __init__(self, sock: socket.socket, *, node_id: NodeId, session: int, boot: int, clock: Clock) -> None:
+    def __init__(  # noqa: PLR0913  (what distinguishes sessions, by name)
+        self,
+        sock: socket.socket,
+        *,
+        node_id: NodeId,
+        session: int,
+        boot: int,
+        clock: Clock,
+        pace: Pace | None = None,
+    ) -> None:
         self.node_id = node_id
         self.session = session
         self.boot = boot
         self.closed_because: str | None = None
+        self.broke_protocol = False  # the peer did; then it is not linked again at once
         self._sock = sock
+        self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
         self._clock = clock
+        self._pace = pace
         self._queues: tuple[deque[bytes], ...] = tuple(deque() for _ in range(CHANNELS))
         self._queued_bytes = 0  # in the queues
         self._unsent: bytes | memoryview = b""  # the rest of the last join; goes before everything else
@@ -67,7 +84,7 @@ class Link:
         """Queue a frame; False when the session is over. Overload ends the session."""
         if self.closed_because is not None:
             return False
-        head = frame_head(channel, len(payload))
+        head = frame_head(channel, payload)
         self._queues[channel].extend((head, payload))
         self._queued_bytes += len(head) + len(payload)
         self._frames_sent += 1
@@ -78,14 +95,14 @@ class Link:
         return True
 
     def flush(self) -> None:
-        """Send what the socket takes without waiting."""
-        while self.closed_because is None:
+        """Send what the socket takes, and the pace allows, without waiting."""
+        while self.closed_because is None and not self._pause_ns():
             data = self._unsent or self._take()
             if not data:
                 return
             try:
                 sent = self._sock.send(data)
-            except BlockingIOError:
+            except WOULD_BLOCK:
                 self._unsent = data
                 return
             except OSError as error:
@@ -95,8 +112,13 @@ class Link:
             self._unsent = memoryview(data)[sent:] if sent < len(data) else b""
             self._bytes_sent += sent
             self.last_sent_ns = self._clock.mono_ns()
-            if self._unsent:
+            if self._pace is not None:
+                self._pace.spend(sent)
+            if self._unsent and self._tls is None:  # TLS takes one record at a time
                 return
+
+    def _pause_ns(self) -> int:
+        return 0 if self._pace is None else self._pace.wait_ns(self._clock.mono_ns())
 
     def close(self, reason: str) -> None:
         """End the session. The first reason counts; safe to call again."""
@@ -135,7 +157,9 @@ class Link:
                 self._wake_sender = trio.Event()
                 await self._wake_sender.wait()
             self.flush()
-            if self._unsent:
+            if pause_ns := self._pause_ns():
+                await trio.sleep(pause_ns / NS_PER_S)
+            elif self._unsent:
                 await trio.lowlevel.wait_writable(self._sock)
             else:
                 await trio.lowlevel.checkpoint()  # one join at a time, other tasks between
@@ -149,10 +173,15 @@ class Link:
                 handle(channel, payload)
 
         while self.closed_because is None:
-            await trio.lowlevel.wait_readable(self._sock)
+            if (
+                self._tls is not None and self._tls.pending()
+            ):  # the socket does not tell of what TLS has taken out of it
+                await trio.lowlevel.checkpoint()
+            else:
+                await trio.lowlevel.wait_readable(self._sock)
             try:
-                count = self._sock.recv_into(reader.space())
-            except BlockingIOError:
+                count = self._receive_into(reader.space())
+            except WOULD_BLOCK:
                 continue
             except OSError as error:
                 self.close(f"receive: {error.strerror}")
@@ -165,8 +194,22 @@ class Link:
             try:
                 reader.received(count, count_and_handle)
             except RemoteProtocolError as error:
+                self.broke_protocol = True
                 self.close(f"protocol error: {error}")
             after_frames()
+
+    def _receive_into(self, space: memoryview) -> int:
+        """One read; of TLS, which hands out one record at a time, as many as are there."""
+        count = self._sock.recv_into(space)
+        while self._tls is not None and 0 < count < len(space):
+            try:
+                more = self._tls.recv_into(space[count:])
+            except WOULD_BLOCK:
+                break
+            if not more:
+                break  # the next read says it again
+            count += more
+        return count
 
     def _take(self) -> bytes:
         """Join queued frames in order of priority, about `SEND_BYTES`; empty when nothing is queued."""

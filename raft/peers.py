@@ -5,6 +5,9 @@ full mesh. Who may join, and which of two crossing connections stays, is settled
 carries the channels. A link that is silent for more than a second is dead: every end sends a keepalive each quarter of
 a second. `on_peer_down` is what elections start from: it comes exactly once per session, after its last frame.
 
+What is bulky has a second connection beside each link (`raft/bulk.py`), with a rate of its own, that lives no longer
+than the session.
+
 Sessions never overlap: no frame of an old session is delivered after the new one began (rule 23). A session begins,
 and `on_peer_up` is called, when the other end has said what it is (the first control frame).
 """
@@ -16,16 +19,18 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
-import msgpack
 import trio
 
-from jetraft.raft.connector import ADDRESSES_MAX, Connector
-from jetraft.raft.establish import Established, Identity, plain_socket
+from jetraft.raft.bulk import BYTES_PER_S, BulkLinks
+from jetraft.raft.connection import Tls
+from jetraft.raft.connector import Connector, Made
+from jetraft.raft.establish import Identity
 from jetraft.raft.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_RPC, CHANNELS
-from jetraft.raft.handshake import Hello, Verdict, cluster_key
+from jetraft.raft.gossip import ADDRESSES_MAX, About
+from jetraft.raft.handshake import HandshakeRefusedError, Hello, Purpose, Verdict, cluster_key
 from jetraft.raft.link import Link, LinkStatistics
-from jetraft.raft.routes import Address, parse_address
-from jetraft.raft.rpc import Calls, Handler
+from jetraft.raft.routes import Address
+from jetraft.raft.rpc import REQUEST_BYTES_MAX, Calls, Handler
 from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
 from jetraft.store.model.ids import NodeId, node_id_of
@@ -37,7 +42,8 @@ WATCH_NS: Final = 125 * NS_PER_MS  # how exactly silence is measured
 SILENCE_NS: Final = 1250 * NS_PER_MS  # five keepalives; less, and a pause of the garbage collector would cut links
 STALL_NS: Final = 300 * NS_PER_MS  # when this node itself was late by that much, silence proves nothing
 ALIVE_NS: Final = 600 * NS_PER_MS  # a link heard from within this is certainly not the remains of a restarted peer
-CONTROL_BYTES_MAX: Final = 256 << 10
+PENALTY_NS: Final = 2 * NS_PER_S  # how long a node that broke the protocol is not linked again
+PEERS_MAX: Final = 1024  # who knows the secret can still not make this node remember more names
 
 FrameHandler = Callable[[NodeId, memoryview], None]
 
@@ -70,6 +76,8 @@ class MeshSetting:
     routes: Sequence[Address] = ()
     secret: bytes = attrs.field(default=b"", repr=False)
     advertise: Address | None = None
+    tls: Tls | None = None
+    bulk_bytes_per_s: int = BYTES_PER_S
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -77,6 +85,7 @@ class MeshStatistics:
     """A snapshot of the mesh."""
 
     links: Mapping[NodeId, LinkStatistics]
+    bulk_links: Mapping[NodeId, LinkStatistics]
     handshakes_refused: int
     sessions_begun: int
 
@@ -96,7 +105,7 @@ class Mesh:
             boot=secrets.randbits(64),
             key=cluster_key(setting.secret, setting.cluster),
         )
-        self._connector = Connector(identity, self)
+        self._connector = Connector(identity, self, clock=clock, tls=setting.tls)
         self.on_peer_up: list[Callable[[NodeId], None]] = []
         self.on_peer_down: list[Callable[[NodeId], None]] = []
         self.on_peer_changed: list[Callable[[NodeId], None]] = []  # its metadata is new, inside a session
@@ -106,7 +115,15 @@ class Mesh:
         self._reserved: set[NodeId] = set()
         self._peers: dict[NodeId, PeerInfo] = {}
         self._handlers: list[FrameHandler | None] = [None] * CHANNELS
-        self._calls = Calls(self.send)
+        self._calls = Calls(self.send, complain=self._connector.complain)
+        self._bulk = BulkLinks(
+            clock=clock,
+            on_frame=lambda node, payload: self._calls.on_frame(CHANNEL_BULK, node, payload),
+            on_ended=self._bulk_ended,
+            after_frames=lambda: self.after_frames(),  # noqa: PLW0108  (it may be replaced meanwhile)
+            bytes_per_s=setting.bulk_bytes_per_s,
+        )
+        self._penalty_until_ns: dict[NodeId, int] = {}
         self._sessions_begun = 0
 
     # For the other layers.
@@ -136,8 +153,14 @@ class Mesh:
         return self._links[node].fileno() if self.is_up(node) else None
 
     def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
-        """Queue a frame; False when there is no link. Ordered inside the channel, never dropped inside a session."""
-        return self.is_up(to) and self._links[to].send(channel, payload)
+        """Queue a frame; False when there is no link. Ordered inside the channel, never dropped inside a session.
+
+        (BULK is not ordered, and dropped when its own connection ends: it carries calls, which then end with it.)
+        """
+        if not self.is_up(to):
+            return False
+        bulk = self._bulk.get(to) if channel == CHANNEL_BULK else None
+        return (bulk or self._links[to]).send(channel, payload)
 
     def broadcast(self, channel: int, payload: bytes) -> None:
         """Send to every node that is up."""
@@ -159,9 +182,9 @@ class Mesh:
         link = self._links.get(node)
         return link.queued_bytes if link is not None else 0
 
-    def serve(self, method: str, handler: Handler) -> None:
-        """Answer calls of `method`."""
-        self._calls.serve(method, handler)
+    def serve(self, method: str, handler: Handler, *, request_bytes_max: int = REQUEST_BYTES_MAX) -> None:
+        """Answer calls of `method`; larger ones are refused."""
+        self._calls.serve(method, handler, request_bytes_max=request_bytes_max)
 
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
         """Ask another node. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
@@ -176,6 +199,7 @@ class Mesh:
         """Figures for monitoring and tests."""
         return MeshStatistics(
             links={node: link.statistics() for node, link in self._links.items()},
+            bulk_links={node: bulk.statistics() for node in self._links if (bulk := self._bulk.get(node)) is not None},
             handshakes_refused=self._connector.refused,
             sessions_begun=self._sessions_begun,
         )
@@ -184,7 +208,7 @@ class Mesh:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen, dial and serve until cancelled; started when the listener is bound. Raises OSError."""
-        if not self._setting.secret:
+        if not self._setting.secret and self._setting.tls is None:
             log.info("cluster %s has no secret: any node that knows its name may join", self._setting.cluster)
         async with trio.open_nursery() as nursery:
             self._calls.start_serving(nursery)
@@ -202,6 +226,7 @@ class Mesh:
             now_ns = self._clock.mono_ns()
             stalled = now_ns - before_ns > WATCH_NS + STALL_NS
             before_ns = now_ns
+            self._bulk.watch(now_ns, KEEPALIVE_NS - WATCH_NS, is_late=stalled)
             for link in list(self._links.values()):
                 link.keep_alive(KEEPALIVE_NS - WATCH_NS)
                 if stalled:  # what the peer sent meanwhile is still in the socket: give the receiver a chance
@@ -211,8 +236,17 @@ class Mesh:
 
     # Links (LinkTable, for the connector).
 
+    def check(self, hello: Hello) -> None:
+        """Raises HandshakeRefusedError for a node that broke the protocol just now, and for one name too many."""
+        if self._penalty_until_ns.get(hello.node_id, 0) > self._clock.mono_ns():
+            raise HandshakeRefusedError(f"{hello.node_id} broke the protocol less than {PENALTY_NS // NS_PER_S} s ago")
+        if hello.node_id not in self._peers and len(self._peers) >= PEERS_MAX:
+            raise HandshakeRefusedError(f"{PEERS_MAX} nodes have been here already")
+
     def judge(self, hello: Hello) -> Verdict:
-        """Whether a link with this node may begin; asked only at the end with the smaller id."""
+        """Whether a link with this node may begin; asked only at the end with the smaller id. Bulk: see `BulkLinks`."""
+        if hello.purpose is Purpose.BULK:
+            return self._bulk.judge(hello)
         link = self._links.get(hello.node_id)
         if hello.node_id in self._reserved or (link is not None and link.boot == hello.boot):
             return Verdict.ALREADY_LINKED
@@ -221,21 +255,31 @@ class Mesh:
         self._reserved.add(hello.node_id)
         return Verdict.KEEP
 
-    def release(self, node: NodeId) -> None:
+    def release(self, node: NodeId, purpose: Purpose) -> None:
         """The handshake ended, one way or the other."""
-        self._reserved.discard(node)
+        if purpose is Purpose.BULK:
+            self._bulk.release(node)
+        else:
+            self._reserved.discard(node)
 
     def ended(self, node: NodeId) -> trio.Event | None:
         """Set when the node's link is gone; None when there is no link."""
         return self._ended.get(node)
 
-    async def serve_link(self, established: Established, stream: trio.SocketStream, host: str) -> None:
-        """Run a link until its session ends. An older link to the same node ends first."""
-        hello = established.hello
+    async def serve_connection(self, made: Made) -> None:
+        """Run a link, or the bulk connection of one, until its session ends."""
+        if made.established.hello.purpose is Purpose.BULK:
+            await self._bulk.serve(made)
+        else:
+            await self._serve_link(made)
+
+    async def _serve_link(self, made: Made) -> None:
+        """An older link to the same node ends first."""
+        hello = made.established.hello
         node = hello.node_id
         self._sessions_begun += 1
         session = self._sessions_begun
-        link = Link(plain_socket(stream), node_id=node, session=session, boot=hello.boot, clock=self._clock)
+        link = Link(made.connection.take(), node_id=node, session=session, boot=hello.boot, clock=self._clock)
         try:
             while node in self._links:
                 self._links[node].close("replaced by a new connection")
@@ -246,33 +290,57 @@ class Mesh:
             link.abandon()
             raise
         finally:
-            self.release(node)
+            self.release(node, Purpose.LINK)
+        number = hello.session if made.dialled is None else made.established.own_session
+        self._bulk.session_began(node, boot=hello.boot, number=number)
         link.send(CHANNEL_CONTROL, self._about_self())
 
         def handle(channel: int, payload: memoryview) -> None:
             if channel == CHANNEL_CONTROL:
-                self._on_control(link, hello, host, payload)
+                self._on_control(link, hello, made.host, payload)
             else:
                 self._on_frame(link, channel, payload)
 
         try:
-            await link.run(handle, lambda: self.after_frames())  # noqa: PLW0108  (it may be replaced meanwhile)
+            async with trio.open_nursery() as nursery:
+                if made.dialled is not None:
+                    nursery.start_soon(self._bulk.keep, made.dialled, number, self._connector.dial_bulk)
+                await link.run(handle, lambda: self.after_frames())  # noqa: PLW0108  (it may be replaced meanwhile)
+                nursery.cancel_scope.cancel()
         finally:
+            self._bulk.session_ended(node)
             ended = self._ended.pop(node)
             del self._links[node]
             self._session_ended(link)
             ended.set()
 
+    def _bulk_ended(self, node: NodeId, *, broke_protocol: bool) -> None:
+        self._calls.bulk_down(node)
+        link = self._links.get(node)
+        if broke_protocol and link is not None:
+            link.broke_protocol = True
+            link.close("protocol error on its bulk connection")
+
     def _session_ended(self, link: Link) -> None:
+        if link.broke_protocol:
+            self._penalise(link)
         peer = self._peers.get(link.node_id)
         if peer is None or not peer.up:
             return
         self._peers[link.node_id] = attrs.evolve(peer, up=False, last_seen_ns=link.last_received_ns)
-        log.info("link to %s (%s) ended: %s", peer.name, link.node_id, link.closed_because)
+        if not link.broke_protocol:
+            log.info("link to %s (%s) ended: %s", peer.name, link.node_id, link.closed_because)
         self._calls.peer_down(link.node_id)
         for callback in self.on_peer_down:
             callback(link.node_id)
         self.after_frames()
+
+    def _penalise(self, link: Link) -> None:
+        """A node that speaks another language would fill the log with beginnings and ends of links."""
+        now_ns = self._clock.mono_ns()
+        running = {node: until_ns for node, until_ns in self._penalty_until_ns.items() if until_ns > now_ns}
+        self._penalty_until_ns = {**running, link.node_id: now_ns + PENALTY_NS}
+        self._connector.complain(link.node_id, f"with {link.node_id} ended: {link.closed_because}")
 
     def _on_frame(self, link: Link, channel: int, payload: memoryview) -> None:
         if not self.is_up(link.node_id):
@@ -288,16 +356,14 @@ class Mesh:
 
     def _about_self(self) -> bytes:
         own = self._setting.advertise or self._connector.listen_address
-        addresses = {
-            node: str(peer.address) for node, peer in self._peers.items() if peer.up and peer.address is not None
-        }
-        about = {"metadata": self._metadata, "address": "" if own is None else str(own), "peers": addresses}
-        return bytes(msgpack.packb(about))
+        known = {node: peer.address for node, peer in self._peers.items() if peer.up and peer.address is not None}
+        peers = dict(list(known.items())[:ADDRESSES_MAX])
+        return About(metadata=self._metadata, address=own, peers=peers).encode()
 
     def _on_control(self, link: Link, hello: Hello, host: str, payload: memoryview) -> None:
         if not payload:
             return  # a keepalive
-        metadata, address, others = _parse_about(payload, host)
+        about = About.decode(payload, host)
         node = hello.node_id
         before = self._peers.get(node)
         begins = before is None or not before.up
@@ -306,13 +372,13 @@ class Mesh:
             name=hello.name,
             up=True,
             session=link.session,
-            address=address,
+            address=about.address,
             last_seen_ns=self._clock.mono_ns(),
-            metadata=metadata,
+            metadata=about.metadata,
         )
-        if address is not None:
-            self._connector.dial(address, node=node)
-        for other, other_address in others.items():
+        if about.address is not None:
+            self._connector.dial(about.address, node=node)
+        for other, other_address in about.peers.items():
             if other != self.node_id:
                 self._connector.dial(other_address, node=other)
         if begins:
@@ -320,27 +386,6 @@ class Mesh:
             self.broadcast(CHANNEL_CONTROL, self._about_self())
             for callback in self.on_peer_up:
                 callback(node)
-        elif before is not None and before.metadata != metadata:
+        elif before is not None and before.metadata != about.metadata:
             for callback in self.on_peer_changed:
                 callback(node)
-
-
-def _parse_about(payload: memoryview, host: str) -> tuple[dict[str, Any], Address | None, dict[NodeId, Address]]:
-    """(metadata, where the node listens, whom it knows). Raises RemoteProtocolError."""
-    if len(payload) > CONTROL_BYTES_MAX:
-        raise RemoteProtocolError("a control frame is too large")
-    try:
-        about = msgpack.unpackb(payload, raw=False, strict_map_key=True)
-        metadata, text, peers = about["metadata"], about["address"], about["peers"]
-        if not isinstance(metadata, dict) or not isinstance(peers, dict) or len(peers) > ADDRESSES_MAX:
-            raise RemoteProtocolError("a control frame with fields of the wrong type")
-        address = _reachable(parse_address(text), host) if text else None
-        others = {NodeId(str(node)): parse_address(where) for node, where in peers.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
-        raise RemoteProtocolError(f"a control frame that does not parse: {error}") from error
-    return metadata, address, others
-
-
-def _reachable(address: Address, host: str) -> Address:
-    """A node that listens on all interfaces is reached where its connection came from."""
-    return Address(host, address.port) if address.host in {"0.0.0.0", "::", ""} else address  # noqa: S104  (compared)

@@ -8,7 +8,7 @@ without an answer was served is unknown to the caller.
 
 import logging
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Final
 
 import trio
@@ -19,6 +19,7 @@ from jetraft.store.model.ids import NodeId
 
 log = logging.getLogger(__name__)
 
+REQUEST_BYTES_MAX: Final = 64 << 10  # of methods that do not ask for more: names and numbers
 SERVED_AT_ONCE_MAX: Final = 4096  # per node; more are answered with an error instead of filling the memory
 _REQUEST: Final = struct.Struct("<BQH")
 _ANSWER: Final = struct.Struct("<BQB")
@@ -40,10 +41,11 @@ class RemoteCallError(Exception):
 
 
 class _Call:
-    __slots__ = ("answer", "error", "finished", "to")
+    __slots__ = ("answer", "bulk", "error", "finished", "to")
 
-    def __init__(self, to: NodeId) -> None:
+    def __init__(self, to: NodeId, *, bulk: bool) -> None:
         self.to = to
+        self.bulk = bulk
         self.finished = trio.Event()
         self.answer: bytes | None = None
         self.error: Exception | None = None
@@ -52,10 +54,14 @@ class _Call:
 class Calls:
     """The calls of one node, in both directions. Handlers run in the nursery that `start_serving` is given."""
 
-    def __init__(self, send: Callable[[NodeId, int, bytes], bool]) -> None:
+    def __init__(
+        self, send: Callable[[NodeId, int, bytes], bool], complain: Callable[[Hashable, str], None] | None = None
+    ) -> None:
         self._send = send
+        self._complain = complain or (lambda _key, text: log.warning("%s", text))
         self._nursery: trio.Nursery | None = None
         self._handlers: dict[str, Handler] = {}
+        self._request_bytes_max: dict[str, int] = {}
         self._open: dict[int, _Call] = {}
         self._count = 0
         self._served_now = 0
@@ -64,15 +70,16 @@ class Calls:
         """Serve requests in this nursery, which outlives all links."""
         self._nursery = nursery
 
-    def serve(self, method: str, handler: Handler) -> None:
+    def serve(self, method: str, handler: Handler, *, request_bytes_max: int = REQUEST_BYTES_MAX) -> None:
         """Answer `method` with what `handler(sender, payload)` returns; RemoteCallError's text goes to the caller."""
         assert method not in self._handlers
         self._handlers[method] = handler
+        self._request_bytes_max[method] = request_bytes_max
 
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
         """The answer. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
         self._count += 1
-        number, call = self._count, _Call(to)
+        number, call = self._count, _Call(to, bulk=bulk)
         name = method.encode()
         request = _REQUEST.pack(1, number, len(name)) + name + payload
         self._open[number] = call
@@ -91,9 +98,18 @@ class Calls:
 
     def peer_down(self, node: NodeId) -> None:
         """The link ended: calls to the node will not be answered."""
-        for call in self._open.values():
-            if call.to == node and not call.finished.is_set():
-                call.error = PeerUnavailableError(f"the link to {node} ended")
+        self._end([call for call in self._open.values() if call.to == node], f"the link to {node} ended")
+
+    def bulk_down(self, node: NodeId) -> None:
+        """The connection for bulk ended: bulk calls to the node will not be answered."""
+        calls = [call for call in self._open.values() if call.to == node and call.bulk]
+        self._end(calls, f"the bulk connection to {node} ended")
+
+    @staticmethod
+    def _end(calls: Iterable[_Call], reason: str) -> None:
+        for call in calls:
+            if not call.finished.is_set():
+                call.error = PeerUnavailableError(reason)
                 call.finished.set()
 
     def on_frame(self, channel: int, sender: NodeId, payload: memoryview) -> None:
@@ -125,20 +141,23 @@ class Calls:
         method = str(payload[_REQUEST.size : body_at], "utf-8", "replace")
         handler = self._handlers.get(method)
         if handler is None:
-            self._answer(channel, sender, number, _STATUS_ERROR, b"no such method: " + method.encode())
+            self._answer(channel, sender, number, _STATUS_ERROR, b"no such method: " + method[:100].encode())
+        elif len(payload) - body_at > self._request_bytes_max[method]:
+            self._answer(channel, sender, number, _STATUS_ERROR, b"the request is too large")
         elif self._nursery is None or self._served_now >= SERVED_AT_ONCE_MAX:
             self._answer(channel, sender, number, _STATUS_ERROR, b"busy")
         else:
             self._served_now += 1
-            self._nursery.start_soon(self._serve_one, handler, channel, sender, number, bytes(payload[body_at:]))
+            self._nursery.start_soon(self._serve_one, method, channel, sender, number, bytes(payload[body_at:]))
 
-    async def _serve_one(self, handler: Handler, channel: int, sender: NodeId, number: int, body: bytes) -> None:
+    async def _serve_one(self, method: str, channel: int, sender: NodeId, number: int, body: bytes) -> None:
         try:
-            answer = await handler(sender, body)
+            answer = await self._handlers[method](sender, body)
         except (RemoteCallError, CallTimeoutError, PeerUnavailableError) as error:
             self._answer(channel, sender, number, _STATUS_ERROR, str(error).encode())
         except Exception as error:  # the caller must learn it, and one bad request must not end the node
-            log.exception("serving a call of %s failed", sender)
+            self._complain((sender, method), f"serving {method} to {sender} failed: {error!r}")
+            log.debug("serving %s to %s failed", method, sender, exc_info=True)
             self._answer(channel, sender, number, _STATUS_ERROR, repr(error).encode())
         else:
             self._answer(channel, sender, number, _STATUS_OK, answer)

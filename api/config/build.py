@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from jetraft.api.config.flags import FlagError
 from jetraft.api.config.options import (
+    CLUSTER_BULK_BYTES_PER_S,
     DEFAULT_PORT,
     ClusterOptions,
     JetStreamOptions,
@@ -49,6 +50,8 @@ def cluster_options(settings: Settings) -> ClusterOptions | None:
         no_advertise=bool(settings.get("no_advertise")),
         secret=settings.get("cluster_secret") or secret,
         connect_retries=settings.get("connect_retries") or 0,
+        tls=settings.get("cluster_tls"),
+        bulk_bytes_per_s=settings.get("bulk_bytes_per_s") or CLUSTER_BULK_BYTES_PER_S,
     )
 
 

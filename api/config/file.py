@@ -8,7 +8,7 @@ from typing import Any
 
 from jetraft.api.config.build import OptionsError, Settings, split_url
 from jetraft.api.config.grammar import ConfigError, Parser
-from jetraft.api.config.options import DEFAULT_HTTP_PORT, User
+from jetraft.api.config.options import DEFAULT_HTTP_PORT, ClusterTls, User
 from jetraft.store.model.clock import NS_PER_S
 
 DURATION_UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -111,6 +111,8 @@ def cluster(settings: Settings, value: Any) -> None:
         "connect_retries": put("connect_retries", integer),
         "secret": put("cluster_secret"),
         "authorization": cluster_authorization,
+        "tls": cluster_tls,
+        "bulk_rate": bulk_rate,
     }
     apply_all("cluster", table("cluster", value), keys, settings)
 
@@ -120,6 +122,25 @@ def cluster_authorization(settings: Settings, value: Any) -> None:
     block = table("cluster.authorization", value)
     refuse_unknown("cluster.authorization", block, {"user", "password", "pass", "timeout"})
     settings["cluster_secret"] = f"{block.get('user', '')}:{block.get('password', block.get('pass', ''))}"
+
+
+def cluster_tls(settings: Settings, value: Any) -> None:
+    """Mutual TLS between nodes. As with nats-server both ends are verified, so `verify` can only be true."""
+    block = table("cluster.tls", value)
+    refuse_unknown("cluster.tls", block, {"cert_file", "key_file", "ca_file", "verify"})
+    files = {key.lower(): str(path) for key, path in block.items() if key.lower() != "verify"}
+    if missing := [key for key in ("cert_file", "key_file", "ca_file") if not files.get(key)]:
+        raise OptionsError(f"cluster.tls needs {' and '.join(missing)}")
+    if not all(path is True for key, path in block.items() if key.lower() == "verify"):
+        raise OptionsError("cluster.tls: connections between nodes are always verified")
+    settings["cluster_tls"] = ClusterTls(**files)
+
+
+def bulk_rate(settings: Settings, value: Any) -> None:
+    """Bytes a second for snapshots and repairs, to each peer."""
+    settings["bulk_bytes_per_s"] = integer("bulk_rate", value)
+    if settings["bulk_bytes_per_s"] <= 0:
+        raise OptionsError("cluster: bulk_rate must be positive")
 
 
 def jetstream(settings: Settings, value: Any) -> None:

@@ -19,6 +19,7 @@ PING_INTERVAL_NS = 120 * NS_PER_S
 PING_MAX = 2
 WRITE_DEADLINE_NS = 10 * NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
+CLUSTER_BULK_BYTES_PER_S = 64 * 1024 * 1024  # raft/bulk.py says why; the key is `bulk_rate`, ours alone
 CACHE_BYTES_MAX = 48 * 1024 * 1024  # the page cache holds the rest; reading it again costs a pread and a checksum
 
 
@@ -28,6 +29,15 @@ class User:
 
     name: str | None
     secret: str
+
+
+@attrs.frozen(kw_only=True)
+class ClusterTls:
+    """`cluster { tls { ... } }`: PEM files. Both ends of a connection between nodes show a certificate of `ca_file`."""
+
+    cert_file: str
+    key_file: str
+    ca_file: str
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +52,8 @@ class ClusterOptions:
     no_advertise: bool = False
     secret: str = ""
     connect_retries: int = 0
+    tls: ClusterTls | None = None
+    bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
 
 
 @attrs.frozen(kw_only=True)

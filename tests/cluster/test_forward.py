@@ -78,7 +78,10 @@ class NetMesh:
     def peers(self) -> Mapping[NodeId, Peer]:
         return {name: peer for name, peer in self._net.peers.items() if name != self._name}
 
-    def serve(self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]]) -> None:
+    def serve(
+        self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]], *, request_bytes_max: int = 0
+    ) -> None:
+        assert request_bytes_max >= 1 << 20, "a request carries a message's worth"
         assert method == "js.api"
         self._net.handlers[self._name] = handler
 

@@ -24,7 +24,7 @@ from jetraft.store.log_open import open_log
 from jetraft.store.model.ids import GroupId, node_id_of
 from jetraft.store.port import GroupLog
 from tests.raft.lab import ListMachine
-from tests.raft.test_peers import LOOPBACK, RealClock
+from tests.raft.meshes import LOOPBACK, RealClock
 
 NAME = GroupId("S-R3F-test0000")
 MEMBERS = tuple(sorted(node_id_of(name) for name in ("a", "b", "c")))

@@ -15,10 +15,10 @@ from jetraft.raft.handshake import (
     proof,
 )
 from jetraft.raft.wire import RemoteProtocolError
-from jetraft.store.model.ids import NodeId
+from jetraft.store.model.ids import node_id_of
 
-ONE = Hello(cluster="c", node_id=NodeId("aaaaaaaa"), name="one", boot=1, session=3, challenge=b"\x01" * CHALLENGE_BYTES)
-TWO = attrs.evolve(ONE, node_id=NodeId("bbbbbbbb"), name="two", boot=2, challenge=b"\x02" * CHALLENGE_BYTES)
+ONE = Hello(cluster="c", node_id=node_id_of("one"), name="one", boot=1, session=3, challenge=b"\x01" * CHALLENGE_BYTES)
+TWO = attrs.evolve(ONE, node_id=node_id_of("two"), name="two", boot=2, challenge=b"\x02" * CHALLENGE_BYTES)
 KEY = cluster_key(b"secret", "c")
 
 
@@ -35,6 +35,23 @@ def test_garbage_is_no_hello(data: bytes) -> None:
         Hello.decode(data)
 
 
+@pytest.mark.parametrize(
+    ("at", "field", "why"),
+    [(10, b"\x02", "purpose 2"), (12, b"\n", "id"), (20, b"\xff", "UTF-8"), (148, b"\x1b", "cannot be printed")],
+    ids=["purpose", "id", "cluster", "name"],
+)
+def test_a_hello_with_one_wrong_field_is_refused_for_it(at: int, field: bytes, why: str) -> None:
+    data = bytearray(ONE.encode())
+    data[at : at + 1] = field
+    with pytest.raises(RemoteProtocolError, match=why):
+        Hello.decode(bytes(data))
+
+
+def test_the_id_of_a_name_that_was_cut_is_not_judged() -> None:
+    long = "ü" * 100
+    check_hello(ONE, attrs.evolve(TWO, name="ü" * 64, node_id=node_id_of(long)))
+
+
 def test_another_version_is_refused() -> None:
     data = bytearray(ONE.encode())
     data[8] = 99
@@ -46,7 +63,8 @@ def test_another_version_is_refused() -> None:
     ("other", "reason", "is_self"),
     [
         (attrs.evolve(TWO, cluster="d"), "cluster 'd'", False),
-        (attrs.evolve(TWO, node_id=ONE.node_id), "names must differ", False),
+        (attrs.evolve(ONE, boot=2), "names must differ", False),
+        (attrs.evolve(TWO, node_id=ONE.node_id), "not the id of a node with the name 'two'", False),
         (ONE, "itself", True),
     ],
 )

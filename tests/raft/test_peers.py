@@ -1,66 +1,13 @@
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 import trio
 
 from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.handshake import HELLO_BYTES
-from jetraft.raft.peers import Mesh, MeshSetting
-from jetraft.raft.routes import Address
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.ids import NodeId
-
-LOOPBACK = Address("127.0.0.1", 0)
-
-
-class RealClock:
-    def mono_ns(self) -> int:
-        return time.monotonic_ns()
-
-    def unix_ns(self) -> int:
-        return time.time_ns()
-
-
-class Node:
-    """A mesh and what it was told."""
-
-    def __init__(self, name: str, routes: tuple[Address, ...] = (), cluster: str = "c", secret: bytes = b"s") -> None:
-        setting = MeshSetting(cluster=cluster, server_name=name, listen=LOOPBACK, routes=routes, secret=secret)
-        self.mesh = Mesh(setting, clock=RealClock(), metadata={"client_url": f"nats://{name}"})
-        self.mesh.on_peer_up.append(lambda node: self._note("up", node))
-        self.mesh.on_peer_down.append(lambda node: self._note("down", node))
-        self.events: list[tuple[str, NodeId]] = []
-        self._changed = trio.Event()
-
-    def _note(self, what: str, node: NodeId) -> None:
-        self.events.append((what, node))
-        self._changed.set()
-        self._changed = trio.Event()
-
-    @property
-    def up(self) -> set[NodeId]:
-        return {node for node, peer in self.mesh.peers.items() if peer.up}
-
-    async def wait_up(self, *others: "Node") -> None:
-        with trio.fail_after(5):
-            while self.up != {other.mesh.node_id for other in others}:
-                await self._changed.wait()
-
-    @property
-    def address(self) -> Address:
-        assert self.mesh.listen_address is not None
-        return self.mesh.listen_address
-
-
-@asynccontextmanager
-async def running(*nodes: Node) -> AsyncIterator[trio.Nursery]:
-    async with trio.open_nursery() as nursery:
-        for node in nodes:
-            await nursery.start(node.mesh.run)
-        yield nursery
-        nursery.cancel_scope.cancel()
+from tests.raft.meshes import Node, running
 
 
 async def test_one_seed_is_enough_for_a_full_mesh() -> None:
@@ -170,7 +117,7 @@ async def test_calls_are_answered_or_end_with_a_reason() -> None:
         await trio.sleep_forever()
         raise AssertionError
 
-    other.mesh.serve("double", double)
+    other.mesh.serve("double", double, request_bytes_max=1_000_000)
     other.mesh.serve("fail", fail)
     other.mesh.serve("hang", hang)
     async with running(one, other):
@@ -181,6 +128,8 @@ async def test_calls_are_answered_or_end_with_a_reason() -> None:
         assert len(await one.mesh.call(node, "double", b"x" * 1_000_000, timeout_s=5, bulk=True)) == 2_000_000
         with pytest.raises(RemoteCallError, match="not today"):
             await one.mesh.call(node, "fail", b"", timeout_s=5)
+        with pytest.raises(RemoteCallError, match="too large"):
+            await one.mesh.call(node, "hang", b"x" * 65_537, timeout_s=5)
         with pytest.raises(RemoteCallError, match="no such method"):
             await one.mesh.call(node, "unheard of", b"", timeout_s=5)
         with pytest.raises(CallTimeoutError):

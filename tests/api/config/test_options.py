@@ -5,6 +5,7 @@ import pytest
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import duration_ns, load_settings
 from jetraft.api.config.flags import FlagError, parse_flags
+from jetraft.api.config.options import ClusterTls
 
 CLUSTERED = """
 server_name: n1
@@ -87,3 +88,35 @@ def test_a_cluster_without_a_name_or_routes_is_refused() -> None:
 )
 def test_durations(value: object, ns: int) -> None:
     assert duration_ns(value) == ns
+
+
+TLS = "cluster { name: C, listen: ':6222', tls { cert_file: c, key_file: k, ca_file: a%s } }"
+
+
+def test_cluster_tls_is_named_as_nats_server_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text(TLS % ", verify: true")
+    options = build_options(load_settings(path))
+    assert options.cluster is not None
+    assert options.cluster.tls == ClusterTls(cert_file="c", key_file="k", ca_file="a")
+    assert options.cluster.bulk_bytes_per_s == 64 << 20
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("tls { cert_file: c }", "cluster.tls needs key_file and ca_file"),
+        (
+            "tls { cert_file: c, key_file: k, ca_file: a, verify: false }",
+            "cluster.tls: connections between nodes are always verified",
+        ),
+        ("tls { cert_file: c, key_file: k, ca_file: a, insecure: true }", 'unknown field "insecure" in cluster.tls'),
+        ("bulk_rate: 0", "cluster: bulk_rate must be positive"),
+    ],
+)
+def test_wrong_cluster_blocks_say_what_is_wrong(tmp_path: Path, block: str, message: str) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text(f"cluster {{ name: C, listen: ':6222', {block} }}")
+    with pytest.raises(OptionsError) as caught:
+        build_options(load_settings(path))
+    assert str(caught.value) == message

@@ -1,0 +1,53 @@
+"""What nodes say of themselves and of others: the frames of the control channel. Pure.
+
+An empty frame is a keepalive. The others are msgpack: what the server says of itself, where it listens for peers, and
+where the nodes listen that it is linked with.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from jetraft.raft.routes import Address, parse_address
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store.model.ids import NODE_ID_CHARS, NodeId
+
+ADDRESSES_MAX: Final = 256  # bounds what peers can make a node dial
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class About:
+    """One node's word. `address` is None when it does not listen."""
+
+    metadata: Mapping[str, Any]
+    address: Address | None
+    peers: Mapping[NodeId, Address]
+
+    def encode(self) -> bytes:
+        """The payload of a control frame."""
+        peers = {node: str(address) for node, address in self.peers.items()}
+        own = "" if self.address is None else str(self.address)
+        return bytes(msgpack.packb({"metadata": dict(self.metadata), "address": own, "peers": peers}))
+
+    @classmethod
+    def decode(cls, payload: bytes | memoryview, host: str) -> "About":
+        """The reverse; `host` is where the connection came from. Raises RemoteProtocolError."""
+        try:
+            about = msgpack.unpackb(payload, raw=False, strict_map_key=True)
+            metadata, text, peers = about["metadata"], about["address"], about["peers"]
+            if not isinstance(metadata, dict) or not isinstance(peers, dict) or len(peers) > ADDRESSES_MAX:
+                raise RemoteProtocolError("a control frame with fields of the wrong type")
+            if any(not isinstance(node, str) or len(node) != NODE_ID_CHARS for node in peers):
+                raise RemoteProtocolError("a control frame with a node that has no id")
+            address = _reachable(parse_address(text), host) if text else None
+            others = {NodeId(node): parse_address(where) for node, where in peers.items()}
+        except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
+            raise RemoteProtocolError(f"a control frame that does not parse: {error}") from error
+        return cls(metadata=metadata, address=address, peers=others)
+
+
+def _reachable(address: Address, host: str) -> Address:
+    """A node that listens on all interfaces is reached where its connection came from."""
+    return Address(host, address.port) if address.host in {"0.0.0.0", "::", ""} else address  # noqa: S104  (compared)

@@ -1,0 +1,86 @@
+"""Meshes on loopback, and what tests ask of them."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from jetraft.raft.bulk import BYTES_PER_S
+from jetraft.raft.connection import Tls
+from jetraft.raft.peers import Mesh, MeshSetting
+from jetraft.raft.routes import Address
+from jetraft.store.model.ids import NodeId
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+class RealClock:
+    """The machine's clocks, put forward by `ahead_ns`."""
+
+    def __init__(self) -> None:
+        self.ahead_ns = 0
+
+    def mono_ns(self) -> int:
+        return time.monotonic_ns() + self.ahead_ns
+
+    def unix_ns(self) -> int:
+        return time.time_ns()
+
+
+class Node:
+    """A mesh and what it was told."""
+
+    def __init__(  # noqa: PLR0913  (what distinguishes nodes, by name)
+        self,
+        name: str,
+        routes: tuple[Address, ...] = (),
+        *,
+        cluster: str = "c",
+        secret: bytes = b"s",
+        tls: Tls | None = None,
+        bulk_bytes_per_s: int = BYTES_PER_S,
+    ) -> None:
+        setting = MeshSetting(
+            cluster=cluster,
+            server_name=name,
+            listen=LOOPBACK,
+            routes=routes,
+            secret=secret,
+            tls=tls,
+            bulk_bytes_per_s=bulk_bytes_per_s,
+        )
+        self.clock = RealClock()
+        self.mesh = Mesh(setting, clock=self.clock, metadata={"client_url": f"nats://{name}"})
+        self.mesh.on_peer_up.append(lambda node: self._note("up", node))
+        self.mesh.on_peer_down.append(lambda node: self._note("down", node))
+        self.events: list[tuple[str, NodeId]] = []
+        self._changed = trio.Event()
+
+    def _note(self, what: str, node: NodeId) -> None:
+        self.events.append((what, node))
+        self._changed.set()
+        self._changed = trio.Event()
+
+    @property
+    def up(self) -> set[NodeId]:
+        return {node for node, peer in self.mesh.peers.items() if peer.up}
+
+    async def wait_up(self, *others: "Node") -> None:
+        with trio.fail_after(5):
+            while self.up != {other.mesh.node_id for other in others}:
+                await self._changed.wait()
+
+    @property
+    def address(self) -> Address:
+        assert self.mesh.listen_address is not None
+        return self.mesh.listen_address
+
+
+@asynccontextmanager
+async def running(*nodes: Node) -> AsyncIterator[trio.Nursery]:
+    async with trio.open_nursery() as nursery:
+        for node in nodes:
+            await nursery.start(node.mesh.run)
+        yield nursery
+        nursery.cancel_scope.cancel()
