@@ -14,7 +14,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import trio
@@ -92,6 +92,9 @@ def serve(options: Options) -> int:
     level = logging.DEBUG if options.debug else logging.INFO
     logging.basicConfig(handlers=[LogBridge(say)], level=level, force=True)
     return Server(options, say).run()
+
+
+CIPHER_TITLES: Final = {"aes": "AES-GCM", "chachapoly": "ChaCha20-Poly1305"}
 
 
 class StartError(Exception):
@@ -231,7 +234,11 @@ class Server:
         options = self.options.jetstream
         if options is None:
             return None
-        from jetraft.api.jetstream.node import JetStreamNode, JetStreamSetting  # noqa: PLC0415  only where it is enabled
+        from jetraft.api.jetstream.node import (  # noqa: PLC0415  only where it is enabled
+            JetStreamNode,
+            JetStreamSetting,
+            secrets_of,
+        )
         from jetraft.cluster.meta.bootstrap import expected_nodes  # noqa: PLC0415
         from jetraft.raft.engines import EngineUnavailableError  # noqa: PLC0415
         from jetraft.store.port import StoreError  # noqa: PLC0415
@@ -245,6 +252,7 @@ class Server:
             expected_nodes=expected_nodes(len(set(self.options.cluster.routes)) if self.options.cluster else 0),
             cache_bytes_max=options.cache_bytes_max,
             raft_engine=options.raft_engine,
+            secrets=secrets_of(options),
         )
         self.say.info("Starting JetStream")
         try:
@@ -267,6 +275,7 @@ class Server:
             f"  Max Memory:      {memory / 2**30:.2f} GB",
             f"  Max Storage:     {storage / 2**30:.2f} GB",
             f'  Store Directory: "{store_dir}"',
+            *([f"  Encryption:      {CIPHER_TITLES[options.cipher]}"] if options.key else []),
             f"  API Level:       {API_LEVEL}",
             rule,
         ]

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from jetraft.raft.repair import RepairStatistics
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.io import Disk
+    from jetraft.store.keyring import Secrets
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.node_dir import NodeDir
@@ -92,6 +93,7 @@ class NodePorts:
     node_dir: NodeDir
     disk: Disk
     cache: BlockCache
+    secrets: Secrets | None = None  # of a store that is encrypted
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -156,7 +158,7 @@ class ClusterNode:
             rng=ports.rng,
             bounds=Bounds(limits=setting.limits, capacity=setting.capacity or _capacity(ports.node_dir)),
         )
-        self.repairs = Repairs(ports.manager, mesh)
+        self.repairs = Repairs(ports.manager, mesh, secrets=ports.secrets)
         self._seat = MetaSeat(
             node_id=setting.node_id,
             machine=self.machine,

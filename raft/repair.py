@@ -30,6 +30,7 @@ from jetraft.store._frame import parse_header, verify
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity
 from jetraft.store.io import Disk, run_blocking
+from jetraft.store.keyring import Secrets
 from jetraft.store.log import FileLog, LogOptions
 from jetraft.store.log_open import mend, open_log
 from jetraft.store.model.ids import GroupId, NodeId
@@ -45,7 +46,6 @@ log_ = logging.getLogger(__name__)
 METHOD: Final = "raft.repair"
 ANSWER_BYTES_MAX: Final = 4 << 20  # at least one frame; a damaged block takes a few calls
 CALL_TIMEOUT_S: Final = 2.0
-SALVAGE: Final = LogOptions(mode=RecoveryMode.SALVAGE)
 
 
 class RepairPendingError(StoreError):
@@ -75,9 +75,10 @@ class _Answer:
 class Repairs:
     """Serves frames to members that miss them, and mends this node's logs before their groups start."""
 
-    def __init__(self, manager: "Manager", links: "CallLinks | None") -> None:
+    def __init__(self, manager: "Manager", links: "CallLinks | None", *, secrets: Secrets | None = None) -> None:
         self._manager = manager
         self._links = links
+        self._options = LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets)
         self._waiting: dict[tuple[GroupId, int], FileLog] = {}  # open, damaged, without a group
         self._distrusted: set[tuple[GroupId, int]] = set()  # a write to them has failed in this process
         self._repaired = self._lost = self._served = 0
@@ -103,7 +104,7 @@ class Repairs:
         key = identity.group_id, identity.incarnation
         log = self._waiting.get(key)
         if log is None:
-            options = attrs.evolve(SALVAGE, distrust_cache=key in self._distrusted)
+            options = attrs.evolve(self._options, distrust_cache=key in self._distrusted)
             log = await run_blocking(partial(open_log, disk, path, identity, cache, options))
         return await self.repair(log, others) if log.damaged else log
 

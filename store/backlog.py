@@ -20,6 +20,7 @@ from jetraft.store import erasure, trimmed
 from jetraft.store import hard_state as hard_state_file
 from jetraft.store._frame import make_mark
 from jetraft.store.block import Block
+from jetraft.store.cipher import GroupCipher
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     ERASE_NAME,
@@ -44,6 +45,7 @@ class BlockFile:
     path: Path
     head: BlockHead
     fd: int | None = None  # held open while the block grows
+    sealed: bool | None = None  # whether its frames are encrypted; None until somebody asks
     written: int = 0  # bytes that a read of the file sees; 0 until it was created
 
 
@@ -95,6 +97,7 @@ class LogPlace:
     group: Path  # the group's directory
     log: Path  # the generation's directory in it
     identity: Identity
+    cipher: GroupCipher | None = None  # of a store that is encrypted
 
 
 def fill(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> None:
@@ -123,7 +126,7 @@ def fill(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> 
     _add_retired(batch, backlog, disk, opened)
     if backlog.checkpoint is not None:
         name = checkpoint_name(backlog.checkpoint.index)
-        data = checkpoint_file.pack(backlog.checkpoint, identity)
+        data = checkpoint_file.pack(backlog.checkpoint, identity, place.cipher)
         _add_replacement(batch, disk, log / name, data, opened)
         batch.sync(directory(log))
     if backlog.dropped is not None:
@@ -175,18 +178,18 @@ def _add_retired(batch: Batch, backlog: Backlog, disk: Disk, opened: list[int]) 
 def _add_rewrites(batch: Batch, backlog: Backlog, place: LogPlace, log_fd: int, opened: list[int]) -> None:
     """Overwrite frames in place, by way of a journal."""
     disk, journal = place.disk, place.log / ERASE_NAME
-    rewrites = [
-        erasure.Rewrite(name=file.path.name, offset=offset, frame=frame)
-        for (_, offset), (file, frame) in backlog.rewrites.items()
-    ]
+    rewrites = []
+    for (_, offset), (file, frame) in backlog.rewrites.items():
+        kept = frame if place.cipher is None else place.cipher.seal_frame(file.head.serial, offset, frame)
+        rewrites.append(erasure.Rewrite(name=file.path.name, offset=offset, frame=kept))
     _add_replacement(batch, disk, journal, erasure.pack(rewrites, place.identity), opened)
     batch.sync(log_fd)
-    for (_, offset), (file, frame) in backlog.rewrites.items():
+    for rewrite, (file, _) in zip(rewrites, backlog.rewrites.values(), strict=True):
         fd = file.fd
         if fd is None:
             fd = disk.open_file(file.path)
             opened.append(fd)
-        batch.write(fd, [frame], offset)
+        batch.write(fd, [rewrite.frame], rewrite.offset)
         batch.sync_data(fd)
     batch.unlink(bytes(journal))
 

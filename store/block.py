@@ -55,17 +55,21 @@ class Block:
             return None
         return self.first_index + place
 
+    def index_before(self, offset: int) -> int:
+        """The last entry that starts at or before `offset`; the first one when none does."""
+        return self.first_index + max(0, bisect_right(self.offsets, offset) - 1)
+
     def span_end(self, index: int) -> int:
         """An offset that the frame of `index` does not reach beyond: the next frame's, or the end of what is used."""
         place = index - self.first_index + 1
         return self.offsets[place] if place < len(self.offsets) else self.used
 
-    def place(self, entry: Entry) -> int:
-        """Put the next entry at the end and return its offset."""
+    def place(self, entry: Entry, overhead_bytes: int = 0) -> int:
+        """Put the next entry, which takes so much more than its frame, at the end and return its offset."""
         assert entry.index == self.last_index + 1
         offset = self.used
         self.offsets.append(offset)
-        self.used += len(entry.frame)
+        self.used += len(entry.frame) + overhead_bytes
         self.last_seq = max(self.last_seq, last_seq_of(entry))
         return offset
 
@@ -137,10 +141,10 @@ class BlockList:
         self._by_number[block.number] = block
         return block
 
-    def place(self, entry: Entry) -> int:
+    def place(self, entry: Entry, overhead_bytes: int = 0) -> int:
         """Put the next entry into the newest block and return its offset there."""
         self.terms.append(entry.index, entry.term)
-        return self.newest.place(entry)
+        return self.newest.place(entry, overhead_bytes)
 
     def cut_from(self, index: int) -> list[Block]:
         """Drop `index` and what follows and return the blocks that became empty; open a block at `index` next.

@@ -7,7 +7,8 @@ the log is never trimmed beyond the older of the two, so a damaged newest one co
 import struct
 from typing import Final
 
-from jetraft.store.format import FileKind, Identity, pack_envelope, unpack_envelope
+from jetraft.store.cipher import GroupCipher
+from jetraft.store.format import FileKind, Identity, pack_envelope, peek_kind, unpack_envelope
 from jetraft.store.port import Checkpoint, StoreCorrupt
 
 CHECKPOINTS_KEPT: Final = 2
@@ -15,19 +16,28 @@ CHECKPOINTS_KEPT: Final = 2
 _BODY = struct.Struct("<QQQ")  # index, term, bytes of members; members and state follow
 
 
-def pack(checkpoint: Checkpoint, identity: Identity) -> bytes:
-    """The bytes of a checkpoint file."""
+def pack(checkpoint: Checkpoint, identity: Identity, cipher: GroupCipher | None = None) -> bytes:
+    """The bytes of a checkpoint file; with a cipher, members and state are sealed."""
     head = _BODY.pack(checkpoint.index, checkpoint.term, len(checkpoint.members))
+    if cipher is not None:
+        sealed = cipher.seal_file(checkpoint.members + checkpoint.state)
+        return pack_envelope(FileKind.SEALED_CHECKPOINT, identity, head + sealed)
     return pack_envelope(FileKind.CHECKPOINT, identity, b"".join((head, checkpoint.members, checkpoint.state)))
 
 
-def unpack(data: bytes, identity: Identity, *, what: str) -> Checkpoint:
-    """Raises StoreCorrupt or StoreRefused."""
-    body = unpack_envelope(data, FileKind.CHECKPOINT, identity, what=what)
+def unpack(data: bytes, identity: Identity, *, what: str, cipher: GroupCipher | None = None) -> Checkpoint:
+    """Raises StoreCorrupt or StoreRefused. A sealed one that is read without a cipher has no members and no state."""
+    is_sealed = peek_kind(data) == FileKind.SEALED_CHECKPOINT
+    kind = FileKind.SEALED_CHECKPOINT if is_sealed else FileKind.CHECKPOINT
+    body = unpack_envelope(data, kind, identity, what=what)
     if len(body) < _BODY.size:
         raise StoreCorrupt(f"{what}: a checkpoint of {len(body)} bytes")
     index, term, members_bytes = _BODY.unpack_from(body)
-    state_at = _BODY.size + members_bytes
-    if state_at > len(body):
+    content = body[_BODY.size :]
+    if is_sealed:
+        if cipher is None:
+            return Checkpoint(index=index, term=term, members=b"", state=b"")
+        content = cipher.open_file(content, what=what)
+    if members_bytes > len(content):
         raise StoreCorrupt(f"{what}: the members reach beyond the file")
-    return Checkpoint(index=index, term=term, members=body[_BODY.size : state_at], state=body[state_at:])
+    return Checkpoint(index=index, term=term, members=content[:members_bytes], state=content[members_bytes:])

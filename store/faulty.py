@@ -20,6 +20,7 @@ from jetraft.store.backlog import LogPlace
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     FAULTY_NAME,
+    FRAME_SEALED,
     QUARANTINE_NAME,
     TMP_SUFFIX,
     FileKind,
@@ -84,7 +85,7 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
 
     `frames` has every faulty entry of the block by index, verified. Blocking.
     """
-    block = item.block
+    block, cipher, serial = item.block, place.cipher, item.head.serial
     data = read_file(place.disk, place.log / block_name(item.head))
     parts = [pack_block_head(item.head, place.identity)]
     size = BLOCK_HEAD_BYTES
@@ -93,7 +94,13 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
             frame = frames[index]
         else:
             offset = block.offset_of(index)
-            frame = data[offset : offset + parse_header(data, offset).length]
+            header = parse_header(data, offset)
+            frame = data[offset : offset + header.length]
+            if header.flags & FRAME_SEALED:
+                assert cipher is not None
+                frame = cipher.open_frame(serial, offset, frame, what=str(place.log))
+        if cipher is not None:
+            frame = cipher.seal_frame(serial, size, frame)
         parts.append(frame)
         size += len(frame)
     mark = make_mark(incarnation=place.identity.incarnation, offset=size, next_index=block.last_index + 1)

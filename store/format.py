@@ -9,6 +9,7 @@ All integers are little endian. A group's directory:
         trimmed                        which indexes were dropped on purpose, a small file
         faulty                         which entries are damaged and not yet mended, a small file
         erase                          frames that are being overwritten, a small file
+    key.0 key.1                        the group's data key, wrapped, two copies; absent without encryption
     quarantine/<block>.<from>-<to>     copies of damaged bytes
     *.tmp                              unfinished; removed on open
 
@@ -16,7 +17,7 @@ Frame (one Raft entry; the same bytes in every log and on every link), 48 bytes 
 
     u32 length   whole frame           u32 crc      crc32c of bytes 8..length
     u8  version  1                     u8  kind     Kind
-    u16 flags    0                     u32 count    records in a MESSAGES body
+    u16 flags    FRAME_*               u32 count    records in a MESSAGES body
     u64 incarnation                    u64 log_index
     u64 term                           u64 first_stream_seq
 
@@ -55,6 +56,9 @@ FRAME_CRC_AT: Final = 4
 FRAME_CRC_FROM: Final = 8  # what the checksum of a frame covers, to its end
 MARK_BYTES: Final = 32
 FRAME_BYTES_MAX: Final = 1 << 28  # 256 MiB: a batch of the largest messages nats-server admits (64 MiB) fits well
+
+FRAME_FLAGS_AT: Final = 10
+FRAME_SEALED: Final = 1  # the body is encrypted: store/cipher.py; on disk only
 
 RECORD_HAS_MSG_ID: Final = 1  # headers contain Nats-Msg-Id: apply feeds the table of duplicates
 RECORD_HAS_ROLLUP: Final = 2  # headers contain Nats-Rollup
@@ -99,6 +103,8 @@ class FileKind(enum.IntEnum):
     TRIMMED = 4
     FAULTY = 5
     ERASE = 6
+    KEY = 7
+    SEALED_CHECKPOINT = 8
 
 
 _MAGIC: Final = b"jetraft\n"
@@ -131,6 +137,11 @@ def unpack_envelope(data: bytes | memoryview, kind: FileKind, identity: Identity
     if owner != identity:
         raise StoreRefused(f"{what}: belongs to {owner}, not to {identity}")
     return body
+
+
+def peek_kind(data: bytes | memoryview) -> int:
+    """What an envelope says that it holds, checksum unseen; 0 when the bytes are too short for one."""
+    return int(_ENVELOPE.unpack_from(data)[2]) if len(data) >= ENVELOPE_BYTES else 0
 
 
 def peek_identity(data: bytes | memoryview, *, what: str) -> Identity:
@@ -190,6 +201,7 @@ def unpack_block_head(data: bytes | memoryview, identity: Identity, *, what: str
 
 
 HARD_STATE_NAMES: Final = ("hard-state.0", "hard-state.1")
+KEY_NAMES: Final = ("key.0", "key.1")
 TRIMMED_NAME: Final = "trimmed"
 FAULTY_NAME: Final = "faulty"
 ERASE_NAME: Final = "erase"

@@ -7,10 +7,12 @@ block's table has at that place.
 from collections import OrderedDict
 from typing import Final
 
-from jetraft.store._frame import parse_header, verify
+from jetraft.store._frame import make_mark, parse_header, verify
 from jetraft.store.backlog import BlockFile
 from jetraft.store.block import Block, entry_of
 from jetraft.store.block_cache import BlockCache
+from jetraft.store.cipher import SEAL_BYTES, GroupCipher
+from jetraft.store.format import FRAME_FLAGS_AT, FRAME_HEADER_BYTES, FRAME_SEALED
 from jetraft.store.io import Disk
 from jetraft.store.port import Entry, StoreCorrupt
 
@@ -20,11 +22,12 @@ FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
 class FrameReader:
     """The frames of one log by block and offset."""
 
-    def __init__(self, disk: Disk, cache: BlockCache, incarnation: int) -> None:
+    def __init__(self, disk: Disk, cache: BlockCache, incarnation: int, cipher: GroupCipher | None = None) -> None:
         self._disk = disk
         self._cache = cache
         self._log = cache.register_log()
         self._incarnation = incarnation
+        self._cipher = cipher
         self._unwritten: dict[tuple[int, int], bytes] = {}  # (block, offset) -> frame that no file has yet
         self._rewriting: dict[tuple[int, int], bytes] = {}  # frames that are being overwritten by these
         self._open: OrderedDict[int, int] = OrderedDict()  # block -> descriptor, least recently used first
@@ -83,9 +86,31 @@ class FrameReader:
         data = self._disk.read(self._descriptor(block.number), end - start, start)
         return [self._checked(block, data, start, index) for index in range(lo, last + 1)]
 
-    def piece(self, number: int, offset: int, size: int) -> bytes:
-        """Bytes of a block's file as they are."""
-        return self._disk.read(self._descriptor(number), size, offset)
+    def piece(self, block: Block, offset: int, size: int) -> bytes:
+        """Bytes of a block for another member: as the file has them, but open, with a mark where a frame's seal was."""
+        data = self._disk.read(self._descriptor(block.number), size, offset)
+        if self._cipher is None or not self._is_sealed(block):
+            return data
+        shown = bytearray(data)
+        end = offset + len(data)
+        for index in range(block.index_before(offset), block.last_index + 1):
+            at = block.offset_of(index)
+            if at >= end:
+                break
+            frame = self.frame(block, at)
+            mark = make_mark(incarnation=self._incarnation, offset=at + len(frame), next_index=index + 1)
+            low, high = max(at, offset), min(at + len(frame) + SEAL_BYTES, end)
+            if low < high:
+                shown[low - offset : high - offset] = (frame + mark)[low - at : high - at]
+        return bytes(shown)
+
+    def _is_sealed(self, block: Block) -> bool:
+        """Whether the frames of a block are encrypted: all of them are, or none."""
+        file = self.files[block.number]
+        if file.sealed is None:
+            header = self._disk.read(self._descriptor(block.number), FRAME_HEADER_BYTES, block.offsets[0])
+            file.sealed = bool(header[FRAME_FLAGS_AT] & FRAME_SEALED)
+        return file.sealed
 
     def _reach(self, block: Block, lo: int, hi: int, end_max: int) -> tuple[int, int]:
         """The last index, and the offset after it, of a read from `lo` that ends by `end_max` if it can."""
@@ -105,8 +130,17 @@ class FrameReader:
             header = parse_header(data, at)
             if header.log_index == index and header.incarnation == self._incarnation:
                 frame = data[at : at + header.length]
+                if header.flags:
+                    frame = self._opened(block, start + at, frame)
                 return Entry(index=index, term=header.term, kind=header.kind, frame=frame)
         raise StoreCorrupt(f"{self.files[block.number].path}: entry {index} at byte {start + at} is damaged")
+
+    def _opened(self, block: Block, offset: int, frame: bytes) -> bytes:
+        """The frame as it was appended, from what stands in the file."""
+        file = self.files[block.number]
+        if self._cipher is None:
+            raise StoreCorrupt(f"{file.path}: the frame at byte {offset} is encrypted, and there is no key")
+        return self._cipher.open_frame(file.head.serial, offset, frame, what=str(file.path))
 
     def _descriptor(self, number: int) -> int:
         file = self.files[number]

@@ -23,6 +23,7 @@ from jetraft.store.format import (
     CHECKPOINT_SUFFIX,
     GENERATION_PREFIX,
     HARD_STATE_NAMES,
+    KEY_NAMES,
     TMP_SUFFIX,
     TRIMMED_NAME,
     BlockHead,
@@ -32,6 +33,8 @@ from jetraft.store.format import (
     peek_identity,
     unpack_block_head,
 )
+from jetraft.store.inspect_sealed import SealedParts, look
+from jetraft.store.keyring import Secrets
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME
 from jetraft.store.port import StoreError
@@ -127,18 +130,22 @@ class NotAStoreError(StoreError):
     """The directory is neither a node's store nor a group's."""
 
 
-def inspect(path: Path) -> StoreView:
-    """Look at a node's store directory, the `store_dir` above it, or one group's. Raises NotAStoreError."""
+def inspect(path: Path, key: bytes | None = None) -> StoreView:
+    """Look at a node's store directory, the `store_dir` above it, or one group's. Raises NotAStoreError.
+
+    With the key of an encrypted store what is encrypted is verified too.
+    """
+    secrets = None if key is None else Secrets(key=key)
     for root in (path, path / "jetstream"):
         if (root / GROUPS_NAME).is_dir():
-            return _inspect_node(root)
+            return _inspect_node(root, secrets)
     if path.is_dir() and any(name.startswith(GENERATION_PREFIX) for name in os.listdir(path)):  # noqa: PTH208
-        group = _inspect_group(path)
+        group = _inspect_group(path, secrets)
         return StoreView(path=str(path), identity={}, groups=(group,), damage=())
     raise NotAStoreError(f"{path}: neither a store directory nor a group's")
 
 
-def _inspect_node(root: Path) -> StoreView:
+def _inspect_node(root: Path, secrets: Secrets | None) -> StoreView:
     damage = []
     identity: dict[str, Any] = {}
     try:
@@ -147,7 +154,7 @@ def _inspect_node(root: Path) -> StoreView:
     except (OSError, ValueError, TypeError) as error:
         damage.append(f"{IDENTITY_NAME}: {error}")
     paths = sorted(entry for entry in (root / GROUPS_NAME).iterdir() if entry.is_dir())
-    groups = tuple(_inspect_group(entry) for entry in paths if not entry.name.endswith(TMP_SUFFIX))
+    groups = tuple(_inspect_group(entry, secrets) for entry in paths if not entry.name.endswith(TMP_SUFFIX))
     return StoreView(path=str(root), identity=identity, groups=groups, damage=tuple(damage))
 
 
@@ -157,9 +164,10 @@ class _Findings:
 
     damage: list[str] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
+    sealed: SealedParts = attrs.Factory(SealedParts)
 
 
-def _inspect_group(path: Path) -> GroupView:
+def _inspect_group(path: Path, secrets: Secrets | None) -> GroupView:
     found = _Findings()
     names = _names(path)
     generations = [name for name in names if name.startswith(GENERATION_PREFIX) and not name.endswith(TMP_SUFFIX)]
@@ -174,6 +182,7 @@ def _inspect_group(path: Path) -> GroupView:
     log = path / generation
     log_names = _names(log) if generation else []
     found.notes += [f"{name}: unfinished" for name in (*names, *log_names) if name.endswith(TMP_SUFFIX)]
+    found.sealed = _sealed(path, names, identity, secrets, found)
     votes = _hard_states(path, names, identity, found)
     checkpoints = _checkpoints(log, log_names, identity, found)
     dropped = _dropped(log, log_names, identity, found)
@@ -196,6 +205,13 @@ def _inspect_group(path: Path) -> GroupView:
         damage=tuple(found.damage),
         notes=tuple(found.notes),
     )
+
+
+def _sealed(path: Path, names: list[str], identity: Identity, secrets: Secrets | None, found: _Findings) -> SealedParts:
+    sealed = look({name: _read(path / name) for name in KEY_NAMES if name in names}, identity, secrets)
+    found.damage += sealed.damage
+    found.notes += sealed.notes
+    return sealed
 
 
 def _names(path: Path) -> list[str]:
@@ -244,7 +260,7 @@ def _checkpoints(log: Path, names: list[str], identity: Identity, found: _Findin
         if not name.endswith(CHECKPOINT_SUFFIX):
             continue
         try:
-            checkpoint = checkpoint_file.unpack(_read(log / name), identity, what=name)
+            checkpoint = checkpoint_file.unpack(_read(log / name), identity, what=name, cipher=found.sealed.cipher)
         except (OSError, StoreError) as error:
             views.append(CheckpointView(name=name, index=0, term=0, state_bytes=0, damage=str(error)))
         else:
@@ -313,6 +329,8 @@ def _view(file: tuple[str, bytes, BlockHead], incarnation: int, last_index: int 
     )
     walk = seen.walk
     torn_bytes = 0
+    sound = [at for number, at in enumerate(walk.offsets) if not is_in(seen.gaps, head.first_index + number)]
+    found.damage += found.sealed.check(name, data, head.serial, sound)
     if last_index is None:
         torn_bytes = len(data[walk.end :].rstrip(b"\0"))
         if walk.stop == Stop.VERSION:

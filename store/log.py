@@ -21,6 +21,7 @@ from jetraft.store._frame import record_at, seal
 from jetraft.store.backlog import Backlog, BlockFile, LogPlace, Segment, fill
 from jetraft.store.block import Block, BlockList, entry_of, last_seq_of
 from jetraft.store.checkpoint import CHECKPOINTS_KEPT
+from jetraft.store.cipher import SEAL_BYTES
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     MARK_BYTES,
@@ -33,6 +34,7 @@ from jetraft.store.format import (
 )
 from jetraft.store.frame_reader import FrameReader
 from jetraft.store.hard_state import Copy
+from jetraft.store.keyring import Secrets
 from jetraft.store.port import (
     Checkpoint,
     Entry,
@@ -62,6 +64,7 @@ class LogOptions:
     mode: RecoveryMode = RecoveryMode.TORN_TAIL
     accept_lost_hard_state: bool = False  # open without knowing for whom this member voted: it must not vote then
     distrust_cache: bool = False  # a write or fsync has failed before: read everything from the device
+    secrets: Secrets | None = None  # of the configuration, for what is encrypted
 
 
 DEFAULT_OPTIONS: Final = LogOptions()
@@ -103,6 +106,7 @@ class FileLog:
     def __init__(self, place: LogPlace, options: LogOptions, start: LogStart, reader: FrameReader) -> None:
         self._place = place
         self._options = options
+        self._seal = None if place.cipher is None else place.cipher.seal_frame
         self._reader = reader
         self._blocks = start.blocks
         self._copy = start.copy
@@ -192,15 +196,16 @@ class FileLog:
     def append(self, entries: Sequence[Entry]) -> None:
         """See GroupLog."""
         self._check_usable()
+        seal, overhead_bytes = self._seal, 0 if self._seal is None else SEAL_BYTES
         for entry in entries:
-            block = self._growing
-            if block is None or (block.used + len(entry.frame) + MARK_BYTES > block.size and block.offsets):
-                block = self._roll(entry.index, len(entry.frame))
-            elif block.used + len(entry.frame) + MARK_BYTES > block.size:
-                block.size = block.used + len(entry.frame) + MARK_BYTES  # the first frame of a block always fits
+            block, size = self._growing, len(entry.frame) + overhead_bytes
+            if block is None or (block.used + size + MARK_BYTES > block.size and block.offsets):
+                block = self._roll(entry.index, size)
+            elif block.used + size + MARK_BYTES > block.size:
+                block.size = block.used + size + MARK_BYTES  # the first frame of a block always fits
             segment = self._segment(block)
-            offset = self._blocks.place(entry)
-            segment.frames.append(entry.frame)
+            offset = self._blocks.place(entry, overhead_bytes)
+            segment.frames.append(entry.frame if seal is None else seal(segment.file.head.serial, offset, entry.frame))
             self._reader.hold(block, offset, entry.frame)
         self._token += 1
 
@@ -456,7 +461,7 @@ class FileLog:
             path = self._place.log / checkpoint_name(index)
             try:
                 data = read_file(self._place.disk, path)
-                return checkpoint_file.unpack(data, self.identity, what=str(path))
+                return checkpoint_file.unpack(data, self.identity, what=str(path), cipher=self._place.cipher)
             except StoreCorrupt as error:
                 damage.append(str(error))
         if damage:
@@ -474,8 +479,7 @@ class FileLog:
 
     def read_chunk(self, block: int, offset: int, size: int) -> bytes:
         """See GroupLog."""
-        self._blocks.numbered(block)
-        return self._reader.piece(block, BLOCK_HEAD_BYTES + offset, size)
+        return self._reader.piece(self._blocks.numbered(block), BLOCK_HEAD_BYTES + offset, size)
 
     def begin_install(self, manifest: Manifest, checkpoint: Checkpoint) -> Staging:
         """See GroupLog."""

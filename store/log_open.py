@@ -27,6 +27,7 @@ from jetraft.store.format import (
 from jetraft.store.frame_reader import FrameReader
 from jetraft.store.hard_state import Copy
 from jetraft.store.io import Disk
+from jetraft.store.keyring import is_unfinished, unlock
 from jetraft.store.log import DEFAULT_OPTIONS, FileLog, LogOptions, LogStart
 from jetraft.store.port import HardState, HardStateLost, StoreCorrupt
 from jetraft.store.recovery import Recovered, ranges_of, read_file, recover
@@ -45,7 +46,11 @@ def open_log(
     """
     generations = _generations(disk, group)
     place = LogPlace(
-        disk=disk, group=group, log=group / (generations[-1] if generations else generation_name(1)), identity=identity
+        disk=disk,
+        group=group,
+        log=group / (generations[-1] if generations else generation_name(1)),
+        identity=identity,
+        cipher=unlock(disk, group, identity, options.secrets),
     )
     made = disk.make_directory(place.log)
     if generations:
@@ -69,7 +74,7 @@ def open_log(
     faulty.write_mark(place, ranges_of(damaged))
     _tidy(place, recovered, generations[:-1])
     _mark_end(place, recovered)
-    reader = FrameReader(disk, cache, identity.incarnation)
+    reader = FrameReader(disk, cache, identity.incarnation, place.cipher)
     for item in recovered.blocks:
         path = place.log / block_name(item.head)
         reader.files[item.block.number] = BlockFile(path=path, head=item.head, written=item.block.used)
@@ -201,9 +206,13 @@ def _settle(disk: Disk, paths: Sequence[Path]) -> None:
 def _tidy(place: LogPlace, recovered: Recovered, generations: Sequence[str]) -> None:
     """Remove what does not count: void blocks, unfinished files, older generations."""
     names = place.disk.list_directory(place.group)
-    for name in (*generations, *(name for name in names if name.endswith(TMP_SUFFIX))):
-        place.disk.remove_directory(place.group / name)
+    unfinished = [name for name in names if name.endswith(TMP_SUFFIX)]
     batch = place.disk.batch()
+    for name in (*generations, *unfinished):
+        if is_unfinished(name):
+            batch.unlink(bytes(place.group / name))
+        else:
+            place.disk.remove_directory(place.group / name)
     for name in recovered.remove:
         batch.unlink(bytes(place.log / name))
     place.disk.perform(batch)

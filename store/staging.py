@@ -22,6 +22,7 @@ from jetraft.store.format import (
     pack_block_head,
 )
 from jetraft.store.port import Checkpoint, GroupLog
+from jetraft.store.reseal import Resealer
 from jetraft.store.snapshot import Arrivals, Manifest, Part, verify_part
 
 
@@ -39,6 +40,7 @@ class FileStaging:
         self._manifest = manifest
         self._final = place.group / generation_name(generation)
         self._directory = self._final.with_name(self._final.name + TMP_SUFFIX)
+        self._sealing: dict[int, Resealer] = {}  # by part, in a store that is encrypted
         self._arrivals = Arrivals(manifest, self._write)
         place.disk.remove_directory(self._directory)
         place.disk.make_directory(self._directory)
@@ -71,7 +73,10 @@ class FileStaging:
         dropped = self._manifest.dropped()
         if dropped:
             self._put(TRIMMED_NAME, trimmed.pack(dropped, identity))
-        self._put(checkpoint_name(self._checkpoint.index), checkpoint_file.pack(self._checkpoint, identity))
+        self._put(
+            checkpoint_name(self._checkpoint.index),
+            checkpoint_file.pack(self._checkpoint, identity, self._place.cipher),
+        )
         fds = [disk.open_directory(self._directory), disk.open_directory(group)]
         batch = disk.batch()
         batch.sync(fds[0])
@@ -93,8 +98,13 @@ class FileStaging:
 
     def _write(self, number: int, offset: int, data: bytes) -> None:
         """Add a piece to the file of a part; the first one brings the head."""
-        disk = self._place.disk
+        disk, cipher = self._place.disk, self._place.cipher
         head = pack_block_head(self._head(number), self._place.identity)
+        if cipher is not None:
+            if offset == 0:
+                self._sealing[number] = Resealer(cipher, self._head(number).serial, BLOCK_HEAD_BYTES)
+            offset, data = self._sealing[number].feed(data)
+            offset -= BLOCK_HEAD_BYTES
         batch = disk.batch()
         fd = disk.open_file(self._path(number), create=True)
         if offset == 0:

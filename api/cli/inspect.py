@@ -1,8 +1,11 @@
 """`jetraft inspect DIR [--json]` and `jetraft verify DIR`: print what store/inspect.py found.
 
+`--key-env NAME` says which variable of the environment has the key of an encrypted store; it is on no command line.
+
 Exit status of `verify`: 0 when everything is sound, 1 on damage, 2 when DIR is no store. `inspect` only fails with 2.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +13,18 @@ from pathlib import Path
 from jetraft.store.inspect import BlockView, GroupView, NotAStoreError, StoreView, inspect
 
 COMMANDS = ("inspect", "verify")
-USAGE = "usage: jetraft inspect DIR [--json]\n       jetraft verify DIR\n"
+USAGE = "usage: jetraft inspect DIR [--json] [--key-env NAME]\n       jetraft verify DIR [--key-env NAME]\n"
+KEY_ENV = "--key-env"
 NO_STORE = 2
 
 
 def main(command: str, arguments: Sequence[str]) -> int:
     """Run one of COMMANDS; returns the exit status."""
+    try:
+        arguments, key = _take_key(arguments)
+    except LookupError as error:
+        sys.stderr.write(f"jetraft: {error}\n{USAGE}")
+        return NO_STORE
     places = [argument for argument in arguments if not argument.startswith("-")]
     flags = set(arguments) - set(places)
     if flags & {"-h", "--help"}:
@@ -25,7 +34,7 @@ def main(command: str, arguments: Sequence[str]) -> int:
         sys.stderr.write(USAGE)
         return NO_STORE
     try:
-        view = inspect(Path(places[0]))
+        view = inspect(Path(places[0]), key)
     except (NotAStoreError, OSError) as error:
         sys.stderr.write(f"jetraft: {error}\n")
         return NO_STORE
@@ -36,6 +45,19 @@ def main(command: str, arguments: Sequence[str]) -> int:
     else:
         sys.stdout.write("\n".join(_lines(view)) + "\n")
     return 0
+
+
+def _take_key(arguments: Sequence[str]) -> tuple[list[str], bytes | None]:
+    """The arguments without `--key-env NAME`, and the key that it names. Raises LookupError when there is none."""
+    rest = list(arguments)
+    if KEY_ENV not in rest:
+        return rest, None
+    at = rest.index(KEY_ENV)
+    name = next(iter(rest[at + 1 : at + 2]), "")
+    key = os.environ.get(name, "")
+    if not key:
+        raise LookupError(f"{KEY_ENV}: the environment has no {name or 'name'}")
+    return rest[:at] + rest[at + 2 :], key.encode()
 
 
 def _verify(view: StoreView) -> int:

@@ -70,6 +70,9 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         strict=settings.get("strict", True),
         sync_always=settings.get("sync_always", True),
         raft_engine=engine,
+        cipher=settings.get("cipher") or "chachapoly",
+        key=settings.get("encryption_key") or "",
+        prev_key=settings.get("prev_encryption_key") or "",
     )
 
 

@@ -47,6 +47,21 @@ def address(value: Any, default_port: int) -> tuple[str, int]:
     return host, port
 
 
+def text(key: str, value: Any) -> str:
+    """A string; a number is refused, as nats-server does."""
+    if not isinstance(value, str):
+        raise OptionsError(f"{key}: expected a string, got {value!r}")
+    return value
+
+
+def cipher(key: str, value: Any) -> str:
+    """`aes` or `chachapoly`, also written `chacha`."""
+    name = {"chacha": "chachapoly"}.get(text(key, value).lower(), str(value).lower())
+    if name not in ("aes", "chachapoly"):
+        raise OptionsError(f'Unknown cipher type: "{value}"')
+    return name
+
+
 def put(setting: str, convert: Callable[[str, Any], Any] | None = None) -> Apply:
     """A key that is one setting."""
 
@@ -167,6 +182,9 @@ def jetstream(settings: Settings, value: Any) -> None:
         "strict": put("strict"),
         "sync_interval": lambda into, interval: into.__setitem__("sync_always", str(interval) == "always"),
         "raft_engine": put("raft_engine"),
+        "cipher": put("cipher", cipher),
+        **dict.fromkeys(("key", "ek", "encryption_key"), put("encryption_key", text)),
+        **dict.fromkeys(("prev_key", "prev_ek", "prev_encryption_key"), put("prev_encryption_key", text)),
     }
     apply_all("jetstream", table("jetstream", value), keys, settings)
 

@@ -67,6 +67,9 @@ class JetStreamOptions:
     strict: bool = True
     sync_always: bool = True
     cache_bytes_max: int = CACHE_BYTES_MAX
+    cipher: str = "chachapoly"
+    key: str = attrs.field(default="", repr=False)  # encrypts what is on disk; empty: nothing is encrypted
+    prev_key: str = attrs.field(default="", repr=False)
     raft_engine: str = "core"
     unique_tag: str = ""
 

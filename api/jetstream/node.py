@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import trio
 
+from jetraft.api.config.options import JetStreamOptions
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.api.monitor.pages import Health
 from jetraft.api.outbox import PlaneOutbox
@@ -26,7 +27,9 @@ from jetraft.raft.manager import Links, Manager
 from jetraft.raft.peers import Mesh
 from jetraft.store._frame import seal
 from jetraft.store.block_cache import BlockCache
+from jetraft.store.cipher import CipherKind
 from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.keyring import Secrets
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId
 from jetraft.store.node_dir import NodeDir
@@ -94,6 +97,15 @@ class JetStreamSetting:
     expected_nodes: int
     cache_bytes_max: int
     raft_engine: str = CORE
+    secrets: Secrets | None = None  # of a store that is encrypted
+
+
+def secrets_of(options: JetStreamOptions) -> Secrets | None:
+    """What the configuration says about encryption; None when there is no key."""
+    if not options.key:
+        return None
+    prev_key = options.prev_key.encode() or None
+    return Secrets(key=options.key.encode(), cipher=CipherKind(options.cipher), prev_key=prev_key)
 
 
 class JetStreamNode:
@@ -140,6 +152,7 @@ class JetStreamNode:
                 node_dir=self._node_dir,
                 disk=LocalDisk(self.writer),
                 cache=self.cache,
+                secrets=setting.secrets,
             ),
         )
         self.gateway = JetStreamGateway(service=self.node.service, outbox=outbox, kick=reactor.kick_outside)

@@ -140,6 +140,8 @@ class MemLogModel(LogModel):
 class FileLogModel(LogModel):
     """The same, with crashes."""
 
+    options = OPTIONS
+
     @initialize()
     def start(self) -> None:
         self.disk = LossyDisk()
@@ -148,7 +150,7 @@ class FileLogModel(LogModel):
         self.open()
 
     def open(self) -> None:
-        self.log: FileLog = open_log(self.disk, GROUP, IDENTITY, BlockCache(bytes_max=2000), OPTIONS)
+        self.log: FileLog = open_log(self.disk, GROUP, IDENTITY, BlockCache(bytes_max=2000), self.options)
         assert self.log.durable_index == self.log.last_index
 
     @rule(count=st.integers(1, 12))

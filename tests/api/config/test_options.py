@@ -66,6 +66,8 @@ def test_a_file_fills_the_options_and_flags_win(tmp_path: Path) -> None:
         ("port: abc", "port: expected a number, got 'abc'"),
         ("ping_interval: soon", 'invalid duration "soon"'),
         ("cluster: 5", "expected cluster to be a map, got 5"),
+        ("jetstream { cipher: rot13, key: k }", 'Unknown cipher type: "rot13"'),
+        ("jetstream { key: 12 }", "encryption_key: expected a string, got 12"),
     ],
 )
 def test_wrong_files_name_the_key(tmp_path: Path, text: str, message: str) -> None:
@@ -74,6 +76,19 @@ def test_wrong_files_name_the_key(tmp_path: Path, text: str, message: str) -> No
     with pytest.raises(OptionsError) as caught:
         load_settings(path)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("names", [("key", "prev_key"), ("ek", "prev_ek"), ("encryption_key", "prev_encryption_key")])
+@pytest.mark.parametrize(("cipher", "kind"), [("aes", "aes"), ("ChaCha", "chachapoly"), ("chachapoly", "chachapoly")])
+def test_keys_of_the_store_come_from_the_environment(
+    tmp_path: Path, names: tuple[str, str], cipher: str, kind: str
+) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text(f"jetstream {{ cipher: {cipher}, {names[0]}: $NEW_KEY, {names[1]}: $OLD_KEY }}")
+    options = build_options(load_settings(path, {"NEW_KEY": "n", "OLD_KEY": "o"})).jetstream
+    assert options is not None
+    assert (options.cipher, options.key, options.prev_key) == (kind, "n", "o")
+    assert "'n'" not in repr(options)
 
 
 def test_a_cluster_without_a_name_or_routes_is_refused() -> None:
