@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.raft.disk_lag import DiskLag
 from jetraft.raft.engine import (
     AppendAccepted,
     AppendRejected,
@@ -68,6 +69,7 @@ class Leadership:
         self._up = up
         self._send = send
         self._quorum_lost_ns: int | None = now_ns  # since when no majority is in contact; nobody has answered yet
+        self._disk_lag = DiskLag()
         self.transfer: Transfer | None = None
         self._read_round = 0
         self.replication = Replication(
@@ -118,12 +120,21 @@ class Leadership:
     def pump(self, now_ns: int, commit_index: int) -> None:
         """Send what became due, never a commit index beyond what is durable here (rule 5)."""
         self.replication.pump(now_ns, min(commit_index, self._log.durable_index))
+        if self._is_waited_for(now_ns):
+            self.begin_transfer(None, now_ns)
         transfer = self.transfer
         if transfer is not None and not transfer.told:
             peer = self.replication.peers.get(transfer.target)
             if peer is not None and peer.match_index == self._log.last_index:
                 transfer.told = True
                 self._send(transfer.target, TransferNow(term=self.term))
+
+    def _is_waited_for(self, now_ns: int) -> bool:
+        """Whether only this member's disk has kept entries from being committed, for too long."""
+        durable_index, others_index = self._log.durable_index, 0
+        if durable_index < self._log.last_index:
+            others_index = self.replication.quorum_index(self._configurations.current, self._setup.node_id, 0)
+        return self._disk_lag.note(now_ns, durable_index=durable_index, others_index=others_index)
 
     # Answers.
 
@@ -184,6 +195,7 @@ class Leadership:
         dues = (
             self.replication.deadline_ns(min(commit_index, self._log.durable_index)),
             self._step_down_ns(),
+            self._disk_lag.due_ns,
             None if self.transfer is None else self.transfer.deadline_ns,
         )
         return min((due for due in dues if due is not None), default=None)
