@@ -369,13 +369,18 @@ class Server:
 
     async def _stop(self) -> None:
         """Let other nodes take over what this one leads, say goodbye to clients."""
-        if self.jetstream is not None and self.jetstream.step_down():
-            with trio.move_on_after(STEP_DOWN_S):
-                while self.jetstream.leads_others():  # noqa: ASYNC110  no event says that the last transfer is done
-                    await trio.sleep(STEP_DOWN_POLL_S)
+        if self.jetstream is not None:
+            await self._step_down()
+            self.jetstream.retire()
         for cid in self.plane.connection_ids():
             self.plane.close(cid, Reason.SERVER_SHUTDOWN)
         self.reactor.end_turn()
+
+    async def _step_down(self) -> None:
+        """Return when other nodes lead what they can lead, or after STEP_DOWN_S."""
+        with trio.move_on_after(STEP_DOWN_S):
+            while self.jetstream.step_down():  # noqa: ASYNC110  no event says that the last transfer is done
+                await trio.sleep(STEP_DOWN_POLL_S)
 
     async def _lame_duck(self) -> None:
         """Tell clients to go elsewhere, give them time, close them bit by bit, then stop."""
@@ -383,12 +388,12 @@ class Server:
         self.say.info("Entering lame duck mode, stop accepting new clients")
         self.client_socket.close()
         self.sessions.lame_duck = True
+        if self.jetstream is not None:
+            await self._step_down()
         for cid, session in self.sessions.by_cid.items():
             if session.options.protocol:
                 self.plane.write(cid, self.sessions.info(session))
         self.reactor.end_turn()
-        if self.jetstream is not None:
-            self.jetstream.step_down()
         await trio.sleep(options.lame_duck_grace_period_ns / NS_PER_S)
         cids = self.plane.connection_ids()
         rest_s = max(0, options.lame_duck_duration_ns - options.lame_duck_grace_period_ns) / NS_PER_S

@@ -199,21 +199,19 @@ class JetStreamNode:
         self._node_dir.close()
 
     def step_down(self) -> bool:
-        """Hand leadership of every group to another member, where there is one; True when any transfer began."""
-        begun = False
+        """Hand leadership of every group to another member, where one is ready; True while any transfer runs."""
+        is_running = False
         for group in self.manager.groups.values():
-            if self._leads_others(group):
-                begun |= group.transfer_leadership(None)
+            if group.is_leader and len(group.members) > 1:
+                is_running |= group.transfer_leadership(None) or not group.core.accepts_proposals
         self._reactor.end_turn()
-        return begun
+        return is_running
 
-    def leads_others(self) -> bool:
-        """True while this node leads a group that has other members."""
-        return any(self._leads_others(group) for group in self.manager.groups.values())
-
-    @staticmethod
-    def _leads_others(group: Group) -> bool:
-        return group.is_leader and len(group.members) > 1
+    def retire(self) -> None:
+        """Before the clients' connections are closed: tell those who wait for messages of a stream that is led here."""
+        for _, shell in self.node.backend.replicas():
+            shell.retire()
+        self._reactor.end_turn()
 
     # Monitoring.
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = b"Request Timeout"
 TOO_LARGE: Final = b"Message Size Exceeds MaxBytes"
+STATUS_SHUTDOWN: Final = b"Server Shutdown"
 
 
 class PullConsumer(ConsumerCore):
@@ -64,10 +65,12 @@ class PullConsumer(ConsumerCore):
             self._waiting.add(Waiting.begin(reply, request, now.mono_ns))
 
     def close(self, reason: bytes) -> Effects:
-        """End every request with a 409: the consumer is deleted here, or led elsewhere."""
+        """End every request with a 409: the consumer is deleted here, or led elsewhere, or the server stops."""
         while self._waiting:
             waiting = self._waiting.drop_head()
-            self._out.sends.append(Status(waiting.reply, message.status(409, reason)))
+            tells_rest = reason == STATUS_SHUTDOWN  # only this one says what is left of the request, as in nats-server
+            hdr = pending_status(409, reason, waiting) if tells_rest else message.status(409, reason)
+            self._out.sends.append(Status(waiting.reply, hdr))
         out, self._out = self._out, type(self._out)()
         return out
 

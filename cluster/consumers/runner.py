@@ -14,7 +14,7 @@ import attrs
 
 from jetraft.cluster.consumers.core import Now
 from jetraft.cluster.consumers.effects import Status
-from jetraft.cluster.consumers.pull import PullConsumer
+from jetraft.cluster.consumers.pull import STATUS_SHUTDOWN, PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.selector import Selector
 from jetraft.store.port import StoreCorrupt
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 STATUS_DELETED = b"Consumer Deleted"
 STATUS_LEADER = b"Leadership Change"
-STATUS_SHUTDOWN = b"Server Shutdown"
 
 
 @attrs.define(eq=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from jetraft.cluster.consumers.desk import ConsumerDesk
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
+from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.streams.admit import Admission, Publish
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.raft.engine import Proposal
@@ -95,13 +96,13 @@ class Leadership:
             self.desk.pump()
             self._expiry.messages_added()
 
-    def end(self) -> None:
-        """Leadership is over: stop listening, drop everything that was in flight."""
+    def end(self, reason: bytes = STATUS_LEADER) -> None:
+        """Leadership is over: stop listening, drop everything that was in flight; who waits for messages hears why."""
         self._ended = True
         if self._sink is not None:
             self._site.outbox.remove_sink(self._sink)
             self._sink = None
-        self.desk.end()
+        self.desk.end(reason)
         self._expiry.end()
 
     def _listen(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.cluster.consumers.runner import STATUS_LEADER, STATUS_SHUTDOWN
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.admit import limits_of
 from jetraft.cluster.streams.direct import DirectGets
@@ -72,6 +73,7 @@ class StreamShell:
         self.machine = StreamMachine(store, self)
         self._leadership: Leadership | None = None
         self._reshaper: Reshaper | None = None
+        self._retired = False
         self._group: Group | None = None
         spec = GroupSpec(
             group_id=assignment.group_id,
@@ -245,6 +247,11 @@ class StreamShell:
         """Hand leadership over; True when that has begun."""
         return self.group.transfer_leadership(to)
 
+    def retire(self) -> None:
+        """The server is about to stop: serve no more, and tell those who wait for messages."""
+        self._retired = True
+        self._end_leadership(STATUS_SHUTDOWN)
+
     def stop(self) -> None:
         """End the replica on this node; the log stays as it is, for its owner to close or erase."""
         self._end_leadership()
@@ -312,7 +319,9 @@ class StreamShell:
 
     def _lead(self) -> None:
         """Begin to lead, once the group leads and the stream has its configuration."""
-        if self._leadership is None and self.machine.config is not None and self.group.is_leader:
+        if self._retired or self._leadership is not None:
+            return
+        if self.machine.config is not None and self.group.is_leader:
             self._leadership = Leadership(self._site, self.group, self.machine)
             self._reshaper = Reshaper(
                 self.group,
@@ -323,10 +332,10 @@ class StreamShell:
             )
             self._reshaper.look()
 
-    def _end_leadership(self) -> None:
+    def _end_leadership(self, reason: bytes = STATUS_LEADER) -> None:
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
-            leadership.end()
+            leadership.end(reason)
         reshaper, self._reshaper = self._reshaper, None
         if reshaper is not None:
             reshaper.end()
