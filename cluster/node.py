@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from jetraft.cluster.backup.desk import Backups
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
@@ -149,6 +150,7 @@ class ClusterNode:
             cluster_name=setting.cluster_name or "",
             name_of=self.view.name_of,
             on_settled=self._report_settled,
+            on_abandoned=self._report_abandoned,
             space=space,
         )
         self._frontend = MetaFrontend(
@@ -195,6 +197,18 @@ class ClusterNode:
             steward=self._steward,
             backend=self.backend,
         )
+        self.backups = Backups(
+            service=self.service,
+            frontend=self._frontend,
+            machine=self.machine,
+            backend=self.backend,
+            outbox=ports.outbox,
+            clock=ports.clock,
+            rng=ports.rng,
+            directory=ports.node_dir.root,
+            space=space,
+        )
+        self.service.backups = self.backups
         self._scrubber = Scrubber(
             disk=ports.disk,
             clock=ports.clock,
@@ -234,6 +248,7 @@ class ClusterNode:
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._mender.run)
+            nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
                 await wait_until(self._all_lead, READY_WAIT_S)
             task_status.started()
@@ -289,6 +304,9 @@ class ClusterNode:
 
     def _report_settled(self, row: StreamAssignment) -> None:
         self.service.report_settled(row)
+
+    def _report_abandoned(self, row: StreamAssignment) -> None:
+        self.backups.abandon(row)
 
     async def _reopen(self, group: Group, swap: Swap) -> None:
         """There is a new log for one of this node's groups: fetched by catching up, or opened again by the mender."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from jetraft.cluster.backup.desk import Backups
     from jetraft.cluster.meta.backend import MetaBackend
     from jetraft.cluster.meta.frontend import MetaFrontend
     from jetraft.cluster.meta.machine import MetaMachine
@@ -50,6 +51,7 @@ USAGE_WAIT_S: Final = 1.0
 CAUGHT_UP_WAIT_S: Final = 1.0
 POLL_S: Final = 0.002
 
+BACKUP_PREFIX: Final = b"backup."  # the questions of cluster/backup/desk.py
 _INFO: Final = b"stream.info"
 _SETTLED: Final = b"stream.settled"
 _INDEX: Final = b"meta.index"
@@ -127,6 +129,7 @@ class ClusterService:
         self._frontend = frontend
         self._steward = steward
         self._backend = backend
+        self.backups: Backups | None = None  # set by who makes it
         self.meta_group: MetaGroup | None = None  # set when the meta group has been started
         self.api_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)  # requests and errors, the gateway's
         self.execute_api: Callable[[Request], Awaitable[bytes]] = _no_api
@@ -284,6 +287,13 @@ class ClusterService:
         missing = tuple(row.config.name for row in wanted if row.config.name not in infos)
         return StreamPage(infos={name: infos[name] for name in sorted(infos)}, missing=missing)
 
+    async def info_of(self, row: StreamAssignment) -> dict[str, Any]:
+        """Ask the stream's leader, who has this row's config in force. Raises ApiError when there is none in time."""
+        info = await self._info_of(row)
+        if info is None:
+            raise errors.CLUSTER_NOT_AVAILABLE.with_values()
+        return info
+
     # --- leaders
 
     def step_down(self, group: Transferable, preferred: str) -> None:
@@ -353,6 +363,8 @@ class ClusterService:
         if request.subject == _INFO:
             return await self._serve_info(request)
         try:
+            if request.subject.startswith(BACKUP_PREFIX) and self.backups is not None:
+                return await self.backups.serve(request)
             if request.subject == _SETTLED:
                 name, incarnation, revision = msgpack.unpackb(request.payload)
                 await self._frontend.settle(request.account, name, incarnation=incarnation, revision=revision)

@@ -58,6 +58,10 @@ class SpaceWatch:
             self._times_low += self._is_low and not was_low
         return self._is_low
 
+    def room_bytes(self) -> int:
+        """What may be written above the reserve."""
+        return max(0, self._free() - self._reserve_bytes)
+
     def statistics(self) -> SpaceStatistics:
         """Figures for monitoring and tests."""
         return SpaceStatistics(

@@ -155,6 +155,15 @@ class StreamStore:
         count_max = max(0, filters.num_pending(0) - keep) if keep else self._index.messages
         return filters.remove_matching(below_seq or self._index.last_seq + 1, count_max)
 
+    def skip_to(self, seq: int, ts_ns: int) -> int:
+        """Give the next message this sequence: those between never have one. Without effect when it lies behind.
+
+        `ts_ns` becomes the time of the last message, unless it is 0. Returns last_seq.
+        """
+        if seq > self._index.last_seq + 1:
+            self._index.finish_load(seq - 1, ts_ns or self._index.last_ts_ns)
+        return self._index.last_seq
+
     # -- what there is --------------------------------------------------------------------------------------------
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.api.jetstream import account, consumers, leaders, members, messages, streams, unserved
+from jetraft.api.jetstream import account, backups, consumers, leaders, members, messages, streams, unserved
 from jetraft.cluster.forward import Owner
 from jetraft.store.model.responses import ResponseType
 
@@ -67,8 +67,8 @@ OPERATIONS: Final = (
     Operation(b"STREAM.PEER.REMOVE.*", _R.STREAM_REMOVE_PEER, Owner.META, members.remove_stream_peer),
     Operation(b"STREAM.PEER.EVACUATE.*", _R.STREAM_EVACUATE_PEER, Owner.STREAM, unserved.evacuate_peer),
     Operation(b"STREAM.CANCEL_MOVE.*", _R.STREAM_CANCEL_MOVE, Owner.STREAM, unserved.no_move),
-    Operation(b"STREAM.SNAPSHOT.*", _R.STREAM_SNAPSHOT, Owner.STREAM, unserved.snapshot),
-    Operation(b"STREAM.RESTORE.*", _R.STREAM_RESTORE, Owner.META, unserved.restore),
+    Operation(b"STREAM.SNAPSHOT.*", _R.STREAM_SNAPSHOT, Owner.STREAM, backups.snapshot),
+    Operation(b"STREAM.RESTORE.*", _R.STREAM_RESTORE, Owner.ANY, backups.restore),
 )
 
 

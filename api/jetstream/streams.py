@@ -8,6 +8,7 @@ import attrs
 
 from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import inspected_stream, listed_stream, single_stream
+from jetraft.cluster.backup.restoration import is_marked
 from jetraft.store.model import errors
 from jetraft.store.model.config import StreamConfigRequest
 from jetraft.store.model.requests import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.cluster.service import ClusterService
+    from jetraft.store.model.config import StreamConfig
 
 NO_PAGE: Final = page(total=0, offset=0, limit=0)
 
@@ -34,6 +36,7 @@ async def create(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.CREATE.*: a repeated request with the same config is answered as the first."""
     request = StreamConfigRequest.from_json(call.body)
     check_stream_create_request(call.stream, request.config)
+    _refuse_mark(request.config)
     info, fresh = await service.create_stream(call.account, request.config, pedantic=request.pedantic)
     did_create = fresh or not service.cluster.clustered  # a single nats-server says so every time
     return {**single_stream(service, info), **({"did_create": True} if did_create else {})}
@@ -44,6 +47,7 @@ async def update(service: ClusterService, call: Call) -> Mapping[str, object]:
     request = StreamConfigRequest.from_json(call.body)
     service.check_config(request.config, pedantic=request.pedantic)
     check_stream_update_request(call.stream, request.config)
+    _refuse_mark(request.config)
     updated = await service.update_stream(call.account, request.config, pedantic=request.pedantic)
     return single_stream(service, updated)
 
@@ -105,3 +109,9 @@ async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
         "streams": [listed_stream(service, info) for info in found.infos.values()],
     }
     return {**answer, "missing": list(found.missing)} if found.missing else answer
+
+
+def _refuse_mark(config: StreamConfig) -> None:
+    """The mark of a restore under way is the cluster's, not a client's."""
+    if is_marked(config):
+        raise errors.STREAM_INVALID_CONFIG.with_values(err="metadata key is reserved")

@@ -27,18 +27,3 @@ async def no_move(service: ClusterService, call: Call) -> Mapping[str, object]:
         raise errors.CLUSTER_REQUIRED.with_values()
     service.leading(call.account, call.stream)
     raise errors.STREAM_RECONFIGURE_NOT_IN_PROGRESS.with_values()
-
-
-async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.SNAPSHOT.*: no backups yet."""
-    if call.is_empty:
-        raise errors.BAD_REQUEST.with_values()
-    service.leading(call.account, call.stream)
-    raise errors.STREAM_SNAPSHOT_FAILED.with_values(err="stream snapshots are not supported by this server yet")
-
-
-async def restore(_service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.RESTORE.*: no restores yet."""
-    if call.is_empty:
-        raise errors.BAD_REQUEST.with_values()
-    raise errors.STREAM_RESTORE_FAILED.with_values(err="stream restore is not supported by this server yet")

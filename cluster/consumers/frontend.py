@@ -78,6 +78,12 @@ class ConsumerFrontend:
             return False
         return await self._propose(commands.DeleteConsumer(name))
 
+    async def settle(self) -> None:
+        """Return when the replicated state has everything that was delivered and acknowledged before the call."""
+        self._desk.propose_noted()
+        barrier = Proposal(kind=Kind.CONSUMER_OP, body=commands.encode_consumer_commands([]))
+        await self._group.propose_and_wait(barrier)
+
     def info(self, name: str, cluster: ClusterInfo, *, initial: bool = False) -> ConsumerInfo | None:
         """The consumer as its leader sees it, None when there is none.
 

@@ -80,6 +80,17 @@ class Purge:
 
 
 @attrs.frozen
+class SkipTo:
+    """The next message gets this sequence; those that are passed over never have one. Restored streams have gaps.
+
+    `ts_ns` becomes the time of the last message, which may be one that was removed; 0 leaves it as it is.
+    """
+
+    seq: int = attrs.field(validator=_is_number)
+    ts_ns: int = attrs.field(validator=_is_number)
+
+
+@attrs.frozen
 class CreateConsumer:
     """A consumer exists from here on; it starts where its policy says, judged on the state at this entry."""
 
@@ -164,7 +175,16 @@ class ResetConsumer:
     seq: int = attrs.field(validator=_is_number)
 
 
-StreamCommand = UpdateConfig | Remove | RemoveBelow | Purge
+@attrs.frozen
+class RestoreConsumer:
+    """A consumer exists from here on, in the state that a backup says: ConsumerState.to_tuple, packed."""
+
+    name: str = attrs.field(validator=_TEXT)
+    config: bytes = attrs.field(validator=_BYTES)  # JSON
+    state: bytes = attrs.field(validator=_BYTES)  # msgpack
+
+
+StreamCommand = UpdateConfig | Remove | RemoveBelow | Purge | SkipTo
 ConsumerCommand = (
     CreateConsumer
     | UpdateConsumer
@@ -176,10 +196,17 @@ ConsumerCommand = (
     | Progress
     | Dropped
     | ResetConsumer
+    | RestoreConsumer
 )
 
 # Tags are part of the log's format: never change the meaning of one, only add.
-STREAM_TAGS: Final[dict[int, type[StreamCommand]]] = {1: UpdateConfig, 2: Remove, 3: RemoveBelow, 4: Purge}
+STREAM_TAGS: Final[dict[int, type[StreamCommand]]] = {
+    1: UpdateConfig,
+    2: Remove,
+    3: RemoveBelow,
+    4: Purge,
+    5: SkipTo,
+}
 CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
     1: CreateConsumer,
     2: UpdateConsumer,
@@ -191,6 +218,7 @@ CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
     8: Progress,
     9: Dropped,
     10: ResetConsumer,
+    11: RestoreConsumer,
 }
 _TAG_OF: Final[dict[type, int]] = {cls: tag for table in (STREAM_TAGS, CONSUMER_TAGS) for tag, cls in table.items()}
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {cls: tuple(f.name for f in attrs.fields(cls)) for cls in _TAG_OF}

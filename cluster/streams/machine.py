@@ -18,7 +18,7 @@ from jetraft.cluster.streams import commands
 from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP, FLAG_TTL, flagged_records, subjects_of
 from jetraft.cluster.streams.admit import limits_of, nats_headers
 from jetraft.cluster.streams.interest import is_wanted, unneeded_after_done, unneeded_on_arrival
-from jetraft.cluster.streams.roster import TRANSITIONS, new_consumer
+from jetraft.cluster.streams.roster import TRANSITIONS, new_consumer, restored_consumer
 from jetraft.cluster.streams.ttl import TtlTable, parse_ttl
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store._frame import parse_header
@@ -202,6 +202,8 @@ class StreamMachine:
                 removed = self.store.purge(subject=command.subject, below_seq=command.below_seq, keep=command.keep)
                 self._purged()
                 return removed
+            case commands.SkipTo():
+                return self.store.skip_to(command.seq, command.ts_ns)
 
     def _update_config(self, config: StreamConfig) -> int:
         self.config = config
@@ -226,9 +228,12 @@ class StreamMachine:
     def _apply_consumer_command(self, command: commands.ConsumerCommand) -> bool:
         """True when the command found what it was about; False when an earlier entry made it pointless."""
         consumer = self.consumers.get(command.name)
-        if isinstance(command, commands.CreateConsumer):
+        if isinstance(command, (commands.CreateConsumer, commands.RestoreConsumer)):
             if consumer is None:
-                self.consumers[command.name] = new_consumer(command, self.store)
+                if isinstance(command, commands.CreateConsumer):
+                    self.consumers[command.name] = new_consumer(command, self.store)
+                else:
+                    self.consumers[command.name] = restored_consumer(command)
                 self._events.consumer_created(self.consumers[command.name])
             return consumer is None
         if consumer is None:

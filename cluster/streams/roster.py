@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import msgpack
 
 from jetraft.cluster.streams import commands
 from jetraft.store._runs import Runs
@@ -78,6 +79,11 @@ def new_consumer(command: commands.CreateConsumer, store: StreamStore) -> Consum
         initial=start.initial,
         resume_seq=start.resume_seq,
     )
+
+
+def restored_consumer(command: commands.RestoreConsumer) -> ConsumerState:
+    """The state of a consumer that comes out of a backup."""
+    return ConsumerState.from_tuple(ConsumerConfig.from_json(command.config), msgpack.unpackb(command.state))
 
 
 def start_of(config: ConsumerConfig, store: StreamStore) -> Start:

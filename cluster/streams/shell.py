@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.cluster.backup.restoration import Restoration, is_marked
 from jetraft.cluster.consumers.runner import STATUS_LEADER, STATUS_SHUTDOWN
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.admit import limits_of
@@ -72,6 +73,7 @@ class StreamShell:
         )
         self.machine = StreamMachine(store, self)
         self._leadership: Leadership | None = None
+        self.restoration: Restoration | None = None  # while it leads and is being restored
         self._reshaper: Reshaper | None = None
         self._retired = False
         self._group: Group | None = None
@@ -83,7 +85,8 @@ class StreamShell:
         )
         self._group = site.manager.create(spec, log, self.machine)
         self._direct = DirectGets(site, self.machine, config.name)
-        self._direct.follow(self.config)
+        if not is_marked(self.config):
+            self._direct.follow(self.config)
 
     # --- what the service reads
 
@@ -239,6 +242,10 @@ class StreamShell:
         """The consumer as its leader sees it; None when there is none."""
         return self._leading().consumers.info(name, self.cluster())
 
+    async def settle_consumers(self) -> None:
+        """Return when the consumers' states in the machine are what clients have seen of them by now."""
+        await self._leading().consumers.settle()
+
     def consumer_names(self) -> list[str]:
         """The consumers of the stream."""
         return list(self.machine.consumers)
@@ -285,7 +292,8 @@ class StreamShell:
         """Follow a configuration that took effect."""
         if self._group is None:
             return  # recovery: roles come later
-        self._direct.follow(config)
+        if not is_marked(config):
+            self._direct.follow(config)
         self._lead()
         if self._leadership is not None:
             self._leadership.config_changed(config)
@@ -321,7 +329,14 @@ class StreamShell:
         """Begin to lead, once the group leads and the stream has its configuration."""
         if self._retired or self._leadership is not None:
             return
-        if self.machine.config is not None and self.group.is_leader:
+        if self.machine.config is None or not self.group.is_leader:
+            return
+        self._end_restoration()
+        if is_marked(self.machine.config):
+            self.restoration = Restoration(
+                self._site, self.group, self.machine, abandoned=lambda: self._site.on_abandoned(self.assignment)
+            )
+        else:
             self._leadership = Leadership(self._site, self.group, self.machine)
             self._reshaper = Reshaper(
                 self.group,
@@ -332,7 +347,13 @@ class StreamShell:
             )
             self._reshaper.look()
 
+    def _end_restoration(self) -> None:
+        if self.restoration is not None:
+            self.restoration.end()
+            self.restoration = None
+
     def _end_leadership(self, reason: bytes = STATUS_LEADER) -> None:
+        self._end_restoration()
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
             leadership.end(reason)

@@ -31,4 +31,5 @@ class Site:
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
+    on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # nobody restores it
     rng: Random = attrs.Factory(SystemRandom)  # draws the names of unnamed consumers

@@ -9,9 +9,10 @@ Source: server/jetstream_api.go.
 
 import attrs
 
-from jetraft.store.model.config import Placement
+from jetraft.store.model.config import Placement, StreamConfig
 from jetraft.store.model.fields import FLAG, INT, TEXT, UINT64, ListOf, Struct, Time, wire
 from jetraft.store.model.jsoncodec import WireObject
+from jetraft.store.model.state import StreamState
 
 NAMES_PAGE: int = 1024  # JSApiNamesLimit
 LIST_PAGE: int = 256  # JSApiListLimit
@@ -117,3 +118,22 @@ class JSApiConsumerResetRequest(WireObject):
     """CONSUMER.RESET: the next sequence to deliver; 0 is the one after the ack floor."""
 
     seq: int = wire(UINT64, 0, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamSnapshotRequest(WireObject):
+    """STREAM.SNAPSHOT: where the archive is to go, and in what pieces. `jsck` asks for what is done in any case."""
+
+    deliver_subject: str = wire(TEXT, "")
+    no_consumers: bool = wire(FLAG, default=False, omitempty=True)
+    chunk_size: int = wire(INT, 0, omitempty=True)
+    window_size: int = wire(INT, 0, omitempty=True)
+    jsck: bool = wire(FLAG, default=False, omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JSApiStreamRestoreRequest(WireObject):
+    """STREAM.RESTORE: the configuration of the stream to be, and the state that the backup was taken with."""
+
+    config: StreamConfig = wire(Struct(StreamConfig, "server.StreamConfig"), StreamConfig())
+    state: StreamState = wire(Struct(StreamState, "server.StreamState"), StreamState())

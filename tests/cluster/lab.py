@@ -217,8 +217,16 @@ def stream_config(**fields: Any) -> StreamConfig:
 
 def start_stream(node: Node, log: MemLog | None = None, **fields: Any) -> StreamShell:
     """A stream of one replica that leads."""
-    config = stream_config(**fields)
-    assignment = StreamAssignment(
+    assignment = assignment_of(node, stream_config(**fields))
+    shell = StreamShell(assignment=assignment, log=log or MemLog(), site=node.site)
+    node.sleep(2 * 10**9)
+    assert shell.is_leader
+    return shell
+
+
+def assignment_of(node: Node, config: StreamConfig) -> StreamAssignment:
+    """The row of a stream of one replica."""
+    return StreamAssignment(
         account="$G",
         config=config,
         group_id=GroupId(f"S-R1F-{config.name}"),
@@ -229,10 +237,6 @@ def start_stream(node: Node, log: MemLog | None = None, **fields: Any) -> Stream
         created_ns=node.clock.unix_ns(),
         founding=(NODE,),
     )
-    shell = StreamShell(assignment=assignment, log=log or MemLog(), site=node.site)
-    node.sleep(2 * 10**9)
-    assert shell.is_leader
-    return shell
 
 
 def finish(node: Node, call: Callable[[], Awaitable[T]]) -> T:

@@ -1,0 +1,63 @@
+"""Handlers for backups: a stream as an archive, and an archive as a stream. The transfers are cluster/backup's."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jetraft.api.jetstream.views import single_stream
+from jetraft.cluster.backup.restoration import is_marked
+from jetraft.cluster.backup.sending import Manner
+from jetraft.store.model import errors
+from jetraft.store.model.requests import JSApiStreamRestoreRequest, JSApiStreamSnapshotRequest
+from jetraft.store.model.responses import ResponseType, answer, error_answer
+from jetraft.store.model.subject import valid_publish_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jetraft.api.jetstream.call import Call
+    from jetraft.cluster.backup.desk import Backups
+    from jetraft.cluster.service import ClusterService
+
+
+async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.SNAPSHOT.*: config and state; the archive follows on the deliver subject."""
+    if call.is_empty:
+        raise errors.BAD_REQUEST.with_values()
+    request = call.required_body(JSApiStreamSnapshotRequest)
+    service.leading(call.account, call.stream)
+    if not valid_publish_subject(request.deliver_subject.encode()):
+        raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID.with_values()
+    manner = Manner(
+        deliver_subject=request.deliver_subject.encode(),
+        chunk_bytes=max(0, request.chunk_size),
+        window_bytes=max(0, request.window_size),
+        with_consumers=not request.no_consumers,
+    )
+    config, state = await _backups(service).snapshot(call.account, call.stream, manner)
+    return {"config": config.to_json_dict(), "state": state.to_json_dict()}
+
+
+async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """STREAM.RESTORE.*: the subject that takes the archive; its last chunk is answered like a creation."""
+    if call.is_empty:
+        raise errors.BAD_REQUEST.with_values()
+    request = call.required_body(JSApiStreamRestoreRequest)
+    if request.config.name and request.config.name != call.stream:
+        raise errors.STREAM_MISMATCH.with_values()
+    if not request.config.name or is_marked(request.config):
+        raise errors.BAD_REQUEST.with_values()
+    shape = partial(_outcome, service)
+    return {"deliver_subject": await _backups(service).begin_restore(call.account, request.config, shape)}
+
+
+def _backups(service: ClusterService) -> Backups:
+    assert service.backups is not None, "made with the node"
+    return service.backups
+
+
+def _outcome(service: ClusterService, outcome: Mapping[str, Any] | errors.ApiError) -> bytes:
+    if isinstance(outcome, errors.ApiError):
+        return error_answer(ResponseType.STREAM_CREATE, outcome)
+    return answer(ResponseType.STREAM_CREATE, single_stream(service, outcome))

@@ -1,0 +1,124 @@
+"""What an archive says, checked: state, consumers, messages in order, each within its limits. Pure.
+
+An archive comes from a client, so nothing in it is believed: sizes are bounded before memory is taken, sequences must
+ascend within what the state says, all messages together may not have more bytes than the state, which is what room was
+looked for. Source of the rules: ADR "JetStream Stream Backup and Restore V2".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.cluster.backup.archive import CONSUMER_PREFIX, STATE_NAME, Entry, cut_off
+from jetraft.cluster.backup.consumers import SEQ_MAX, unpack_consumer
+from jetraft.cluster.backup.s2 import CorruptArchiveError
+from jetraft.store.consumer_state import ConsumerState
+from jetraft.store.model import errors
+from jetraft.store.model.message import valid_block
+from jetraft.store.model.state import StreamState
+from jetraft.store.model.subject import NAME_BYTES_MAX, valid_asset_name, valid_publish_subject
+
+if TYPE_CHECKING:
+    from jetraft.store.model.config import StreamConfig
+
+CONSUMERS_MAX: Final = 100_000
+TS_NS_MAX: Final = (1 << 63) - 1
+
+
+@attrs.frozen(slots=True)
+class Message:
+    """A message as it goes into the stream."""
+
+    seq: int
+    ts_ns: int
+    subject: bytes
+    hdr: bytes
+    payload: bytes
+
+
+Item = StreamState | ConsumerState | Message
+
+
+class Contents:
+    """Entries in, items out. `finish` says whether the archive was whole."""
+
+    def __init__(self, config: StreamConfig, now_unix_ns: int) -> None:
+        self._config = config
+        self._now_unix_ns = now_unix_ns
+        self._consumers_left = 0
+        self._names: set[str] = set()
+        self._message_bytes = 0
+        self._last_seq = 0
+        self._ended = False
+        self.state: StreamState | None = None
+        self.messages = 0
+
+    def take(self, entry: Entry) -> Item | None:
+        """The item of the next entry; None for the entry that ends the archive. Raises CorruptArchiveError."""
+        if self._ended:
+            raise CorruptArchiveError("archive: invalid archive stream")
+        if self.state is None:
+            self.state = self._state(entry)
+            return self.state
+        if self._consumers_left:
+            return self._consumer(entry)
+        if entry.is_end:
+            self._ended = True
+            return None
+        return self._message(entry, self.state)
+
+    def finish(self) -> StreamState:
+        """The state that the archive is of. Raises CorruptArchiveError when it ended too early."""
+        if self.state is None or not self._ended:
+            raise cut_off()
+        return self.state
+
+    def _state(self, entry: Entry) -> StreamState:
+        if entry.name != STATE_NAME or entry.seq:
+            raise CorruptArchiveError("snapshot state missing")
+        try:
+            state = StreamState.from_json(entry.body)
+        except errors.ApiError as error:
+            raise CorruptArchiveError(f"snapshot state corrupt: {error}") from error
+        if not 0 <= state.consumer_count <= CONSUMERS_MAX or state.last_seq > SEQ_MAX:
+            raise CorruptArchiveError("snapshot state corrupt")
+        span = state.last_seq - state.first_seq + 1
+        unused = state.first_seq == state.last_seq == 0
+        if not unused and (span < 0 or state.first_seq < 1):
+            raise CorruptArchiveError("snapshot state corrupt")
+        if state.messages > (0 if unused else span) or (state.messages == 0 and span != 0 and not unused):
+            raise CorruptArchiveError("snapshot state corrupt")
+        self._consumers_left = state.consumer_count
+        self._last_seq = max(0, state.first_seq - 1)
+        return state
+
+    def _consumer(self, entry: Entry) -> ConsumerState:
+        raw = entry.name.removeprefix(CONSUMER_PREFIX)
+        name = raw.decode("utf-8", "replace")
+        sound = valid_asset_name(raw) and len(raw) <= NAME_BYTES_MAX
+        if not entry.name.startswith(CONSUMER_PREFIX) or entry.seq or entry.hdr or not sound:
+            raise CorruptArchiveError(f"invalid consumer entry {name!r:.80}")
+        if name in self._names:
+            raise CorruptArchiveError(f"consumer {name!r} twice")
+        self._names.add(name)
+        self._consumers_left -= 1
+        return unpack_consumer(name, entry.body, self._config, self._now_unix_ns)
+
+    def _message(self, entry: Entry, state: StreamState) -> Message:
+        if not self._last_seq < entry.seq <= state.last_seq:
+            raise CorruptArchiveError(f"snapshot sequence {entry.seq} out of order")
+        if not valid_publish_subject(entry.name) or not 0 <= entry.ts_ns <= TS_NS_MAX:
+            raise CorruptArchiveError(f"invalid message at sequence {entry.seq}")
+        if entry.hdr and not valid_block(entry.hdr):
+            raise CorruptArchiveError(f"invalid header at sequence {entry.seq}")
+        size = len(entry.hdr) + len(entry.body)
+        if 0 < self._config.max_msg_size < size:
+            raise CorruptArchiveError(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.with_values().description)
+        self._message_bytes += size + len(entry.name)
+        self.messages += 1
+        if self._message_bytes > state.bytes or self.messages > state.messages:
+            raise CorruptArchiveError("snapshot message bytes exceed maximum store message size")
+        self._last_seq = entry.seq
+        return Message(entry.seq, entry.ts_ns, entry.name, entry.hdr, entry.body)

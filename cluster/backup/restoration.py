@@ -1,0 +1,97 @@
+"""What the leader of a stream does while the stream is being restored: takes steps into the log, and nothing else.
+
+A stream that is being restored carries a mark in its configuration. While it is there the stream has no `Leadership`:
+it takes no publishes, delivers nothing, expires nothing. The last act of a restore takes the mark away. When no step
+comes for a while whoever restored it is gone, and the stream is deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.cluster.backup.steps import Step, StepKind
+from jetraft.raft.engine import Proposal
+from jetraft.store.format import Kind
+from jetraft.store.model.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jetraft.cluster.ports import TimerHandle
+    from jetraft.cluster.streams.machine import StreamMachine
+    from jetraft.cluster.streams.site import Site
+    from jetraft.raft.group import Group
+    from jetraft.store.model.config import StreamConfig
+
+MARK: Final = "_jetraft.restoring"
+STALE_NS: Final = 30 * NS_PER_S  # a batch of steps takes milliseconds; an election in between, a second
+
+_KINDS: Final = {StepKind.CONSUMER: Kind.CONSUMER_OP, StepKind.MESSAGES: Kind.MESSAGES, StepKind.SKIP: Kind.STREAM_OP}
+
+
+def is_marked(config: StreamConfig) -> bool:
+    """Whether a stream with this configuration is being restored."""
+    return MARK in config.metadata
+
+
+def marked(config: StreamConfig, restored_by: str) -> StreamConfig:
+    """The configuration of a stream while it is restored; unsealed, because a sealed one cannot be created."""
+    return attrs.evolve(config, metadata={**config.metadata, MARK: restored_by}, sealed=False)
+
+
+class OutOfStepError(Exception):
+    """A step that does not follow what the stream has: two restore the same one."""
+
+
+class Restoration:
+    """One term of leading a stream that is being restored. `abandoned` is called when nothing comes any more."""
+
+    def __init__(self, site: Site, group: Group, machine: StreamMachine, *, abandoned: Callable[[], None]) -> None:
+        self._site = site
+        self._group = group
+        self._machine = machine
+        self._abandoned = abandoned
+        self._timer: TimerHandle | None = None
+        self._arm()
+
+    async def carry_out(self, steps: Sequence[Step]) -> None:
+        """Take the steps into the log; committed when this returns. Those that were taken before are passed over.
+
+        Raises OutOfStepError, NotLeaderError or OutcomeUnknownError.
+        """
+        self._arm()
+        await self._group.confirm_leadership()
+        last_seq = self._machine.last_seq
+        proposals = []
+        for step in steps:
+            end_seq = step.first_seq + step.count
+            if step.kind is not StepKind.CONSUMER:
+                if end_seq <= last_seq + 1:
+                    continue
+                if step.first_seq != last_seq + 1:
+                    raise OutOfStepError(f"sequence {step.first_seq} after {last_seq}")
+                last_seq = end_seq - 1
+            is_messages = step.kind is StepKind.MESSAGES
+            first_seq, count = (step.first_seq, step.count) if is_messages else (0, 0)
+            proposals.append(Proposal(kind=_KINDS[step.kind], first_seq=first_seq, count=count, body=step.body))
+        for proposal in proposals[:-1]:
+            self._group.propose(proposal)
+        if proposals:  # the last is committed after all others, or nothing is known of any
+            await self._group.propose_and_wait(proposals[-1])
+
+    def end(self) -> None:
+        """The term, or the restore, is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self.end()
+        self._timer = self._site.timers.call_at(self._site.clock.mono_ns() + STALE_NS, self._stale)
+
+    def _stale(self) -> None:
+        self._timer = None
+        self._abandoned()
+        self._arm()

@@ -1,0 +1,202 @@
+"""Sending one snapshot: a stream as an archive, in chunks that the receiver acknowledges. Runs on the stream's leader.
+
+State and consumers are taken at one moment, which is exact because they belong to one group; messages are read while
+the stream goes on, from the first to the last of that moment, so what is removed meanwhile may be missing. Chunks are
+acknowledged one by one; as many as fit into the window are under way. A receiver that stops acknowledging, or that
+nobody is any more, ends it. Source: jetstream_api.go (streamSnapshot), ADR "JetStream Stream Backup and Restore V2".
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import orjson
+import trio
+
+from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, Entry, pack_entry
+from jetraft.cluster.backup.consumers import pack_consumer
+from jetraft.cluster.backup.s2 import Compressor
+from jetraft.cluster.backup.upload import captured_in
+from jetraft.store.model.message import status
+from jetraft.store.port import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from jetraft.cluster.ports import Outbox
+    from jetraft.cluster.streams.machine import StreamMachine
+    from jetraft.store.model.state import StreamState
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 128 << 10  # nats-server's default and its bounds, as are those of the window
+CHUNK_BYTES_MIN: Final = 1 << 10
+CHUNK_BYTES_MAX: Final = 1 << 20
+WINDOW_BYTES: Final = 8 << 20
+WINDOW_BYTES_MAX: Final = 32 << 20
+INTEREST_WAIT_S: Final = 2.0
+ACK_WAIT_S: Final = 5.0
+POLL_S: Final = 0.02
+READ_BYTES: Final = 1 << 20  # of messages read in one go, between which others have their turn
+READ_MESSAGES: Final = 512
+
+NO_INTEREST: Final = status(408, b"No Interest")
+NO_FLOW: Final = status(408, b"No Flow Response")
+
+
+class StalledError(Exception):
+    """The receiver does not take any more."""
+
+    def __init__(self, reason: str, hdr: bytes) -> None:
+        super().__init__(reason)
+        self.hdr = hdr
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Manner:
+    """How a client wants its snapshot: sizes are what was asked for, 0 for the default."""
+
+    deliver_subject: bytes
+    chunk_bytes: int = 0
+    window_bytes: int = 0
+    with_consumers: bool = True
+
+    @property
+    def chunk(self) -> int:
+        """Bytes in a chunk."""
+        return min(max(self.chunk_bytes, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX) if self.chunk_bytes else CHUNK_BYTES
+
+    @property
+    def chunks_under_way_max(self) -> int:
+        """Chunks that may wait for an acknowledgement."""
+        window = min(max(self.window_bytes, CHUNK_BYTES_MIN), WINDOW_BYTES_MAX) if self.window_bytes else WINDOW_BYTES
+        return max(window, self.chunk) // self.chunk
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Cut:
+    """What is taken at the moment when a snapshot begins: the state, and the entries that precede messages."""
+
+    state: StreamState
+    heads: Sequence[Entry]
+
+
+def cut_of(machine: StreamMachine, now_unix_ns: int, *, with_consumers: bool) -> Cut:
+    """Take state and consumers as they are now."""
+    consumers = list(machine.consumers.values()) if with_consumers else []
+    state = attrs.evolve(machine.store.state, consumer_count=len(consumers))
+    shown = {key: value for key, value in state.to_json_dict().items() if key not in ("num_deleted", "lost")}
+    heads = [Entry(STATE_NAME, now_unix_ns, 0, b"", orjson.dumps(shown))]
+    heads += [Entry(CONSUMER_PREFIX + one.name.encode(), now_unix_ns, 0, b"", pack_consumer(one)) for one in consumers]
+    return Cut(state=state, heads=heads)
+
+
+class Sending:
+    """One snapshot on its way. `ack_prefix` is `$JS.SNAPSHOT.ACK.<stream>.<id>.` with its last dot."""
+
+    def __init__(  # noqa: PLR0913  (what it reads, where it goes, and how)
+        self,
+        *,
+        outbox: Outbox,
+        machine: StreamMachine,
+        manner: Manner,
+        cut: Cut,
+        ack_prefix: bytes,
+        is_open: Callable[[], bool],
+    ) -> None:
+        self._outbox = outbox
+        self._is_open = is_open  # whether the replica still has its log
+        self._machine = machine
+        self._manner = manner
+        self._cut = cut
+        self._ack_prefix = ack_prefix
+        self._sent = self._acked = 0
+        self._woken = trio.Event()
+        self.bytes_sent = 0
+
+    async def run(self) -> str:
+        """Send everything; return what went wrong, nothing when all is well. The receiver has been told."""
+        sink = self._outbox.add_sink(self._ack_prefix + b">", self._on_acks)
+        try:
+            await self._wait_for_interest()
+            await self._send_archive()
+            end, failure = (status(204) if self._sent else b""), ""
+        except StalledError as stalled:
+            end, failure = stalled.hdr, str(stalled)
+        except (StoreError, OSError) as error:
+            log.warning("snapshot of %s: %s", self._ack_prefix.decode(), error)
+            end, failure = status(500, str(error).replace("\r", " ").replace("\n", " ").encode()[:200]), str(error)
+        finally:
+            self._outbox.remove_sink(sink)
+        self._outbox.send(self._manner.deliver_subject, hdr=end)
+        return failure
+
+    async def _wait_for_interest(self) -> None:
+        with trio.move_on_after(INTEREST_WAIT_S):
+            while not self._has_interest():  # noqa: ASYNC110  (a wait that is short and rare)
+                await trio.sleep(POLL_S)
+        if not self._has_interest():
+            raise StalledError("no interest", NO_INTEREST)
+
+    async def _send_archive(self) -> None:
+        compressor, waiting, chunk = Compressor(), bytearray(), self._manner.chunk
+        async for piece in self._pieces():
+            waiting += compressor.add(piece)
+            while len(waiting) >= chunk:
+                await self._send_chunk(bytes(waiting[:chunk]))
+                del waiting[:chunk]
+        waiting += compressor.flush()
+        while len(waiting) >= chunk:
+            await self._send_chunk(bytes(waiting[:chunk]))
+            del waiting[:chunk]
+        if waiting:  # nats-server has the rest not acknowledged
+            self._outbox.send(self._manner.deliver_subject, payload=bytes(waiting))
+            self.bytes_sent += len(waiting)
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        yield MAGIC + b"".join(map(pack_entry, self._cut.heads))
+        machine, state = self._machine, self._cut.state
+        seq = state.first_seq
+        while state.messages and seq <= state.last_seq:
+            if not self._is_open():
+                raise StoreError("the replica has stopped")
+            runs = machine.next_runs((), seq, READ_MESSAGES)
+            if not runs:
+                break
+            fitting, _, _ = machine.measure(runs, READ_BYTES, consumer_seq=1, num_pending=0, prefix_bytes=0)
+            found = machine.store.load_many(runs.part(0, max(1, fitting)))
+            yield b"".join(
+                pack_entry(Entry(one.subject, one.ts_ns, one.seq, one.hdr, one.payload))
+                for one in found
+                if one.seq <= state.last_seq
+            )
+            seq = runs[max(1, fitting) - 1] + 1
+            await trio.lowlevel.checkpoint()
+        yield pack_entry(END)
+
+    async def _send_chunk(self, chunk: bytes) -> None:
+        """Send one chunk when there is room in the window. Raises StalledError."""
+        deadline = trio.current_time() + ACK_WAIT_S
+        while self._sent - self._acked >= self._manner.chunks_under_way_max:
+            self._woken = trio.Event()
+            acked = self._acked
+            with trio.move_on_at(deadline):
+                await self._woken.wait()
+            if self._acked == acked:
+                raise StalledError("no flow response", NO_FLOW)
+            deadline = trio.current_time() + ACK_WAIT_S
+        if not self._has_interest():
+            raise StalledError("no interest", NO_INTEREST)
+        self._sent += 1
+        self.bytes_sent += len(chunk)
+        reply = b"%s%d.%d" % (self._ack_prefix, len(chunk), self._sent)
+        self._outbox.send(self._manner.deliver_subject, reply=reply, payload=chunk)
+
+    def _has_interest(self) -> bool:
+        return self._outbox.has_interest(self._manner.deliver_subject)
+
+    def _on_acks(self, batch: bytes) -> None:
+        self._acked = min(self._sent, self._acked + len(captured_in(batch)))
+        self._woken.set()

@@ -1,0 +1,158 @@
+"""What an archive says is believed only as far as it is sound."""
+
+from typing import Any
+
+import attrs
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetraft.cluster.backup.archive import END, MAGIC, Entry, EntryReader, pack_entry
+from jetraft.cluster.backup.consumers import pack_consumer, unpack_consumer
+from jetraft.cluster.backup.contents import Contents, Message
+from jetraft.cluster.backup.s2 import CorruptArchiveError
+from jetraft.store._unacked import UnackedTable
+from jetraft.store.consumer_state import ConsumerState
+from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig
+from jetraft.store.model.validate import normalise_stream
+from jetraft.store.model.validate_consumer import normalise_consumer
+
+CONFIG = normalise_stream(StreamConfig(name="S", subjects=("s.>",)))
+STATE = {"messages": 2, "bytes": 100, "first_seq": 1, "last_seq": 5, "consumer_count": 0}
+CONSUMER = normalise_consumer(ConsumerConfig(durable_name="d", name="d", ack_policy=AckPolicy.EXPLICIT), CONFIG)
+MESSAGE = Entry(b"s.a", 7, 2, b"", b"hello")
+
+
+def state_entry(**changes: Any) -> Entry:
+    return Entry(b"state.json", 1, 0, b"", orjson.dumps({**STATE, **changes}))
+
+
+def consumer_entry(name: bytes = b"d", **state: Any) -> Entry:
+    kept = {"delivered": {"consumer_seq": 3, "stream_seq": 4}, "ack_floor": {}, **state}
+    body = orjson.dumps({"config": CONSUMER.to_json_dict(), "state": kept})
+    return Entry(b"consumers/" + name, 1, 0, b"", body)
+
+
+def read(*entries: Entry, config: StreamConfig = CONFIG) -> list[object]:
+    contents = Contents(config, 1)
+    items = [contents.take(entry) for entry in entries]
+    contents.finish()
+    return items
+
+
+ENTRIES = st.builds(
+    Entry,
+    st.binary(max_size=20),
+    st.integers(-(1 << 63), (1 << 63) - 1),
+    st.integers(0, (1 << 64) - 1),
+    st.binary(max_size=20),
+    st.binary(max_size=300),
+)
+
+
+@given(st.lists(ENTRIES, max_size=8), st.integers(1, 40))
+def test_entries_come_back_whatever_the_pieces(entries: list[Entry], piece: int) -> None:
+    data = MAGIC + b"".join(map(pack_entry, entries))
+    reader = EntryReader()
+    found = [one for at in range(0, len(data), piece) for one in reader.add(data[at : at + piece])]
+    assert found == entries
+    assert reader.is_at_an_end
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"NATSARC2" + pack_entry(END),
+        MAGIC + b"\x00\x00\x00\x00" + b"\xff" * 9 + b"\x7f",  # a body of 2**70 bytes
+        MAGIC + b"\x80" * 11,
+        MAGIC + b"\x80\x80\x80\x08" + b"\x00" * 4,  # a name of 16 MiB
+    ],
+)
+def test_entries_larger_than_any_are_refused_before_memory_is_taken(data: bytes) -> None:
+    with pytest.raises(CorruptArchiveError):
+        list(EntryReader().add(data))
+
+
+def test_a_whole_archive_is_read() -> None:
+    items = read(state_entry(consumer_count=1), consumer_entry(), MESSAGE, END)
+    assert items[2] == Message(2, 7, b"s.a", b"", b"hello")
+    assert items[3] is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ((END,), "state missing"),
+        ((MESSAGE,), "state missing"),
+        ((state_entry(),), "unexpected EOF"),
+        ((state_entry(), MESSAGE), "unexpected EOF"),
+        ((state_entry(), END, MESSAGE), "invalid archive"),
+        ((Entry(b"state.json", 1, 0, b"", b"{"),), "state corrupt"),
+        ((state_entry(messages=9),), "state corrupt"),
+        ((state_entry(first_seq=9),), "state corrupt"),
+        ((state_entry(consumer_count=-1),), "state corrupt"),
+        ((state_entry(consumer_count=1 << 40),), "state corrupt"),
+        ((state_entry(last_seq=1 << 63),), "state corrupt"),
+        ((state_entry(), MESSAGE, MESSAGE, END), "out of order"),
+        ((state_entry(), attrs.evolve(MESSAGE, seq=6), END), "out of order"),
+        ((state_entry(), attrs.evolve(MESSAGE, name=b"s.*"), END), "invalid message"),
+        ((state_entry(), attrs.evolve(MESSAGE, name=b"s..a"), END), "invalid message"),
+        ((state_entry(), attrs.evolve(MESSAGE, ts_ns=-1), END), "invalid message"),
+        ((state_entry(), attrs.evolve(MESSAGE, hdr=b"A: b\r\n"), END), "invalid header"),
+        ((state_entry(), attrs.evolve(MESSAGE, body=bytes(200)), END), "message bytes"),
+        ((state_entry(messages=1), MESSAGE, attrs.evolve(MESSAGE, seq=3), END), "message bytes"),
+        ((state_entry(consumer_count=1), MESSAGE, END), "invalid consumer"),
+        ((state_entry(consumer_count=1), consumer_entry(b"../d"), END), "invalid consumer"),
+        ((state_entry(consumer_count=1), consumer_entry(b"a\\b"), END), "invalid consumer"),
+        ((state_entry(consumer_count=1), consumer_entry(b""), END), "invalid consumer"),
+        ((state_entry(consumer_count=2), consumer_entry(), consumer_entry(), END), "twice"),
+        ((state_entry(consumer_count=1), consumer_entry(b"e"), END), "another name"),
+        ((state_entry(consumer_count=1), consumer_entry(pending={"1": 1}), END), "failed to decode"),
+        ((state_entry(consumer_count=1), Entry(b"consumers/d", 1, 0, b"", b"[]"), END), "failed to decode"),
+        ((state_entry(consumer_count=1), consumer_entry(delivered={"stream_seq": -1}), END), "failed to decode"),
+        ((state_entry(consumer_count=1), consumer_entry(pending={"x": {}}), END), "failed to decode"),
+        ((state_entry(consumer_count=1), consumer_entry(pending=[1]), END), "failed to decode"),
+    ],
+)
+def test_what_is_not_sound_is_refused(entries: tuple[Entry, ...], reason: str) -> None:
+    with pytest.raises(CorruptArchiveError, match=reason):
+        read(*entries)
+
+
+def test_a_message_larger_than_the_stream_takes_is_refused() -> None:
+    with pytest.raises(CorruptArchiveError, match="message size exceeds maximum"):
+        read(state_entry(), MESSAGE, END, config=attrs.evolve(CONFIG, max_msg_size=4))
+
+
+def test_a_consumer_comes_back_as_it_was() -> None:
+    pending = UnackedTable()
+    pending.put(4, 2, 1_000_000_000, 1)
+    pending.put(9, 5, 2_000_000_000, 3)
+    state = ConsumerState(
+        name="d",
+        config=CONSUMER,
+        created_ns=5,
+        start_seq=3,
+        initial=(3, 7),
+        resume_seq=10,
+        delivered_consumer=6,
+        delivered_stream=11,
+        delivered_ns=3_000_000_000,
+        pending=pending,
+        acked_ahead={14},
+    )
+    assert unpack_consumer("d", pack_consumer(state), CONFIG, 99) == state
+
+
+def test_a_consumer_of_another_server_keeps_what_it_tells() -> None:
+    body = consumer_entry(pending={"3": {"Sequence": 2, "Timestamp": 77}}, redelivered={"3": 2}).body
+    state = unpack_consumer("d", body, CONFIG, 99)
+    assert (state.delivered_consumer, state.delivered_stream, state.ack_floor) == (3, 4, (1, 2))
+    assert state.pending.rows() == [(3, 2, 77, 3)]
+    assert state.created_ns == 99
+
+
+def test_pending_rows_that_could_never_be_acknowledged_are_left_out() -> None:
+    rows = {"9": {"Sequence": 1, "Timestamp": 1}, "3": {"Sequence": 9, "Timestamp": 1}, "0": {"Sequence": 1}}
+    assert len(unpack_consumer("d", consumer_entry(pending=rows).body, CONFIG, 99).pending) == 0
