@@ -181,14 +181,14 @@ class Nodes:
             claims = list(pool.map(lambda node: node.leads(stream), asked))
         return next((node for node, claim in zip(asked, claims, strict=True) if claim), None)
 
-    def settled(self, stream: str) -> bool:
-        """Whether all replicas say that they hold the same messages, and somebody leads."""
-        if not all(node.alive for node in self.all):
+    def settled(self, stream: str, members: Sequence[Node]) -> bool:
+        """Whether all members say that they hold the same messages, and one of them leads."""
+        if not all(node.alive for node in members):
             return False
-        with ThreadPoolExecutor(len(self.all)) as pool:
-            views = list(pool.map(lambda node: node.view(stream), self.all))
+        with ThreadPoolExecutor(len(members)) as pool:
+            views = list(pool.map(lambda node: node.view(stream), members))
         states = {json.dumps(view.get("state", {}).get("last_seq")) for view in views}
         led = any(
-            (view.get("cluster") or {}).get("leader") == node.name for node, view in zip(self, views, strict=True)
+            (view.get("cluster") or {}).get("leader") == node.name for node, view in zip(members, views, strict=True)
         )
         return led and len(states) == 1 and "null" not in states

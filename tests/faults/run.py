@@ -11,7 +11,8 @@ import attrs
 
 from tests.faults.journal import Journal, Verdict, judge
 from tests.faults.nodes import Nodes
-from tests.faults.scenarios import RECOVERY_S, Episode, Scenario, Stage, stream_config
+from tests.faults.scenarios import Scenario
+from tests.faults.stage import RECOVERY_S, Episode, Stage, stream_config
 from tests.faults.writers import Load
 from tests.harness.process import ServerFailed
 from tests.harness.raw import RawClient
@@ -52,14 +53,19 @@ def run(nodes: Nodes, scenario: Scenario, seed: int, *, rate: float, hold_s: flo
     nodes.directory.mkdir(parents=True, exist_ok=True)
     path = nodes.directory / f"{stream}.journal"
     stage = Stage(
-        nodes=nodes, stream=stream, storage=scenario.storage, random=Random(f"{scenario.name} {seed}"), hold_s=hold_s
+        nodes=nodes,
+        stream=stream,
+        storage=scenario.storage,
+        replicas=scenario.replicas or len(nodes.all),
+        random=Random(f"{scenario.name} {seed}"),
+        hold_s=hold_s,
     )
     verdict = None
     problem = None
     with path.open("w", encoding="utf-8") as log:
         journal = Journal(log)
         try:
-            create(nodes, stream_config(stream, len(nodes.all), scenario.storage))
+            create(nodes, stream_config(stream, stage.replicas, scenario.storage))
             write(stage, scenario, journal, rate)
             verdict = judge(journal, read_all(stage))
         except (ServerFailed, OSError, AssertionError) as error:
@@ -109,16 +115,16 @@ def _wait_for_acks(journal: Journal, count: int) -> None:
 
 
 def read_all(stage: Stage) -> dict[str, dict[int, bytes]]:
-    """What each replica holds, read while no node can reach another one."""
+    """What each member holds, read while no node can reach another one."""
     deadline = time.monotonic() + CONVERGENCE_S
-    while not stage.nodes.settled(stage.stream):
+    while not stage.nodes.settled(stage.stream, members := stage.members()):
         if time.monotonic() > deadline:
-            states = {node.name: node.view(stage.stream).get("state") for node in stage.nodes}
+            states = {node.name: node.view(stage.stream).get("state") for node in members}
             raise ServerFailed(f"replicas have not converged {CONVERGENCE_S:.0f} s after healing: {states}")
         time.sleep(0.05)
     stage.nodes.isolate()
     try:
-        return {node.name: node.holds(stage.stream) for node in stage.nodes}
+        return {node.name: node.holds(stage.stream) for node in members}
     finally:
         stage.nodes.network.heal()
 

@@ -1,159 +1,15 @@
-"""The faults, one function each: mark the moment, do it, hold it, take it back.
+"""The faults, one function each: mark the moment, do it, hold it, take it back. Those of membership: `members`."""
 
-A scenario acts on a `Stage`: the cluster under load, a seeded source of choices, and the clock of the run.
-"""
-
-import shutil
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterable
-from random import Random
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable
 
 import attrs
 
+from tests.faults.members import amnesia, peer_remove, replace, scale
 from tests.faults.netns import both_ways
-from tests.faults.nodes import Node, Nodes
-from tests.harness.process import ServerFailed
-from tests.harness.raw import RawClient
-
-POLL_S = 0.02
-RECOVERY_S = 30.0
-
-
-class LeaderWatch:
-    """When another node than the faulty ones first says that it leads the stream, seen from outside by polling."""
-
-    def __init__(self, nodes: Nodes, stream: str, without: Iterable[Node]) -> None:
-        self.found_ns: int | None = None
-        self._asked = [node for node in nodes if node not in list(without)]
-        self._nodes, self._stream = nodes, stream
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="leader-watch", daemon=True)
-
-    def _poll(self) -> None:
-        while not self._over.is_set():
-            if self._nodes.leader(self._stream, among=self._asked) is not None:
-                self.found_ns = time.monotonic_ns()
-                return
-            self._over.wait(POLL_S)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
-
-
-@attrs.define(kw_only=True)
-class Episode:
-    """One fault: when it began, when it was taken back and, if it hit the leader, when the next one was there."""
-
-    began_ns: int
-    ended_ns: int = 0
-    watch: LeaderWatch | None = None
-
-    @property
-    def found_ns(self) -> int | None:
-        """When the next leader was there."""
-        return self.watch.found_ns if self.watch else None
-
-
-@attrs.define(kw_only=True)
-class Stage:
-    """What a scenario acts on."""
-
-    nodes: Nodes
-    stream: str
-    storage: str
-    random: Random
-    hold_s: float
-    episodes: list[Episode] = attrs.field(factory=list)
-
-    def leader(self) -> Node:
-        """The node that leads now; waits for one."""
-        deadline = time.monotonic() + RECOVERY_S
-        while (found := self.nodes.leader(self.stream)) is None:
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"{self.stream} has no leader for {RECOVERY_S:.0f} s")
-            time.sleep(POLL_S)
-        return found
-
-    def other(self, *than: Node) -> Node:
-        """Any node but these."""
-        return self.random.choice([node for node in self.nodes if node not in than])
-
-    def begin(self, *lost: Node, leader: Node | None = None) -> None:
-        """The fault happens now to these nodes; when the leader is among them, another node as leader is waited for.
-
-        What a hit node says of itself does not count: a stopped, cut off or just restarted one may be out of date.
-        """
-        self.end()
-        episode = Episode(began_ns=time.monotonic_ns())
-        if leader is not None and leader in lost:
-            episode.watch = LeaderWatch(self.nodes, self.stream, lost)
-        self.episodes.append(episode)
-
-    def watch(self) -> None:
-        """Start to look for the next leader, once the fault is made."""
-        if (watch := self.episodes[-1].watch) is not None:
-            watch.__enter__()
-
-    def hold(self, seconds: float | None = None) -> None:
-        """Let the fault last."""
-        self.watch()
-        time.sleep(self.random.uniform(0.7, 1.3) * self.hold_s if seconds is None else seconds)
-
-    def end(self) -> None:
-        """The fault was taken back; stop looking for a leader."""
-        if self.episodes and not self.episodes[-1].ended_ns:
-            episode = self.episodes[-1]
-            episode.ended_ns = time.monotonic_ns()
-
-    def recover(self) -> None:
-        """Wait until every node is healthy again and somebody leads; in memory, until every replica is refilled."""
-        self.end()
-        deadline = time.monotonic() + RECOVERY_S
-        while not self._recovered():
-            if time.monotonic() > deadline:
-                sick = [node.name for node in self.nodes if not (node.alive and node.healthy())]
-                raise ServerFailed(f"not recovered after {RECOVERY_S:.0f} s: {sick or 'no leader'}")
-            time.sleep(0.05)
-        for episode in self.episodes:
-            if episode.watch is not None and episode.watch.found_ns is None:
-                episode.watch.__exit__(None, None, None)
-
-    def _recovered(self) -> bool:
-        if not all(node.alive and node.healthy() for node in self.nodes):
-            return False
-        leader = self.nodes.leader(self.stream)
-        if leader is None or self.storage == "file":
-            return leader is not None
-        replicas = (leader.view(self.stream).get("cluster") or {}).get("replicas") or []
-        return len(replicas) == len(self.nodes.all) - 1 and all(replica["current"] for replica in replicas)
-
-    def update(self, replicas: int) -> None:
-        """Give the stream another number of replicas."""
-        config = stream_config(self.stream, replicas, self.storage)
-        deadline = time.monotonic() + RECOVERY_S
-        while True:
-            with RawClient(self.other().client_address) as client:
-                answer = client.api(f"STREAM.UPDATE.{self.stream}", config)
-            if "error" not in answer:
-                return
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"update to {replicas} replicas: {answer['error']}")
-            time.sleep(0.2)
-
-
-def stream_config(name: str, replicas: int, storage: str) -> dict[str, object]:
-    """The stream of a run."""
-    config = {"name": name, "subjects": [f"{name}.>"], "allow_direct": True, "storage": storage}
-    return {**config, "num_replicas": replicas}
+from tests.faults.nodes import Node
+from tests.faults.stage import Stage
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -216,6 +72,11 @@ def rolling_restart(stage: Stage) -> None:
         node.running.wait()
         node.start()
         node.running.wait_for_line("Server is ready")
+
+
+def rolling_restart_five(stage: Stage) -> None:
+    """The same on five nodes."""
+    rolling_restart(stage)
 
 
 # --- the network ------------------------------------------------------------------------------------------------------
@@ -319,48 +180,19 @@ def _heal(stage: Stage) -> None:
     stage.nodes.network.heal()
 
 
-# --- membership -------------------------------------------------------------------------------------------------------
-def scale(stage: Stage) -> None:
-    """The stream's replicas go from 5 to 3, 1, 3 and back to 5."""
-    for replicas in (3, 1, 3, 5):
-        stage.begin()
-        stage.update(replicas)
-        stage.hold()
-        stage.end()
-
-
-def amnesia(stage: Stage) -> None:
-    """A member comes back without what it had acknowledged, and only it and one that was cut off can elect.
-
-    While B is cut off, L and A commit. A loses its memory (in a file stream, its disk) and returns; then L is cut off
-    and B is heard again. A vote of A for B would undo what L and A have acknowledged (rule 30).
-    """
-    leader = stage.leader()
-    forgetful, behind = stage.random.sample([node for node in stage.nodes if node is not leader], 2)
-    network = stage.nodes.network
-    stage.begin()
-    network.cut(both_ways([behind.place], stage.nodes.places))
-    stage.hold()
-    forgetful.running.kill()
-    if stage.storage == "file":
-        shutil.rmtree(forgetful.directory / "store")
-    forgetful.start()
-    forgetful.running.wait_for_line("Server is ready")
-    network.cut(both_ways([leader.place], stage.nodes.places))
-    network.heal(both_ways([behind.place], [forgetful.place]))
-    stage.hold()
-    network.heal()
-
-
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """A fault, on how many nodes, and how often it is repeated in one run; some are made only when they are named."""
+    """A fault, on how many nodes, of how many replicas (0: one on each node), how often it is repeated in one run.
+
+    `membership`: it needs members that can be exchanged, which one of the engines cannot do.
+    """
 
     act: Callable[[Stage], None]
     size: int = 3
     repeats: int = 3
     storage: str = "file"
-    by_default: bool = True
+    replicas: int = 0
+    membership: bool = False
 
     @property
     def name(self) -> str:
@@ -372,10 +204,11 @@ class Scenario:
 SCENARIOS = [
     Scenario(act=kill_leader),
     Scenario(act=kill_random),
-    Scenario(act=kill_leader, storage="memory"),
+    Scenario(act=kill_leader, storage="memory", membership=True),  # a member without its log is admitted anew
     Scenario(act=kill_all),
     Scenario(act=stop_leader, repeats=2),
     Scenario(act=rolling_restart, repeats=1),
+    Scenario(act=rolling_restart_five, size=5, repeats=1),
     Scenario(act=minority_leader),
     Scenario(act=leader_cannot_send),
     Scenario(act=leader_cannot_receive),
@@ -385,8 +218,9 @@ SCENARIOS = [
     Scenario(act=ring, size=5),
     Scenario(act=mixed, repeats=2),
     Scenario(act=mixed_five, size=5, repeats=2),
-    # TODO(membership): by default as soon as num_replicas can be changed and a member without memory does not vote.
-    Scenario(act=scale, size=5, repeats=1, by_default=False),
-    Scenario(act=amnesia, repeats=1, by_default=False),
-    Scenario(act=amnesia, repeats=1, storage="memory", by_default=False),
+    Scenario(act=scale, size=5, repeats=1, membership=True),
+    Scenario(act=peer_remove, size=4, replicas=3, membership=True),
+    Scenario(act=replace, size=4, replicas=3, repeats=2, membership=True),
+    Scenario(act=amnesia, repeats=1, membership=True),
+    Scenario(act=amnesia, repeats=1, storage="memory", membership=True),
 ]
