@@ -46,7 +46,7 @@ def command(kind: Kind) -> list[str]:
 
 
 def environment(kind: Kind) -> dict[str, str]:
-    """What the server's environment adds: an uninstalled checkout finds its own package, and starts as an installed one.
+    """What the environment adds: an uninstalled checkout finds its own package, and starts as an installed one.
 
     An installed package has its bytecode beside it; where the tests run nothing may be written there, or at all, and
     each start would compile 200 modules, half of the time that it takes.
