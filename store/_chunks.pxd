@@ -3,15 +3,15 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 cdef enum:
-    CHUNK_BITS = 12                # 4096 messages, 64 KiB: small beside a block, large beside its own header
-    CHUNK_MESSAGES = 4096
-    CHUNK_MASK = 4095
+    CHUNK_BITS = 8                 # 256 messages, 4 KiB: what a message costs that alone is left of its neighbours
+    CHUNK_MESSAGES = 256
+    CHUNK_MASK = 255
 
-cdef struct Chunk:                 # of 4096 consecutive sequences
-    uint32_t subject[4096]         # id of the subject, 0 = not live
-    uint32_t offset[4096]          # of the record in its block, bytes
-    uint32_t next[4096]            # distance to the next message of the subject; 0 = none or not known
-    uint32_t size[4096]            # what the message counts for max_bytes
+cdef struct Chunk:                 # of CHUNK_MESSAGES consecutive sequences
+    uint32_t subject[256]          # id of the subject, 0 = not live
+    uint32_t offset[256]           # of the record in its block, bytes
+    uint32_t next[256]             # distance to the next message of the subject; 0 = none or not known
+    uint32_t size[256]             # what the message counts for max_bytes
 
 cdef struct Shelf:
     Chunk *chunk                   # NULL when nothing in it is live

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The columns of a stream's messages, by sequence: subject, place, distance to the subject's next message, size.
 
-They stand in chunks of 4096 sequences, so that a scan over one column runs through memory at full speed, and so that what
+They stand in chunks of 256 sequences, so that a scan over one column runs through memory at full speed, and so that what
 is gone is given back: a chunk without live messages is not kept, at the head, in the middle, or in a gap that was never
 filled. The shelf of a chunk counts what is live in it, which makes counting over long distances a sum over shelves.
 
@@ -98,17 +98,18 @@ cdef class ChunkTable:
         return 0
 
     cdef uint64_t find_dead(self, uint64_t low, uint64_t high) noexcept:
-        """The lowest sequence in low..high that is not live."""
+        """The lowest sequence in low..high that is not live. Full chunks are passed by their shelves."""
         cdef Chunk *chunk
         cdef size_t found, width
         while low <= high:
             chunk = self.at(low)
             if chunk == NULL:
                 return low
-            width = width_of(low, high)
-            found = jetraft_find_equal(&chunk.subject[low & CHUNK_MASK], width, 0)
-            if found < width:
-                return low + found
+            if self.shelves[(low >> CHUNK_BITS) - self.base].live < CHUNK_MESSAGES:
+                width = width_of(low, high)
+                found = jetraft_find_equal(&chunk.subject[low & CHUNK_MASK], width, 0)
+                if found < width:
+                    return low + found
             low = (low | CHUNK_MASK) + 1
         return 0
 

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from jetraft.store._chunks cimport ChunkTable
+from jetraft.store._lookahead cimport Upcoming
 from jetraft.store._seqset cimport PackedRanges
 from jetraft.store._spans cimport Place, SpanTable
 from jetraft.store._subjtree cimport SubjectTree
@@ -46,7 +47,7 @@ cdef class Index:
     cdef int watch_removals(self) except -1
     cdef int load_frame(self, const uint8_t *frame, size_t size, uint32_t block, uint32_t frame_offset,
                         PackedRanges dead) except -1
-    cdef int put(self, uint64_t seq, uint32_t offset, uint32_t size, const char *name, size_t length) except -1
+    cdef int put(self, uint64_t seq, uint32_t frame_offset, const Upcoming *upcoming) except -1
     cdef int drop(self, uint64_t seq) except -1
     cdef int drop_first(self) except -1
     cdef int enforce_subject(self, uint32_t subject_id) except -1

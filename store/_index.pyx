@@ -2,7 +2,7 @@
 """The index of one stream: sequence -> place of the record, subject and size; subject -> chain of its messages.
 
 16 bytes a message (offset in the block, subject id, distance to the subject's next message, size), 4 bytes a frame, in chunks
-of 4096 sequences; a chunk whose messages are all gone is given back, so a sparse stream costs what is live in it.
+of 256 sequences; a chunk whose messages are all gone is given back, so a sparse stream costs what is live in it.
 
 The index is derived from the log's frames and holds nothing that cannot be rebuilt from them. It enforces the limits, message by
 message in sequence order, so that the outcome does not depend on how the leader batched them: first the subject's
@@ -20,6 +20,7 @@ from libc.string cimport memset
 
 from jetraft.store._chunks cimport CHUNK_MASK, Chunk, ChunkTable
 from jetraft.store._frame cimport FRAME_HEADER_BYTES, FrameHeader, Record, read_header, read_record
+from jetraft.store._lookahead cimport LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_oldest, look_ahead
 from jetraft.store._seqset cimport PackedRanges, RangePacker
 from jetraft.store._spans cimport Place, SpanTable
 from jetraft.store._subjtree cimport SubjectTree
@@ -103,7 +104,7 @@ cdef class Index:
         if tighter:
             # Each subject on its own: the order of the ids, which differs between replicas, cannot change the outcome.
             for subject_id in range(1, self.tree.id_end):
-                if self.tree.subjects[subject_id].count > self.max_msgs_per_subject:
+                if self.tree.at(subject_id).count > self.max_msgs_per_subject:
                     self.enforce_subject(subject_id)
         self.enforce_totals()
         return self.tree.removals - before
@@ -179,9 +180,9 @@ cdef class Index:
         if subject_id == 0:
             return None
         return (
-            self.tree.subjects[subject_id].count,
-            self.tree.subjects[subject_id].first_seq,
-            self.tree.subjects[subject_id].last_seq,
+            self.tree.at(subject_id).count,
+            self.tree.at(subject_id).first_seq,
+            self.tree.at(subject_id).last_seq,
         )
 
     def next_from(self, uint64_t seq):
@@ -261,7 +262,7 @@ cdef class Index:
         Shortens the way for the next walk when removed messages lay on it.
         """
         cdef uint64_t at = seq, found = 0
-        cdef uint64_t last = self.tree.subjects[subject_id].last_seq
+        cdef uint64_t last = self.tree.at(subject_id).last_seq
         cdef Chunk *chunk
         cdef uint32_t distance
         if seq >= last:
@@ -289,8 +290,8 @@ cdef class Index:
         so the cost is twice that of the shorter one.
         """
         cdef uint64_t chain, scan = low, end, last
-        chain = self.tree.subjects[subject_id].first_seq
-        last = self.tree.subjects[subject_id].last_seq
+        chain = self.tree.at(subject_id).first_seq
+        last = self.tree.at(subject_id).last_seq
         if low > last:
             return 0
         if low > self.first_seq and self.chunks.subject_of(low - 1) == subject_id:
@@ -308,12 +309,12 @@ cdef class Index:
         """The subject's last live message at or below `high`, 0 when there is none. Both ways, as in `first_from`."""
         cdef uint64_t chain, following, scan
         cdef int step
-        chain = self.tree.subjects[subject_id].first_seq
-        if high >= self.tree.subjects[subject_id].last_seq:
+        chain = self.tree.at(subject_id).first_seq
+        if high >= self.tree.at(subject_id).last_seq:
             # Also asked while the last message itself is being removed: then `chain` is live and below it.
-            if self.chunks.subject_of(self.tree.subjects[subject_id].last_seq) == subject_id:
-                return self.tree.subjects[subject_id].last_seq
-            high = self.tree.subjects[subject_id].last_seq
+            if self.chunks.subject_of(self.tree.at(subject_id).last_seq) == subject_id:
+                return self.tree.at(subject_id).last_seq
+            high = self.tree.at(subject_id).last_seq
         if chain > high:
             return 0
         scan = high
@@ -344,8 +345,9 @@ cdef class Index:
         """Index the records of a frame; with `dead`, quietly: see `load`."""
         cdef FrameHeader header
         cdef Record record
+        cdef Upcoming upcoming[LOOKAHEAD_RECORDS]
         cdef uint64_t seq
-        cdef uint32_t i, bytes_counted
+        cdef uint32_t i, found, left
         cdef size_t at = FRAME_HEADER_BYTES
         if not read_header(frame, size, &header):
             raise ValueError("not a frame")
@@ -362,50 +364,54 @@ cdef class Index:
             if dead is None and seq > self.last_seq + 1:
                 self._skip_to(seq)
             self.spans.enter(seq, record.ts_ns, block, frame_offset)
-        for i in range(header.count):
-            at = read_record(frame, size, at, &record)
-            if at == 0:
+        left = header.count
+        while left:
+            found = look_ahead(frame, size, &at, min(left, LOOKAHEAD_RECORDS), self.tree, upcoming)
+            fetch_chains(upcoming, found, self.tree, self.chunks, self.max_msgs_per_subject)
+            if self.messages >= self.max_msgs or self.message_bytes >= self.max_bytes:
+                fetch_oldest(self.first_seq, found, self.tree, self.chunks)
+            for i in range(found):
+                if dead is None:
+                    self.put(seq, frame_offset, &upcoming[i])
+                    self.last_ts_ns = upcoming[i].record.ts_ns
+                elif seq >= self.first_seq and not dead.covers(seq):
+                    self.put(seq, frame_offset, &upcoming[i])
+                seq += 1
+            if found < min(left, LOOKAHEAD_RECORDS):
                 raise ValueError(f"the record of sequence {seq} is damaged")
-            bytes_counted = self.overhead_bytes + record.subject_len + record.hdr_len + record.payload_len
-            if record.hdr_len:
-                bytes_counted += self.hdr_overhead_bytes
-            if dead is None:
-                self.put(seq, frame_offset + <uint32_t>record.offset, bytes_counted,
-                         <const char *>record.subject, record.subject_len)
-                self.last_ts_ns = record.ts_ns
-            elif seq >= self.first_seq:
-                if not dead.covers(seq):
-                    self.put(seq, frame_offset + <uint32_t>record.offset, bytes_counted,
-                             <const char *>record.subject, record.subject_len)
-            seq += 1
+            left -= found
         return 0
 
-    cdef int put(self, uint64_t seq, uint32_t offset, uint32_t size, const char *name, size_t length) except -1:
+    cdef int put(self, uint64_t seq, uint32_t frame_offset, const Upcoming *upcoming) except -1:
         """Add the message `seq`, above all others, and enforce the limits."""
-        cdef uint32_t subject_id = self.tree.intern(name, length)
+        cdef const Record *record = &upcoming.record
+        cdef uint32_t subject_id = self.tree.intern(<const char *>record.subject, record.subject_len, upcoming.code)
+        cdef uint32_t size = self.overhead_bytes + record.subject_len + record.hdr_len + record.payload_len
         cdef uint64_t distance
         cdef Chunk *before
         cdef Verdicts watcher
-        self.chunks.put(seq, subject_id, offset, size)
-        if self.tree.subjects[subject_id].count == 0:
+        if record.hdr_len:
+            size += self.hdr_overhead_bytes
+        self.chunks.put(seq, subject_id, frame_offset + <uint32_t>record.offset, size)
+        if self.tree.at(subject_id).count == 0:
             for watcher in self.watchers:
                 if subject_id < watcher.verdict_end:
                     watcher.verdicts[subject_id] = 0
-            self.tree.subjects[subject_id].first_seq = seq
+            self.tree.at(subject_id).first_seq = seq
         else:
-            distance = seq - self.tree.subjects[subject_id].last_seq
-            before = self.chunks.at(self.tree.subjects[subject_id].last_seq)
-            before.next[self.tree.subjects[subject_id].last_seq & CHUNK_MASK] = (
+            distance = seq - self.tree.at(subject_id).last_seq
+            before = self.chunks.at(self.tree.at(subject_id).last_seq)
+            before.next[self.tree.at(subject_id).last_seq & CHUNK_MASK] = (
                 <uint32_t>distance if distance < FAR else FAR
             )
-        self.tree.subjects[subject_id].last_seq = seq
-        self.tree.subjects[subject_id].count += 1
+        self.tree.at(subject_id).last_seq = seq
+        self.tree.at(subject_id).count += 1
         if self.messages == 0:
             self.first_seq = seq
         self.last_seq = seq
         self.messages += 1
         self.message_bytes += size
-        if self.tree.subjects[subject_id].count > self.max_msgs_per_subject:
+        if self.tree.at(subject_id).count > self.max_msgs_per_subject:
             self.enforce_subject(subject_id)
         if self.messages > self.max_msgs or self.message_bytes > self.max_bytes:
             self.enforce_totals()
@@ -424,13 +430,13 @@ cdef class Index:
             entry.seq = seq
             entry.subject = subject_id
         self.tree.removals += 1
-        self.tree.subjects[subject_id].count -= 1
-        if self.tree.subjects[subject_id].count == 0:
+        self.tree.at(subject_id).count -= 1
+        if self.tree.at(subject_id).count == 0:
             self.tree.release(subject_id)
-        elif seq == self.tree.subjects[subject_id].first_seq:
-            self.tree.subjects[subject_id].first_seq = self.follow(seq, subject_id)
-        elif seq == self.tree.subjects[subject_id].last_seq:
-            self.tree.subjects[subject_id].last_seq = self.last_upto(subject_id, seq)
+        elif seq == self.tree.at(subject_id).first_seq:
+            self.tree.at(subject_id).first_seq = self.follow(seq, subject_id)
+        elif seq == self.tree.at(subject_id).last_seq:
+            self.tree.at(subject_id).last_seq = self.last_upto(subject_id, seq)
         if self.messages == 0:
             self._forget_before(self.last_seq + 1)
         elif seq == self.first_seq:
@@ -445,8 +451,8 @@ cdef class Index:
 
     cdef int enforce_subject(self, uint32_t subject_id) except -1:
         """Drop the subject's oldest messages until it is within its limit."""
-        while self.tree.subjects[subject_id].count > self.max_msgs_per_subject:
-            self.drop(self.tree.subjects[subject_id].first_seq)
+        while self.tree.at(subject_id).count > self.max_msgs_per_subject:
+            self.drop(self.tree.at(subject_id).first_seq)
         return 0
 
     cdef int enforce_totals(self) except -1:

@@ -17,7 +17,7 @@ from libc.string cimport memset
 from jetraft.store._chunks cimport CHUNK_MASK, Chunk
 from jetraft.store._index cimport REMOVED_LOG_MESSAGES, Index, Removed, Verdicts
 from jetraft.store._runs cimport Runs
-from jetraft.store._subjtree cimport IdList, Subject, has_wildcard, subject_matches
+from jetraft.store._subjtree cimport IdList, Subject, has_wildcard, subject_matches, text_of
 
 cdef enum:
     UNASKED = 0
@@ -139,7 +139,7 @@ cdef class FilterSet(Verdicts):
             for one in self.filters:
                 self.index.tree.collect(one, len(one), &ids)
             for i in range(ids.count):
-                highest = max(highest, self.index.tree.subjects[ids.ids[i]].last_seq)
+                highest = max(highest, self.index.tree.at(ids.ids[i]).last_seq)
         finally:
             free(ids.ids)
         return highest if highest else None
@@ -152,11 +152,11 @@ cdef class FilterSet(Verdicts):
         if subject_id >= self.verdict_end:
             self.cover(self.index.tree.id_end)
         if self.verdicts[subject_id] == UNASKED:
-            subject = &self.index.tree.subjects[subject_id]
-            if subject.name == NULL:
+            subject = self.index.tree.at(subject_id)
+            if subject.length == 0:
                 return False
             for one in self.filters:
-                if subject_matches(one, len(one), subject.name, subject.length):
+                if subject_matches(one, len(one), text_of(subject), subject.length):
                     verdict = ADMITTED
                     break
             self.verdicts[subject_id] = verdict
@@ -241,7 +241,7 @@ cdef class FilterSet(Verdicts):
             if subject_id == 0:
                 return 0
             self.admits(subject_id)
-            subject = &index.tree.subjects[subject_id]
+            subject = index.tree.at(subject_id)
             if low > subject.last_seq:
                 return 0
             if low <= subject.first_seq:
@@ -259,8 +259,8 @@ cdef class FilterSet(Verdicts):
         if index.last_seq - low < low - index.first_seq + <uint64_t>index.tree.id_end * COST_SUBJECT:
             return self._count_range(low, index.last_seq)
         for subject_id in range(1, index.tree.id_end):
-            if index.tree.subjects[subject_id].count and self.admits(subject_id):
-                total += index.tree.subjects[subject_id].count
+            if index.tree.at(subject_id).count and self.admits(subject_id):
+                total += index.tree.at(subject_id).count
         return total - (self._count_range(index.first_seq, low - 1) if low > index.first_seq else 0)
 
     cdef uint64_t _afresh_cost(self, uint64_t low) except? 0:
@@ -273,7 +273,7 @@ cdef class FilterSet(Verdicts):
             subject_id = self._subject_id()
             if subject_id == 0:
                 return 0
-            subject = &index.tree.subjects[subject_id]
+            subject = index.tree.at(subject_id)
             if low > subject.last_seq or low <= subject.first_seq:
                 return 0
             side = min(subject.last_seq - low + 1, low - subject.first_seq)

@@ -1,17 +1,23 @@
 """The live subjects of one stream, as C sees them. See _subjtree.pyx."""
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 cdef enum:
     ID_QUARANTINE_REMOVALS = 1024  # a freed id rests until this many later removals, see `release`
 
-cdef struct Subject:
+    SUBJECT_BITS = 8
+    SUBJECT_STRETCH = 256  # subjects in one piece of memory, 16 KiB: nothing moves when there are more
+    SUBJECT_MASK = 255
+    NAME_NEAR = 34         # bytes of a name that stand in the subject itself
+
+cdef struct Subject:       # 64 bytes, one line of the processor's cache: all that a message of the subject touches
     uint64_t first_seq     # lowest live sequence; while the id is free: the next free id
     uint64_t last_seq      # highest live sequence; while the id is free: `removals` when it was freed
     uint64_t count         # live messages; 0 means the id is free (or was interned this instant)
-    char *name             # `length` bytes, owned; NULL while the id is free
     uint32_t hash
-    uint16_t length
+    uint16_t length        # of the name, bytes; 0 while the id is free
+    char name[34]          # NAME_NEAR: the name, or where it is, see `text_of`
 
 cdef struct Slot:          # of the hash table: linear probing, id 0 = empty
     uint32_t hash
@@ -27,13 +33,23 @@ cdef struct IdList:        # a growing array of subject ids, freed by whoever as
     size_t count
     size_t capacity
 
+cdef inline const char *text_of(const Subject *subject) noexcept nogil:
+    """The name's bytes."""
+    cdef const char *far
+    if subject.length <= NAME_NEAR:
+        return subject.name
+    memcpy(&far, subject.name, sizeof(far))
+    return far
+
 cdef bint subject_matches(const char *filter, size_t filter_len, const char *subject, size_t subject_len) noexcept nogil
 cdef bint has_wildcard(const char *filter, size_t filter_len) noexcept nogil
 
 cdef class SubjectTree:
-    cdef Subject *subjects         # by id; [0] unused
+    cdef Subject **stretches       # by id, SUBJECT_STRETCH in each; the first of all is unused
+    cdef size_t stretch_count
+    cdef size_t stretch_capacity
     cdef uint32_t id_end           # ids are 1..id_end-1
-    cdef uint32_t id_capacity
+    cdef size_t far_bytes          # allocated for long names
     cdef uint32_t free_head        # queue of free ids, oldest first; 0 = none
     cdef uint32_t free_tail
     cdef uint32_t live             # subjects with an id
@@ -47,11 +63,16 @@ cdef class SubjectTree:
     cdef uint32_t root             # 0 = empty
     cdef uint64_t seed
 
+    cdef inline Subject *at(self, uint32_t subject_id) noexcept:
+        return &self.stretches[subject_id >> SUBJECT_BITS][subject_id & SUBJECT_MASK]
+
+    cdef uint32_t code_of(self, const char *name, size_t length) noexcept
     cdef uint32_t find(self, const char *name, size_t length) noexcept
-    cdef uint32_t intern(self, const char *name, size_t length) except 0
+    cdef uint32_t find_coded(self, const char *name, size_t length, uint32_t code) noexcept
+    cdef uint32_t intern(self, const char *name, size_t length, uint32_t code) except 0
     cdef int release(self, uint32_t subject_id) except -1
     cdef int collect(self, const char *filter, size_t filter_len, IdList *out) except -1
-    cdef uint32_t _hash(self, const char *name, size_t length) noexcept
+    cdef uint32_t _take_id(self) noexcept
     cdef int _grow_ids(self) except -1
     cdef int _grow_slots(self) except -1
     cdef void _unslot(self, uint32_t subject_id) noexcept

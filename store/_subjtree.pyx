@@ -16,20 +16,32 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+cdef extern from "<stdlib.h>" nogil:
+    void *aligned_alloc(size_t alignment, size_t size)
+
 cdef extern from *:
     """
     static inline uint64_t jetraft_mix(uint64_t a, uint64_t b) {
         unsigned __int128 product = (unsigned __int128)(a ^ 0x9E3779B97F4A7C15ull) * (b ^ 0xD1B54A32D192ED03ull);
         return (uint64_t)product ^ (uint64_t)(product >> 64);
     }
-    static inline uint64_t jetraft_load(const char *p, size_t n) {
-        uint64_t word = 0;
-        memcpy(&word, p, n < 8 ? n : 8);
+    static inline uint64_t jetraft_load8(const char *p) {
+        uint64_t word;
+        memcpy(&word, p, 8);
         return word;
+    }
+    /* 1..7 bytes: pieces that overlap, because a copy of any length is a call. */
+    static inline uint64_t jetraft_load_few(const char *p, size_t n) {
+        uint32_t low, high;
+        if (n < 4) return (uint64_t)(uint8_t)p[0] << 16 | (uint64_t)(uint8_t)p[n / 2] << 8 | (uint8_t)p[n - 1];
+        memcpy(&low, p, 4);
+        memcpy(&high, p + n - 4, 4);
+        return (uint64_t)high << 32 | low;
     }
     """
     uint64_t jetraft_mix(uint64_t a, uint64_t b) nogil
-    uint64_t jetraft_load(const char *p, size_t n) nogil
+    uint64_t jetraft_load8(const char *p) nogil
+    uint64_t jetraft_load_few(const char *p, size_t n) nogil
 
 cdef enum:
     LEAF = 0x80000000
@@ -105,13 +117,11 @@ cdef class SubjectTree:
     """The subjects that have live messages."""
 
     def __cinit__(self):
-        self.id_capacity = CAPACITY_MIN
-        self.subjects = <Subject *>calloc(self.id_capacity, sizeof(Subject))
         self.slot_mask = CAPACITY_MIN - 1
         self.slots = <Slot *>calloc(CAPACITY_MIN, sizeof(Slot))
         self.branch_capacity = CAPACITY_MIN
         self.branches = <Branch *>calloc(self.branch_capacity, sizeof(Branch))
-        if self.subjects == NULL or self.slots == NULL or self.branches == NULL:
+        if self.slots == NULL or self.branches == NULL:
             raise MemoryError
         self.id_end = 1
         self.branch_end = 1
@@ -121,57 +131,74 @@ cdef class SubjectTree:
 
     def __dealloc__(self):
         cdef uint32_t i
-        if self.subjects != NULL:
-            for i in range(1, self.id_end):
-                free(self.subjects[i].name)
-        free(self.subjects)
+        cdef size_t stretch
+        for i in range(1, self.id_end):
+            if self.at(i).length > NAME_NEAR:
+                free(<void *>text_of(self.at(i)))
+        for stretch in range(self.stretch_count):
+            free(self.stretches[stretch])
+        free(self.stretches)
         free(self.slots)
         free(self.branches)
 
+    cdef uint32_t code_of(self, const char *name, size_t length) noexcept:
+        """The hash by which the table knows a name. `length` is 1 or more."""
+        cdef uint64_t state = self.seed ^ length
+        if length < 8:
+            return <uint32_t>jetraft_mix(jetraft_load_few(name, length) ^ state, self.seed)
+        while length > 16:
+            state = jetraft_mix(jetraft_load8(name) ^ state, jetraft_load8(name + 8))
+            name += 16
+            length -= 16
+        if length < 8:
+            # What was read already is read again: there is always enough of it.
+            name -= 8
+            length += 8
+        return <uint32_t>jetraft_mix(jetraft_load8(name) ^ state, jetraft_load8(name + length - 8))
+
     cdef uint32_t find(self, const char *name, size_t length) noexcept:
         """The id of a literal subject, 0 when it has no live message."""
-        cdef uint32_t code = self._hash(name, length)
+        return self.find_coded(name, length, self.code_of(name, length)) if length else 0
+
+    cdef uint32_t find_coded(self, const char *name, size_t length, uint32_t code) noexcept:
+        """The same with the hash at hand."""
         cdef uint32_t at = code & self.slot_mask
         cdef Subject *subject
         while self.slots[at].id:
             if self.slots[at].hash == code:
-                subject = &self.subjects[self.slots[at].id]
-                if subject.length == length and memcmp(subject.name, name, length) == 0:
+                subject = self.at(self.slots[at].id)
+                if subject.length == length and memcmp(text_of(subject), name, length) == 0:
                     return self.slots[at].id
             at = (at + 1) & self.slot_mask
         return 0
 
-    cdef uint32_t intern(self, const char *name, size_t length) except 0:
-        """The id of a literal subject, a new one (count 0) when it had none. `length` is 1..65535."""
-        cdef uint32_t subject_id = self.find(name, length)
+    cdef uint32_t intern(self, const char *name, size_t length, uint32_t code) except 0:
+        """The id of a literal subject, a new one (count 0) when it had none. `length` is 1..65535, `code` its hash."""
+        cdef uint32_t subject_id = self.find_coded(name, length, code)
         cdef uint32_t at
-        cdef char *copy
+        cdef char *far
         cdef Subject *subject
         if subject_id:
             return subject_id
-        if length == 0 or length > 0xFFFF:
-            raise ValueError("a subject has 1..65535 bytes")
+        assert 0 < length <= 0xFFFF
         if (self.live + 1) * 4 > (<uint64_t>self.slot_mask + 1) * 3:
             self._grow_slots()
-        copy = <char *>malloc(length)
-        if copy == NULL:
+        if self.id_end >> SUBJECT_BITS == self.stretch_count:
+            self._grow_ids()
+        far = <char *>malloc(length) if length > NAME_NEAR else NULL
+        if length > NAME_NEAR and far == NULL:
             raise MemoryError
-        memcpy(copy, name, length)
-        subject_id = self.free_head
-        if subject_id and self.removals - self.subjects[subject_id].last_seq >= ID_QUARANTINE_REMOVALS:
-            self.free_head = <uint32_t>self.subjects[subject_id].first_seq
-            if self.free_head == 0:
-                self.free_tail = 0
+        subject_id = self._take_id()
+        subject = self.at(subject_id)
+        memset(subject, 0, sizeof(Subject))
+        if far == NULL:
+            memcpy(subject.name, name, length)
         else:
-            if self.id_end == self.id_capacity:
-                self._grow_ids()
-            subject_id = self.id_end
-            self.id_end += 1
-        subject = &self.subjects[subject_id]
-        subject.name = copy
+            memcpy(far, name, length)
+            memcpy(subject.name, &far, sizeof(far))
+            self.far_bytes += length
         subject.length = <uint16_t>length
-        subject.hash = self._hash(name, length)
-        subject.count = subject.first_seq = subject.last_seq = 0
+        subject.hash = code
         self._graft(subject_id)
         at = subject.hash & self.slot_mask
         while self.slots[at].id:
@@ -186,17 +213,19 @@ cdef class SubjectTree:
 
         The id rests before it is reused: verdicts and the log of removals (_select.pyx) may still name it.
         """
-        cdef Subject *subject = &self.subjects[subject_id]
+        cdef Subject *subject = self.at(subject_id)
         assert subject.count == 0
-        assert subject.name != NULL
+        assert subject.length
         self._unslot(subject_id)
         self._prune(subject_id)
-        free(subject.name)
-        subject.name = NULL
+        if subject.length > NAME_NEAR:
+            free(<void *>text_of(subject))
+            self.far_bytes -= subject.length
+        subject.length = 0
         subject.first_seq = 0
         subject.last_seq = self.removals
         if self.free_tail:
-            self.subjects[self.free_tail].first_seq = subject_id
+            self.at(self.free_tail).first_seq = subject_id
         else:
             self.free_head = subject_id
         self.free_tail = subject_id
@@ -225,8 +254,8 @@ cdef class SubjectTree:
                 stack.count -= 1
                 node = stack.ids[stack.count]
                 if node & LEAF:
-                    subject = &self.subjects[node & ~<uint32_t>LEAF]
-                    if subject_matches(filter, filter_len, subject.name, subject.length):
+                    subject = self.at(node & ~<uint32_t>LEAF)
+                    if subject_matches(filter, filter_len, text_of(subject), subject.length):
                         push_id(out, node & ~<uint32_t>LEAF)
                 else:
                     push_id(&stack, self.branches[node].child[1])
@@ -238,13 +267,13 @@ cdef class SubjectTree:
     def name_of(self, uint32_t subject_id):
         """The subject of a live id."""
         assert 0 < subject_id < self.id_end
-        assert self.subjects[subject_id].name != NULL
-        return self.subjects[subject_id].name[: self.subjects[subject_id].length]
+        assert self.at(subject_id).length
+        return text_of(self.at(subject_id))[: self.at(subject_id).length]
 
     def count_of(self, uint32_t subject_id):
         """Live messages of an id."""
         assert 0 < subject_id < self.id_end
-        return self.subjects[subject_id].count
+        return self.at(subject_id).count
 
     def id_of(self, bytes subject):
         """The id of a literal subject, 0 when it has no live message."""
@@ -252,8 +281,11 @@ cdef class SubjectTree:
 
     def add(self, bytes subject):
         """Intern a subject and count one message on it (for tests and tools; the index does it in C)."""
-        cdef uint32_t subject_id = self.intern(subject, len(subject))
-        self.subjects[subject_id].count += 1
+        cdef uint32_t subject_id
+        if not 0 < len(subject) <= 0xFFFF:
+            raise ValueError("a subject has 1..65535 bytes")
+        subject_id = self.intern(subject, len(subject), self.code_of(subject, len(subject)))
+        self.at(subject_id).count += 1
         return subject_id
 
     def discard(self, bytes subject):
@@ -261,8 +293,8 @@ cdef class SubjectTree:
         cdef uint32_t subject_id = self.find(subject, len(subject))
         assert subject_id
         self.removals += 1
-        self.subjects[subject_id].count -= 1
-        if self.subjects[subject_id].count == 0:
+        self.at(subject_id).count -= 1
+        if self.at(subject_id).count == 0:
             self.release(subject_id)
 
     def match(self, bytes filter):
@@ -281,35 +313,42 @@ cdef class SubjectTree:
 
     @property
     def memory_bytes(self):
-        """Bytes allocated, names included approximately (32 bytes each)."""
+        """Bytes allocated."""
         return (
-            self.id_capacity * sizeof(Subject)
+            self.stretch_count * SUBJECT_STRETCH * sizeof(Subject)
+            + self.stretch_capacity * sizeof(Subject *)
             + (<size_t>self.slot_mask + 1) * sizeof(Slot)
             + self.branch_capacity * sizeof(Branch)
-            + <size_t>self.live * 32
+            + self.far_bytes
         )
 
-    cdef uint32_t _hash(self, const char *name, size_t length) noexcept:
-        cdef uint64_t state = self.seed ^ length
-        while length > 16:
-            state = jetraft_mix(jetraft_load(name, 8) ^ state, jetraft_load(name + 8, 8))
-            name += 16
-            length -= 16
-        if length > 8:
-            return <uint32_t>jetraft_mix(jetraft_load(name, 8) ^ state, jetraft_load(name + 8, length - 8))
-        return <uint32_t>jetraft_mix(jetraft_load(name, length) ^ state, self.seed)
+    cdef uint32_t _take_id(self) noexcept:
+        """A free id that has rested, or the next new one, for which there is room."""
+        cdef uint32_t subject_id = self.free_head
+        if subject_id and self.removals - self.at(subject_id).last_seq >= ID_QUARANTINE_REMOVALS:
+            self.free_head = <uint32_t>self.at(subject_id).first_seq
+            if self.free_head == 0:
+                self.free_tail = 0
+            return subject_id
+        self.id_end += 1
+        return self.id_end - 1
 
     cdef int _grow_ids(self) except -1:
-        cdef uint64_t capacity = <uint64_t>self.id_capacity * 2
-        cdef Subject *grown
-        if capacity > ID_END_MAX:
+        """Add a stretch; its memory is taken when subjects come into it."""
+        cdef size_t capacity = self.stretch_capacity * 2 if self.stretch_capacity else CAPACITY_MIN
+        cdef Subject **grown
+        if self.id_end > ID_END_MAX - SUBJECT_STRETCH:
             raise MemoryError("too many subjects in one stream")
-        grown = <Subject *>realloc(self.subjects, capacity * sizeof(Subject))
-        if grown == NULL:
+        if self.stretch_count == self.stretch_capacity:
+            grown = <Subject **>realloc(self.stretches, capacity * sizeof(Subject *))
+            if grown == NULL:
+                raise MemoryError
+            self.stretches = grown
+            self.stretch_capacity = capacity
+        self.stretches[self.stretch_count] = <Subject *>aligned_alloc(sizeof(Subject), SUBJECT_STRETCH * sizeof(Subject))
+        if self.stretches[self.stretch_count] == NULL:
             raise MemoryError
-        memset(grown + self.id_capacity, 0, (capacity - self.id_capacity) * sizeof(Subject))
-        self.subjects = grown
-        self.id_capacity = <uint32_t>capacity
+        self.stretch_count += 1
         return 0
 
     cdef int _grow_slots(self) except -1:
@@ -332,7 +371,7 @@ cdef class SubjectTree:
 
     cdef void _unslot(self, uint32_t subject_id) noexcept:
         """Empty the id's slot and close the gap, so that probing needs no tombstones (Knuth 6.4, algorithm R)."""
-        cdef uint32_t hole = self.subjects[subject_id].hash & self.slot_mask
+        cdef uint32_t hole = self.at(subject_id).hash & self.slot_mask
         cdef uint32_t at, home
         while self.slots[hole].id != subject_id:
             hole = (hole + 1) & self.slot_mask
@@ -349,12 +388,13 @@ cdef class SubjectTree:
 
     cdef int _graft(self, uint32_t subject_id) except -1:
         """Put a subject that is not in it yet into the crit-bit tree."""
-        cdef const char *name = self.subjects[subject_id].name
-        cdef size_t length = self.subjects[subject_id].length
+        cdef const char *name = text_of(self.at(subject_id))
+        cdef size_t length = self.at(subject_id).length
         cdef size_t position = 0
         cdef uint32_t node = self.root
         cdef uint32_t *link = &self.root
         cdef Subject *near
+        cdef const char *theirs_text
         cdef Branch *branch
         cdef Branch *grown
         cdef uint16_t mine, theirs, bit
@@ -365,10 +405,11 @@ cdef class SubjectTree:
         while not node & LEAF:
             branch = &self.branches[node]
             node = branch.child[1 if symbol(name, length, branch.position) & branch.bit else 0]
-        near = &self.subjects[node & ~<uint32_t>LEAF]
+        near = self.at(node & ~<uint32_t>LEAF)
+        theirs_text = text_of(near)
         while True:
             mine = symbol(name, length, position)
-            theirs = symbol(near.name, near.length, position)
+            theirs = symbol(theirs_text, near.length, position)
             if mine != theirs:
                 break
             position += 1
@@ -403,8 +444,8 @@ cdef class SubjectTree:
 
     cdef void _prune(self, uint32_t subject_id) noexcept:
         """Take a subject out of the crit-bit tree, together with the branch above it."""
-        cdef const char *name = self.subjects[subject_id].name
-        cdef size_t length = self.subjects[subject_id].length
+        cdef const char *name = text_of(self.at(subject_id))
+        cdef size_t length = self.at(subject_id).length
         cdef uint32_t *link = &self.root
         cdef uint32_t *above = NULL
         cdef uint32_t parent
@@ -435,8 +476,8 @@ cdef class SubjectTree:
                 top = node
             else:
                 node = branch.child[0]
-        subject = &self.subjects[node & ~<uint32_t>LEAF]
-        if subject.length < length or memcmp(subject.name, prefix, length) != 0:
+        subject = self.at(node & ~<uint32_t>LEAF)
+        if subject.length < length or memcmp(text_of(subject), prefix, length) != 0:
             return 0
         return top
 

@@ -4,6 +4,10 @@ Tokens live in one open-addressing table keyed by (parent node, token), so a ste
 the fan-out. `*` and `>` children hang on the node itself. A cached answer stays valid until a subscription below the
 same first token, or one that starts with a wildcard, comes or goes: 256 generation counters, chosen by the first
 token, keep the churn of inbox subscriptions away from the answers for stream subjects.
+
+The cache is for what is published again and again, and is no larger than what a processor keeps near: finding an answer
+far away in memory costs more than walking the tree, whose upper nodes every message uses. So when more subjects are
+published than it holds, most of them are walked for and leave it alone.
 """
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
@@ -17,8 +21,10 @@ from jetraft.api.wire._writer cimport buf_reserve
 cdef enum:
     SUBJECT_MAX = 8192          # a control line is shorter
     TABLE_START = 1024          # grows by doubling at 70%
-    CACHE_ENTRIES = 1 << 18     # nats-server caches 1024 per sublist; ours are cheaper, and memory is taken by use
-    CACHE_PROBES = 8
+    CACHE_ENTRIES = 1 << 14     # about 3 MB with their contents; nats-server caches 1024 per sublist
+    CACHE_WAYS = 4              # entries where an answer may be; their tags lie side by side
+    CACHE_STEADY = 8            # of so many misses that find their places taken, one replaces another answer
+    SUBS_START = 4              # room of a node or queue group with a second member
     CACHE_SUBJECT_MAX = 256     # longer subjects are matched each time, so the cache stays bounded in bytes
 
 
@@ -26,8 +32,8 @@ cdef int sublist_init(plane_t* plane) except -1:
     plane.table = <node_t**>calloc(TABLE_START, sizeof(node_t*))
     plane.table_mask = TABLE_START - 1
     plane.cache = <match_t*>calloc(CACHE_ENTRIES, sizeof(match_t))
-    plane.cache_mask = CACHE_ENTRIES - 1
-    if plane.table == NULL or plane.cache == NULL:
+    plane.cache_tags = <uint32_t*>calloc(CACHE_ENTRIES, sizeof(uint32_t))
+    if plane.table == NULL or plane.cache == NULL or plane.cache_tags == NULL:
         raise MemoryError
     return 0
 
@@ -44,10 +50,11 @@ cdef void free_match(match_t* match) noexcept:
 cdef void sublist_free(plane_t* plane) noexcept:
     """Free the tree's own memory; the subscriptions belong to their owners and are gone already."""
     cdef uint32_t i
-    for i in range(plane.cache_mask + 1):
+    for i in range(CACHE_ENTRIES if plane.cache != NULL else 0):
         free_match(&plane.cache[i])
     free_match(&plane.scratch)
     free(plane.cache)
+    free(plane.cache_tags)
     free(plane.table)
 
 
@@ -114,9 +121,10 @@ cdef void unplace(plane_t* plane, node_t* node) noexcept nogil:
 
 
 cdef node_t* new_node(node_t* parent, const char* token, Py_ssize_t n) noexcept nogil:
-    cdef node_t* node = <node_t*>calloc(1, sizeof(node_t))
+    """A node without subscriptions, its token behind it in the same piece of memory."""
+    cdef node_t* node = <node_t*>calloc(1, sizeof(node_t) + n)
     node.parent = parent
-    node.token = <char*>malloc(n + 1)
+    node.token = <char*>(node + 1)
     memcpy(node.token, token, n)
     node.token_len = <unsigned short>n
     return node
@@ -158,8 +166,8 @@ cdef void prune(plane_t* plane, node_t* node) noexcept nogil:
         else:
             unplace(plane, node)
             parent.children -= 1
-        free(node.token)
-        free(node.subs)
+        if node.subs != &node.only:
+            free(node.subs)
         free(node)
         node = parent
 
@@ -233,10 +241,22 @@ cdef queue_t* queue_of(plane_t* plane, node_t* node, const char* name, Py_ssize_
 
 cdef inline void push_sub(sub_t*** items, uint32_t* count, uint32_t* cap, sub_t* sub) noexcept nogil:
     if count[0] == cap[0]:
-        cap[0] = cap[0] * 2 if cap[0] else 4
+        cap[0] = cap[0] * 2 if cap[0] else SUBS_START
         items[0] = <sub_t**>realloc(items[0], cap[0] * sizeof(sub_t*))
     items[0][count[0]] = sub
     count[0] += 1
+
+
+cdef void push_plain(node_t* node, sub_t* sub) noexcept nogil:
+    """Hang a plain subscription on its node; the first one has its place in the node itself, as most are alone."""
+    if node.cap == 0:
+        node.subs = &node.only
+        node.cap = 1
+    elif node.subs == &node.only and node.count == 1:
+        node.subs = <sub_t**>malloc(SUBS_START * sizeof(sub_t*))
+        node.subs[0] = node.only
+        node.cap = SUBS_START
+    push_sub(&node.subs, &node.count, &node.cap, sub)
 
 
 cdef void drop_sub(sub_t** items, uint32_t* count, sub_t* sub) noexcept nogil:
@@ -273,7 +293,7 @@ cdef bint sublist_add(
         if tell:
             sub.queue.local_count += 1
     else:
-        push_sub(&node.subs, &node.count, &node.cap, sub)
+        push_plain(node, sub)
         if tell:
             node.local_count += 1
             tell = node.local_count == 1
@@ -457,6 +477,16 @@ cdef inline void remember(plane_t* plane, match_t* match, const char* subject, P
     match.wild_generation = plane.wild_generation
 
 
+cdef inline bint scratch_answers(plane_t* plane, const char* subject, Py_ssize_t n) noexcept nogil:
+    """Tell whether the last answer given once is that of all subjects that begin like this one."""
+    cdef match_t* match = &plane.scratch
+    return (
+        match.subject_len and n > match.subject_len
+        and memcmp(match.subject, subject, match.subject_len) == 0
+        and match_is_current(plane, match)
+    )
+
+
 cdef match_t* sublist_match_once(plane_t* plane, const char* subject, Py_ssize_t n) noexcept nogil:
     """The answer for a subject that will not come again (an inbox, an ack): no cache entry is spent on it.
 
@@ -465,7 +495,7 @@ cdef match_t* sublist_match_once(plane_t* plane, const char* subject, Py_ssize_t
     """
     cdef match_t* match = &plane.scratch
     cdef Py_ssize_t used
-    if match.subject_len and n > match.subject_len and memcmp(match.subject, subject, match.subject_len) == 0 and match_is_current(plane, match):
+    if scratch_answers(plane, subject, n):
         return match
     used = fill(plane, subject, n, match)
     if 0 < used < n:
@@ -478,28 +508,32 @@ cdef match_t* sublist_match_once(plane_t* plane, const char* subject, Py_ssize_t
 cdef match_t* sublist_match(plane_t* plane, const char* subject, Py_ssize_t n) noexcept nogil:
     """The answer for a subject, from the cache when it is current. Valid until the next change or call."""
     cdef uint64_t h
-    cdef uint32_t i, probe
+    cdef uint32_t tag, first, way
     cdef match_t* match
-    cdef match_t* victim = NULL
-    if n > CACHE_SUBJECT_MAX:
+    if n > CACHE_SUBJECT_MAX or scratch_answers(plane, subject, n):
         return sublist_match_once(plane, subject, n)
-    h = jr_hash(subject, n, plane.seed) | 1
-    i = <uint32_t>(h >> 24) & plane.cache_mask
-    for probe in range(CACHE_PROBES):
-        match = &plane.cache[(i + probe) & plane.cache_mask]
-        if match.hash == h and match.subject_len == n and memcmp(match.subject, subject, n) == 0:
-            if match_is_current(plane, match):
-                return match
-            victim = match
-            break
-        if match.hash == 0:
-            victim = match
-            break
-    if victim == NULL:
-        # The run is full: replace one of it, chosen by the hash, so that hot subjects of one run do not fight for one slot.
-        victim = &plane.cache[(i + <uint32_t>(h >> 56) % CACHE_PROBES) & plane.cache_mask]
+    h = jr_hash(subject, n, plane.seed)
+    tag = <uint32_t>(h >> 32) | 1
+    first = <uint32_t>h & (CACHE_ENTRIES - CACHE_WAYS)
+    for way in range(CACHE_WAYS):
+        if plane.cache_tags[first + way] == tag:
+            match = &plane.cache[first + way]
+            if match.subject_len == n and memcmp(match.subject, subject, n) == 0:
+                if match_is_current(plane, match):
+                    return match
+                break
+    else:
+        way = 0
+        while way < CACHE_WAYS and plane.cache_tags[first + way]:
+            way += 1
+        if way == CACHE_WAYS:
+            way = <uint32_t>(plane.cache_misses // CACHE_STEADY) % CACHE_WAYS
+            if plane.cache_misses % CACHE_STEADY:
+                plane.cache_misses += 1
+                return sublist_match_once(plane, subject, n)
     plane.cache_misses += 1
-    victim.hash = h
-    fill(plane, subject, n, victim)
-    remember(plane, victim, subject, n)
-    return victim
+    plane.cache_tags[first + way] = tag
+    match = &plane.cache[first + way]
+    fill(plane, subject, n, match)
+    remember(plane, match, subject, n)
+    return match

@@ -111,13 +111,14 @@ cdef struct queue_t:
 
 cdef struct node_t:
     node_t* parent
-    char* token
+    char* token             # behind the node, in the same piece of memory
     uint16_t token_len
     uint64_t hash           # of (parent, token)
     node_t* star            # child `*`
     node_t* rest            # child `>`
     uint32_t children       # literal children in the hash table
-    sub_t** subs
+    sub_t** subs            # plain ones: &only while there is room for one
+    sub_t* only
     uint32_t count
     uint32_t cap
     uint32_t local_count    # plain subscriptions that peers must know of
@@ -131,7 +132,6 @@ cdef struct group_t:        # queue groups of one name that match one subject
     uint32_t count
 
 cdef struct match_t:
-    uint64_t hash           # 0: empty
     uint64_t generation
     uint64_t wild_generation
     uint32_t bucket         # which generation counter it depends on
@@ -201,7 +201,7 @@ cdef struct plane_t:
     uint64_t generations[GENERATIONS]
     uint64_t wild_generation
     match_t* cache
-    uint32_t cache_mask
+    uint32_t* cache_tags    # of the same places, by hash; 0: empty
     match_t scratch         # result of an uncached match
     uint64_t rng
     uint64_t stamp

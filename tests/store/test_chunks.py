@@ -11,7 +11,7 @@ from jetraft.store.stream_store import StreamStore
 from tests.store.naive_stream import Message, append_messages
 from tests.store.test_select import extend, index_of
 
-CHUNK = 4096
+CHUNK = 256
 
 
 def holed(seed: int) -> tuple[Index, list[int]]:
@@ -57,3 +57,11 @@ def test_an_emptied_stream_keeps_no_chunk_it_cannot_use() -> None:
     assert (index.first_seq, index.chunks.memory_bytes) == (CHUNK, 128)
     extend(log, index, b"a", b"b")
     assert (index.first_seq, index.last_seq, index.count_from(0)) == (CHUNK, CHUNK + 1, 2)
+
+
+def test_messages_that_are_left_alone_cost_a_chunk_each_and_no_more() -> None:
+    _, index = index_of(*[b"a"] * (100 * CHUNK))
+    index.remove_many([seq for seq in range(1, 99 * CHUNK) if seq % (10 * CHUNK)])
+    assert index.messages == 9 + CHUNK + 1
+    assert index.chunks.memory_bytes < 13 * 16 * CHUNK
+    assert [index.next_from(seq) for seq in (1, 10 * CHUNK + 1)] == [10 * CHUNK, 20 * CHUNK]

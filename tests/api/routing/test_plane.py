@@ -344,3 +344,46 @@ def test_a_sink_of_several_subjects_keeps_the_order_of_their_messages() -> None:
     plane.remove_sink(handle)
     assert not plane.has_interest(b"a.1")
     assert not plane.has_interest(b"b")
+
+
+def test_more_subjects_than_the_cache_holds_are_routed_right_and_changes_take_effect() -> None:
+    plane = make_plane()
+    whole, part, publisher = client(plane), client(plane), client(plane)
+    subjects = 40_000  # the cache of answers holds 16,384
+    plane.feed(whole, b"SUB many.> 1\r\n")
+    publishes = b"".join(b"PUB many.%d 5\r\n%05d\r\n" % (n, n) for n in range(subjects))
+    everything = [b"%05d" % n for n in range(subjects)]
+    for _ in range(2):
+        plane.feed(publisher, publishes)
+        assert received(plane, whole) == everything
+    plane.feed(part, b"".join(b"SUB many.%d %d\r\n" % (n, n) for n in range(0, subjects, 7)))
+    plane.feed(publisher, publishes)
+    assert received(plane, part) == everything[::7]
+    plane.feed(part, b"".join(b"UNSUB %d\r\n" % n for n in range(7, subjects, 7)))
+    plane.feed(publisher, publishes)
+    assert received(plane, part) == [b"00000"]
+
+
+def test_a_subject_that_is_published_again_and_again_is_found_in_the_cache() -> None:
+    plane = make_plane()
+    publisher = client(plane)
+    plane.feed(publisher, b"".join(b"PUB crowd.%d 0\r\n\r\n" % n for n in range(100_000)))
+    for _ in range(100):
+        plane.feed(publisher, b"PUB hot.a 0\r\n\r\nPUB hot.b 0\r\n\r\n")
+    missed = plane.statistics()["cache_misses"]
+    plane.feed(publisher, b"PUB hot.a 0\r\n\r\nPUB hot.b 0\r\n\r\n" * 100)
+    assert plane.statistics()["cache_misses"] == missed
+
+
+def test_members_of_one_subject_come_and_go_in_any_order() -> None:
+    plane = make_plane()
+    cid, publisher = client(plane), client(plane)
+    for rounds in range(3):
+        for sid in range(1, 8):
+            plane.feed(cid, b"SUB one %d\r\n" % sid)
+            plane.feed(publisher, b"PUB one 1\r\nx\r\n")
+            assert len(received(plane, cid)) == sid
+        for left, sid in enumerate([1, 4, 7, 2, 6, 3, 5] if rounds else [7, 6, 5, 4, 3, 2, 1]):
+            plane.feed(cid, b"UNSUB %d\r\n" % sid)
+            plane.feed(publisher, b"PUB one 1\r\nx\r\n")
+            assert len(received(plane, cid)) == 6 - left

@@ -1,0 +1,21 @@
+"""What the next records of a frame will touch, fetched before it is needed. See _lookahead.pyx."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from jetraft.store._chunks cimport ChunkTable
+from jetraft.store._frame cimport Record
+from jetraft.store._subjtree cimport SubjectTree
+
+cdef enum:
+    LOOKAHEAD_RECORDS = 32         # their lines, about 200, fit into the nearest cache many times
+
+cdef struct Upcoming:
+    Record record
+    uint32_t code                  # hash of its subject
+    uint32_t subject_id            # most likely; 0 = none is known
+
+cdef uint32_t look_ahead(const uint8_t *frame, size_t size, size_t *at, uint32_t count, SubjectTree tree,
+                         Upcoming *upcoming) noexcept
+cdef void fetch_chains(const Upcoming *upcoming, uint32_t count, SubjectTree tree, ChunkTable chunks,
+                       uint64_t count_max) noexcept
+cdef void fetch_oldest(uint64_t seq, uint32_t count, SubjectTree tree, ChunkTable chunks) noexcept

@@ -1,0 +1,82 @@
+# cython: language_level=3
+"""What the next records of a frame will touch, fetched before it is needed.
+
+With many subjects, every message needs a slot of the hash table, a subject, and the row of the subject's message before,
+each somewhere else in memory: three waits of a hundred nanoseconds, one after the other. Here 32 records are looked at
+together, one step at a time for all of them, so that the waits of a step pass at the same time.
+
+These are hints: nothing is changed, and what has become wrong until it is used costs a wait and no more.
+(The idea is that of group prefetching for hash joins: Chen, Ailamaki, Gibbons, Mowry, ICDE 2004.)
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from jetraft.store._chunks cimport CHUNK_MASK, Chunk, ChunkTable
+from jetraft.store._frame cimport Record, read_record
+from jetraft.store._subjtree cimport Subject, SubjectTree
+
+cdef extern from * nogil:
+    void fetch "__builtin_prefetch" (const void *address)
+
+
+cdef uint32_t look_ahead(const uint8_t *frame, size_t size, size_t *at, uint32_t count, SubjectTree tree,
+                         Upcoming *upcoming) noexcept:
+    """Unpack up to `count` records from the offset at[0] on, which moves, and find their subjects.
+
+    Returns how many there are: fewer only when a record is damaged, to whose place at[0] points then.
+    """
+    cdef uint32_t i, slot, found = 0
+    cdef size_t following
+    cdef Record *record
+    while found < count:
+        record = &upcoming[found].record
+        following = read_record(frame, size, at[0], record)
+        if following == 0 or record.subject_len == 0:
+            break
+        at[0] = following
+        upcoming[found].code = tree.code_of(<const char *>record.subject, record.subject_len)
+        fetch(&tree.slots[upcoming[found].code & tree.slot_mask])
+        found += 1
+    for i in range(found):
+        slot = upcoming[i].code & tree.slot_mask
+        while tree.slots[slot].id and tree.slots[slot].hash != upcoming[i].code:
+            slot = (slot + 1) & tree.slot_mask
+        upcoming[i].subject_id = tree.slots[slot].id
+        if upcoming[i].subject_id:
+            fetch(tree.at(upcoming[i].subject_id))
+    return found
+
+
+cdef void fetch_chains(const Upcoming *upcoming, uint32_t count, SubjectTree tree, ChunkTable chunks,
+                       uint64_t count_max) noexcept:
+    """Fetch where the chain of each subject goes on; and, where it has `count_max` messages, the one that will go."""
+    cdef uint32_t i
+    cdef Subject *subject
+    for i in range(count):
+        if upcoming[i].subject_id == 0:
+            continue
+        subject = tree.at(upcoming[i].subject_id)
+        if chunks.at(subject.last_seq) != NULL:
+            fetch(&chunks.at(subject.last_seq).next[subject.last_seq & CHUNK_MASK])
+        if subject.count >= count_max:
+            fetch_row(subject.first_seq, chunks)
+
+
+cdef void fetch_oldest(uint64_t seq, uint32_t count, SubjectTree tree, ChunkTable chunks) noexcept:
+    """Fetch what dropping the oldest messages will touch: their subjects, and the messages that come first then."""
+    cdef uint32_t i, subject_id
+    cdef Chunk *chunk
+    for i in range(count):
+        subject_id = chunks.subject_of(seq + i)
+        if subject_id:
+            fetch(tree.at(subject_id))
+            chunk = chunks.at(seq + i)
+            fetch_row(seq + i + chunk.next[(seq + i) & CHUNK_MASK], chunks)
+
+
+cdef inline void fetch_row(uint64_t seq, ChunkTable chunks) noexcept:
+    cdef Chunk *chunk = chunks.at(seq)
+    if chunk != NULL:
+        fetch(&chunk.subject[seq & CHUNK_MASK])
+        fetch(&chunk.size[seq & CHUNK_MASK])
+        fetch(&chunk.next[seq & CHUNK_MASK])
