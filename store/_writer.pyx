@@ -90,6 +90,8 @@ cdef struct Work:
     int error               # errno of the operation that failed, 0 when none did
     size_t failed_op
     void *batch             # the Batch, kept alive by Writer._in_flight
+    bint finished
+    Work *follower          # done by the same thread right after this one, or not at all when this one fails
     Work *next
 
 
@@ -278,29 +280,43 @@ cdef void _push(Work **head, Work **tail, Work *work) noexcept nogil:
     tail[0] = work
 
 
+cdef Work *_take(Shared *shared) noexcept nogil:
+    """Wait for the next work; NULL when told to stop. The mutex is held, and given up meanwhile."""
+    cdef Work *work
+    while shared.queue_head is NULL and not shared.stopping:
+        pthread_cond_wait(&shared.work_came, &shared.mutex)
+    work = shared.queue_head
+    if work is not NULL:
+        shared.queue_head = work.next
+        if shared.queue_head is NULL:
+            shared.queue_tail = NULL
+    return work
+
+
 cdef void *_thread_main(void *argument) noexcept nogil:
     """Take work until told to stop and none is left."""
     cdef Shared *shared = <Shared *> argument
-    cdef Work *work
+    cdef Work *work = NULL
     cdef uint64_t one = 1
     cdef bint was_empty
     pthread_mutex_lock(&shared.mutex)
     while True:
-        while shared.queue_head is NULL and not shared.stopping:
-            pthread_cond_wait(&shared.work_came, &shared.mutex)
-        work = shared.queue_head
+        if work is NULL:
+            work = _take(shared)
         if work is NULL:
             break
-        shared.queue_head = work.next
-        if shared.queue_head is NULL:
-            shared.queue_tail = NULL
         pthread_mutex_unlock(&shared.mutex)
-        _run(work)
+        if not work.error:
+            _run(work)
         pthread_mutex_lock(&shared.mutex)
         was_empty = shared.done_head is NULL
         _push(&shared.done_head, &shared.done_tail, work)
         if was_empty:
             c_write(shared.event_fd, &one, 8)
+        work.finished = True
+        if work.follower is not NULL:
+            work.follower.error = work.error
+        work = work.follower
     pthread_mutex_unlock(&shared.mutex)
     return NULL
 
@@ -354,6 +370,27 @@ cdef class WriterThreads:
         pthread_mutex_lock(&self._shared.mutex)
         _push(&self._shared.queue_head, &self._shared.queue_tail, &batch.work)
         pthread_cond_signal(&self._shared.work_came)
+        pthread_mutex_unlock(&self._shared.mutex)
+
+    def follow(self, Batch batch, Batch before):
+        """Queue a batch to be done right after one that was submitted and not drained yet.
+
+        The thread that is done with `before` goes on with it. When that one fails, this one fails too and does nothing.
+        """
+        cdef Work *work = &batch.work
+        assert not batch._submitted and before._submitted
+        assert before.work.follower is NULL
+        assert self._count and not self._shared.stopping
+        batch._submitted = True
+        work.batch = <void *> batch
+        self._in_flight[<uint64_t> work] = batch
+        pthread_mutex_lock(&self._shared.mutex)
+        if before.work.finished:
+            work.error = before.work.error
+            _push(&self._shared.queue_head, &self._shared.queue_tail, work)
+            pthread_cond_signal(&self._shared.work_came)
+        else:
+            before.work.follower = work
         pthread_mutex_unlock(&self._shared.mutex)
 
     def drain(self):

@@ -84,6 +84,14 @@ class Backlog:
     close: list[int] = attrs.field(factory=list)  # descriptors of blocks that were given up
     new_directories: list[Path] = attrs.field(factory=list)  # whose entries are not durable yet
 
+    @property
+    def only_grows(self) -> bool:
+        """True when there are only frames to be added to blocks that exist: it may follow a batch on its way."""
+        if self.hard_state is not None or self.checkpoint is not None or self.dropped is not None:
+            return False
+        others = (self.retired, self.rewrites, self.unlink, self.close, self.new_directories)
+        return bool(self.segments) and not any(others) and not any(segment.create for segment in self.segments)
+
     def frame_bytes(self) -> int:
         """Bytes of frames that wait."""
         return sum(segment.end - segment.offset for segment in self.segments)
@@ -117,10 +125,8 @@ def fill(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> 
     if backlog.hard_state is not None:
         _add_hard_state(batch, backlog.hard_state, place, opened)
         batch.sync(directory(group))
-    if backlog.segments:
-        log_fd = directory(log)
-        for segment in backlog.segments:
-            _add_segment(batch, disk, segment, log_fd, identity)
+    for segment in backlog.segments:
+        _add_segment(batch, disk, segment, directory(log) if segment.create else None, identity)
     if backlog.rewrites:
         _add_rewrites(batch, backlog, place, directory(log), opened)
     _add_retired(batch, backlog, disk, opened)
@@ -145,10 +151,11 @@ def _add_hard_state(batch: Batch, copy: Copy, place: LogPlace, opened: list[int]
         batch.sync_data(fd)
 
 
-def _add_segment(batch: Batch, disk: Disk, segment: Segment, log_fd: int, identity: Identity) -> None:
+def _add_segment(batch: Batch, disk: Disk, segment: Segment, log_fd: int | None, identity: Identity) -> None:
+    """Frames of one block; `log_fd` is the directory of a block that is to be created."""
     file, block = segment.file, segment.block
     frames = segment.frames
-    if segment.create:
+    if log_fd is not None:
         file.fd = disk.open_file(file.path, create=True)
         batch.allocate(file.fd, block.size)
         batch.write(file.fd, [pack_block_head(file.head, identity), *frames], segment.offset - BLOCK_HEAD_BYTES)

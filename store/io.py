@@ -11,6 +11,7 @@ which calls the callbacks. Nothing polls. Source of the idea: a file system behi
 import os
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -114,10 +115,18 @@ class Disk(Protocol):
         """Do a batch now, in this thread. Raises the OSError of the operation that failed."""
         ...
 
-    def submit(self, batch: Batch, done: Done, *, may_block: bool = False) -> None:
+    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
         """Do a batch in the background; `done` is called once, later, in the thread that drains.
 
         With `may_block` a disk that has been quick lately may do it here and now, and call `done` before it returns.
+        Nobody waits for one `aside`: how long it takes says nothing about how quick the disk is.
+        """
+        ...
+
+    def follow(self, batch: Batch, done: Done, before: Batch) -> None:
+        """Do a batch right after `before`, which was submitted and has not called back yet.
+
+        When `before` fails, this one does nothing and fails with the same error.
         """
         ...
 
@@ -150,6 +159,11 @@ class Writer:
         """Queue a batch. `done(error)` is called by `drain`, exactly once."""
         self._callbacks[batch] = done
         self._threads.submit(batch)
+
+    def follow(self, batch: FileBatch, done: Done, before: FileBatch) -> None:
+        """Queue a batch behind one that is not drained yet: it is done next, or fails when that one does."""
+        self._callbacks[batch] = done
+        self._threads.follow(batch, before)
 
     def drain(self) -> None:
         """Call the callbacks of all batches that were finished. Callbacks may submit."""
@@ -200,6 +214,7 @@ class LocalDisk:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self._asides: deque[tuple[FileBatch, Done]] = deque()  # the first is being done
         self.briskness = Briskness()
 
     def make_directory(self, path: Path) -> list[Path]:
@@ -260,9 +275,14 @@ class LocalDisk:
         assert isinstance(batch, FileBatch)
         batch.perform()
 
-    def submit(self, batch: Batch, done: Done, *, may_block: bool = False) -> None:
+    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
         """See Disk."""
         assert isinstance(batch, FileBatch)
+        if aside:
+            self._asides.append((batch, done))
+            if len(self._asides) == 1:
+                self._next_aside()
+            return
         begun_ns = time.monotonic_ns()
         if may_block and self.briskness.is_brisk:
             error: OSError | None = None
@@ -276,6 +296,24 @@ class LocalDisk:
 
         def finished(error: OSError | None) -> None:
             self.briskness.note(time.monotonic_ns() - begun_ns)
+            done(error)
+
+        self._writer.submit(batch, finished)
+
+    def follow(self, batch: Batch, done: Done, before: Batch) -> None:
+        """See Disk."""
+        assert isinstance(batch, FileBatch)
+        assert isinstance(before, FileBatch)
+        self._writer.follow(batch, done, before)
+
+    def _next_aside(self) -> None:
+        """One at a time, so that a thread is left for what somebody waits for."""
+        batch, done = self._asides[0]
+
+        def finished(error: OSError | None) -> None:
+            self._asides.popleft()
+            if self._asides:
+                self._next_aside()
             done(error)
 
         self._writer.submit(batch, finished)

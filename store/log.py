@@ -9,6 +9,7 @@ head voids what older ones hold from there on; `durable_index <= last_index`; a 
 Recovery is in store/recovery.py, the layout in store/format.py. Source of the idea: design, "one log, written once".
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,7 @@ from jetraft.store.format import (
 )
 from jetraft.store.frame_reader import FrameReader
 from jetraft.store.hard_state import Copy
+from jetraft.store.io import Batch
 from jetraft.store.keyring import Secrets
 from jetraft.store.port import (
     Checkpoint,
@@ -44,6 +46,7 @@ from jetraft.store.port import (
     StoreCorrupt,
     StoreFailed,
 )
+from jetraft.store.prepare import DEFAULT_SIZES, Piece, PieceSizes, Preparation
 from jetraft.store.recovery import MAX_SEQ, FoundBlock, RecoveryMode, RecoveryReport, ranges_of, read_file
 from jetraft.store.scrub import Target
 from jetraft.store.snapshot import Manifest, Staging, make_manifest
@@ -52,6 +55,7 @@ BLOCK_BYTES_FIRST: Final = 256 << 10  # a thousand small streams reserve 256 MB
 BLOCK_BYTES_MAX: Final = 32 << 20  # a trim gives space back in these steps; a roll costs three fsyncs
 BLOCK_GROWTH: Final = 4
 BLOCKING_BYTES_MAX: Final = 128 << 10  # more than this takes longer to write than a thread takes to wake
+FOLLOWER_SHARE_MIN: Final = 0.5  # of the batch before it: a smaller one gathers more before it is closed
 READ_BYTES: Final = 4 << 20  # one read while frames are walked
 
 
@@ -61,6 +65,7 @@ class LogOptions:
 
     block_bytes_first: int = BLOCK_BYTES_FIRST
     block_bytes_max: int = BLOCK_BYTES_MAX
+    pieces: PieceSizes = DEFAULT_SIZES  # of zeros ahead of a growing block
     mode: RecoveryMode = RecoveryMode.TORN_TAIL
     accept_lost_hard_state: bool = False  # open without knowing for whom this member voted: it must not vote then
     distrust_cache: bool = False  # a write or fsync has failed before: read everything from the device
@@ -96,6 +101,8 @@ class _InFlight:
 
     token: int
     last_index: int
+    frame_bytes: int
+    batch: Batch
     backlog: Backlog
     fds: list[int]
 
@@ -115,7 +122,8 @@ class FileLog:
         self._checkpoints = list(start.checkpoints)  # indexes of those kept or on their way to disk, ascending
         self._unwritten_checkpoint: Checkpoint | None = None
         self._backlog = Backlog()
-        self._in_flight: _InFlight | None = None
+        self._in_flight: deque[_InFlight] = deque()  # the second one follows the first
+        self._preparation = Preparation(options.pieces)
         self._submit_wanted = False
         self._growing: Block | None = None  # the newest block, once it was started by this process
         self._block_bytes = options.block_bytes_first
@@ -217,8 +225,8 @@ class FileLog:
             self._forget(block)
         self._roll(index)
         self.durable_index = min(self.durable_index, index - 1)
-        if self._in_flight is not None and self._in_flight.last_index >= index:
-            self._in_flight = attrs.evolve(self._in_flight, last_index=index - 1)
+        for place, flight in enumerate(self._in_flight):
+            self._in_flight[place] = attrs.evolve(flight, last_index=min(flight.last_index, index - 1))
         self._token += 1
 
     def erase_record(self, block: int, frame_offset: int, record_offset: int) -> None:
@@ -282,12 +290,23 @@ class FileLog:
         """See GroupLog."""
         if self.failed is not None or self._closed or self._token == self._handed_token:
             return
-        if self._in_flight is not None:
+        if self._may_start():
+            self._start_batch()
+        else:
             self._submit_wanted = True
-            return
-        self._start_batch()
+
+    def _may_start(self) -> bool:
+        """True when the backlog may be handed over: nothing is on its way, or it may follow what is."""
+        if self._preparation.must_wait(self._backlog):
+            return False
+        if not self._in_flight:
+            return True
+        if len(self._in_flight) > 1 or not self._backlog.only_grows:
+            return False
+        return self._backlog.frame_bytes() >= self._in_flight[0].frame_bytes * FOLLOWER_SHARE_MIN
 
     def _start_batch(self) -> None:
+        self._submit_wanted = False
         backlog, self._backlog = self._backlog, Backlog()
         self._handed_token = self._token
         place = self._place
@@ -299,26 +318,60 @@ class FileLog:
             self._close_files(fds)
             self._fail(error)
             return
-        self._bytes_written += backlog.frame_bytes()
-        self._in_flight = _InFlight(token=self._token, last_index=self.last_index, backlog=backlog, fds=fds)
-        may_block = self.may_block and backlog.frame_bytes() <= BLOCKING_BYTES_MAX
+        frame_bytes = backlog.frame_bytes()
+        self._bytes_written += frame_bytes
+        before = self._in_flight[-1].batch if self._in_flight else None
+        self._in_flight.append(
+            _InFlight(
+                token=self._token,
+                last_index=self.last_index,
+                frame_bytes=frame_bytes,
+                batch=batch,
+                backlog=backlog,
+                fds=fds,
+            )
+        )
+        piece = self._preparation.next_piece(self._growing, frame_bytes)
+        if piece is not None:
+            self._prepare(piece)
+        if before is not None:
+            place.disk.follow(batch, self._batch_done, before)
+            return
+        may_block = self.may_block and frame_bytes <= BLOCKING_BYTES_MAX
         place.disk.submit(batch, self._batch_done, may_block=may_block)
+
+    def _prepare(self, piece: Piece) -> None:
+        """Write zeros where the block will grow (store/prepare.py)."""
+        fd = self._reader.files[piece.block.number].fd
+        assert fd is not None
+        batch = self._place.disk.batch()
+        self._preparation.fill(batch, fd)
+        self._place.disk.submit(batch, self._prepared, aside=True)
+
+    def _prepared(self, error: OSError | None) -> None:
+        """A piece is prepared. An error counts as one of the frames': who asked first is told by the kernel."""
+        self._preparation.done()
+        if self._closed:
+            self._close_when_idle()
+        elif error is not None:
+            self._fail(error)
+        elif self.failed is None and self._submit_wanted and self._may_start():
+            self._start_batch()
 
     def _batch_done(self, error: OSError | None) -> None:
         """The writer has finished the batch: what was in it is on disk, or the log has failed."""
-        done = self._in_flight
-        assert done is not None
-        self._in_flight = None
+        done = self._in_flight.popleft()
         self._close_files(done.fds)
         if self._closed:
-            self._reader.close()
+            self._close_when_idle()
             return
         if error is not None:
             self._fail(error)
             return
+        if self.failed is not None:
+            return
         self._settle(done)
-        if self._submit_wanted:
-            self._submit_wanted = False
+        if self._submit_wanted and self._may_start():
             self._start_batch()
         if self.on_durable is not None:
             self.on_durable()
@@ -497,6 +550,7 @@ class FileLog:
             batches=self._batches,
             bytes_written=self._bytes_written,
             checkpoint_index=self._checkpoints[-1] if self._checkpoints else 0,
+            pieces_prepared=self._preparation.pieces_done,
             failed=str(self.failed) if self.failed else None,
         )
 
@@ -505,15 +559,19 @@ class FileLog:
         if self._closed:
             return
         self._closed = True
-        self._close_files(self._backlog.close)
-        if self._in_flight is None:
+        self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        """Give the descriptors back once no thread uses them."""
+        if not self._in_flight and self._preparation.piece is None:
+            self._close_files(self._backlog.close)
             self._reader.close()
 
     def scrub_targets(self) -> list[Target]:
         """The blocks that no longer grow, are on disk and are not being overwritten."""
         rewriting = {number for number, _ in self._backlog.rewrites}
-        if self._in_flight is not None:
-            rewriting |= {number for number, _ in self._in_flight.backlog.rewrites}
+        for flight in self._in_flight:
+            rewriting |= {number for number, _ in flight.backlog.rewrites}
         return [
             Target(
                 path=self._reader.files[block.number].path,

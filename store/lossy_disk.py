@@ -154,6 +154,10 @@ class LossyDisk:
         self._open: dict[int, _Node] = {}
         self._next_fd = 100
         self._queue: deque[tuple[LossyBatch, Done]] = deque()
+        self._asides: deque[tuple[LossyBatch, Done]] = deque()
+        self._aside_next = False
+        self._doomed: dict[LossyBatch, OSError] = {}  # they follow one that failed
+        self._followers: dict[LossyBatch, LossyBatch] = {}  # by the batch before them
         self._faults: dict[str, int] = {}
 
     # Disk
@@ -227,27 +231,43 @@ class LossyDisk:
         while batch.operations:
             self._operate(*batch.operations.pop(0))
 
-    def submit(self, batch: Batch, done: Done, *, may_block: bool = False) -> None:
+    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
         """See Disk. Nothing happens before `step` or `finish`: this disk is never brisk."""
         del may_block
         assert isinstance(batch, LossyBatch)
+        (self._asides if aside else self._queue).append((batch, done))
+
+    def follow(self, batch: Batch, done: Done, before: Batch) -> None:
+        """See Disk."""
+        assert isinstance(batch, LossyBatch)
+        assert isinstance(before, LossyBatch)
+        assert any(waiting is before for waiting, _ in self._queue)
+        self._followers[before] = batch
         self._queue.append((batch, done))
 
     # The owner's side
 
     def step(self) -> bool:
-        """Do the next operation that was submitted; False when there is none. The last one of a batch reports it."""
-        if not self._queue:
+        """Do the next operation that was submitted; False when there is none. The last one of a batch reports it.
+
+        Those of batches aside and of the others take turns.
+        """
+        self._aside_next = bool(self._asides) and (not self._aside_next or not self._queue)
+        queue = self._asides if self._aside_next else self._queue
+        if not queue:
             return False
-        batch, done = self._queue[0]
-        error: OSError | None = None
-        if batch.operations:
+        batch, done = queue[0]
+        error = self._doomed.pop(batch, None)
+        if error is None and batch.operations:
             try:
                 self._operate(*batch.operations.pop(0))
             except OSError as failure:
                 error = failure
         if error is not None or not batch.operations:
-            self._queue.popleft()
+            queue.popleft()
+            follower = self._followers.pop(batch, None)
+            if error is not None and follower is not None:
+                self._doomed[follower] = error
             done(error)
         return True
 
@@ -264,6 +284,9 @@ class LossyDisk:
     def kill(self) -> None:
         """End the process: batches are forgotten, what was done stays readable, and is no more durable than before."""
         self._queue.clear()
+        self._asides.clear()
+        self._doomed.clear()
+        self._followers.clear()
         self._open.clear()
         self._faults.clear()
 

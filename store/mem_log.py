@@ -243,6 +243,7 @@ class MemLog:
             bytes_on_disk=0,
             batches=self._batches,
             bytes_written=self._bytes_written,
+            pieces_prepared=0,
             checkpoint_index=checkpoint.index if checkpoint else 0,
             failed=str(self.failed) if self.failed else None,
         )

@@ -91,6 +91,7 @@ class LogStatistics:
     bytes_on_disk: int  # with what is preallocated; 0 in memory
     batches: int  # written and fsynced so far
     bytes_written: int
+    pieces_prepared: int  # of growing blocks, by zeros written ahead (store/prepare.py)
     checkpoint_index: int
     failed: str | None
 

@@ -115,6 +115,55 @@ def test_callback_may_submit(tmp_path: Path, writer: Writer, disk: LocalDisk) ->
     disk.close_file(fd)
 
 
+def test_a_follower_is_done_after_its_predecessor_by_whichever_thread(
+    tmp_path: Path, writer: Writer, disk: LocalDisk
+) -> None:
+    done: list[OSError | None] = []
+    fd = disk.open_file(tmp_path / "a", create=True)
+    for round_number in range(200):
+        first, second = disk.batch(), disk.batch()
+        first.write(fd, [b"1" * 4096], 0)
+        second.write(fd, [b"2" * 4096], 0)
+        disk.submit(first, done.append)
+        if round_number % 2:
+            select.select([writer], [], [], 10)  # finished, not drained
+        disk.follow(second, done.append, first)
+        wait_for(writer, done, 2 * round_number + 2)
+        assert disk.read(fd, 1, 0) == b"2"
+    assert not any(done)
+    disk.close_file(fd)
+
+
+def test_a_follower_of_a_failure_does_nothing_and_fails_alike(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    for waits in (False, True):
+        done: list[OSError | None] = []
+        fd = disk.open_file(tmp_path / "a", create=True)
+        first, second = disk.batch(), disk.batch()
+        first.unlink(bytes(tmp_path / "missing"))
+        second.write(fd, [b"2"], 0)
+        disk.submit(first, done.append)
+        if waits:
+            select.select([writer], [], [], 10)
+        disk.follow(second, done.append, first)
+        wait_for(writer, done, 2)
+        assert [error.errno for error in done if error] == [errno.ENOENT, errno.ENOENT]
+        assert disk.size(fd) == 0
+        disk.close_file(fd)
+
+
+def test_one_batch_aside_at_a_time(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    done: list[OSError | None] = []
+    fd = disk.open_file(tmp_path / "a", create=True)
+    for offset in range(10):
+        batch = disk.batch()
+        batch.write(fd, [b"x"], offset)
+        disk.submit(batch, done.append, aside=True)
+        assert writer.statistics().batches_in_flight == 1
+    wait_for(writer, done, 10)
+    assert disk.read(fd, 20, 0) == b"x" * 10
+    disk.close_file(fd)
+
+
 def test_symbolic_link_is_not_followed(tmp_path: Path, disk: LocalDisk) -> None:
     (tmp_path / "target").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "target")

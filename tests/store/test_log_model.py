@@ -20,10 +20,12 @@ from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, HardState
+from jetraft.store.prepare import PieceSizes
 
 GROUP = Path("/store/groups/S-R3F-abcdefgh")
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R3F-abcdefgh"), incarnation=7)
-OPTIONS = LogOptions(block_bytes_first=1024, block_bytes_max=4096)
+PIECES = PieceSizes(after_batches=1, piece_bytes=600, piece_batches_min=1, step_bytes=256, aligned_bytes=16)
+OPTIONS = LogOptions(block_bytes_first=1024, block_bytes_max=4096, pieces=PIECES)
 State = tuple[Entry, ...]
 
 

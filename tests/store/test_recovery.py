@@ -1,5 +1,6 @@
 """What an opening takes for a torn tail, what for damage, and what it refuses."""
 
+import errno
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -307,20 +308,42 @@ def test_failed_write_is_final(disk: LossyDisk, operation: str) -> None:
     assert disk.open_files == 0
 
 
-def test_one_batch_is_in_flight_and_the_rest_is_the_next(disk: LossyDisk) -> None:
+def test_a_batch_follows_the_one_on_its_way_and_the_rest_is_the_next(disk: LossyDisk) -> None:
     log = opened(disk)
     log.append([entry(1)])
     log.submit()
     first = log.token()
     log.append([entry(2)])
     log.submit()
+    second = log.token()
     log.append([entry(3)])
+    log.submit()
     while log.durable_token == 0:
         disk.step()
     assert (log.durable_token, log.durable_index) == (first, 1)
+    while log.durable_token == first:
+        disk.step()
+    assert (log.durable_token, log.durable_index) == (second, 2)
     disk.finish()
     assert (log.durable_token, log.durable_index) == (log.token(), 3)
-    assert log.statistics().batches == 2
+
+
+def test_a_batch_that_follows_a_failed_one_is_not_done(disk: LossyDisk) -> None:
+    log = opened(disk)
+    log.append([entry(1)])
+    log.submit()
+    disk.finish()
+    log.append([entry(2)])
+    log.submit()
+    log.append([entry(3)])
+    log.submit()
+    disk.fail_next("sync", errno.EIO)
+    disk.finish()
+    assert log.failed is not None
+    assert log.durable_index == 1
+    log.close()
+    disk.kill()
+    assert opened(disk).last_index <= 2
 
 
 def test_cut_lowers_what_a_batch_in_flight_makes_durable(disk: LossyDisk) -> None:

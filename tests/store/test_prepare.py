@@ -1,0 +1,127 @@
+"""Zeros are written where frames will come, and never upon frames."""
+
+from pathlib import Path
+
+import pytest
+
+from jetraft.store import _frame
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import MARK_BYTES, Identity, Kind
+from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log_open import open_log
+from jetraft.store.lossy_disk import LossyDisk
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, StoreFailed
+from jetraft.store.prepare import BATCH_BYTES_MAX, PieceSizes
+
+GROUP = Path("/store/groups/S-R1F-abcdefgh")
+IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
+SIZES = PieceSizes(after_batches=4, piece_bytes=2048, piece_batches_min=1, step_bytes=512, aligned_bytes=64)
+BLOCK_BYTES = 64 << 10
+
+
+def opened(disk: LossyDisk) -> FileLog:
+    options = LogOptions(block_bytes_first=BLOCK_BYTES, block_bytes_max=4 * BLOCK_BYTES, pieces=SIZES)
+    return open_log(disk, GROUP, IDENTITY, BlockCache(bytes_max=2000), options)
+
+
+@pytest.fixture
+def disk() -> LossyDisk:
+    found = LossyDisk()
+    found.make_directory(GROUP.parent.parent)
+    found.sync_names()
+    return found
+
+
+def entry(index: int, size: int = 100) -> Entry:
+    record = _frame.make_record(b"s", b"", b"p" * size, ts_ns=index)
+    frame = _frame.seal(Kind.MESSAGES, index=index, term=1, incarnation=7, body=record, first_seq=index, count=1)
+    return Entry(index=index, term=1, kind=Kind.MESSAGES, frame=frame)
+
+
+def write(log: FileLog, disk: LossyDisk, first: int, last: int, size: int = 100) -> None:
+    for index in range(first, last + 1):
+        log.append([entry(index, size)])
+        log.submit()
+        disk.finish()
+
+
+def test_a_quiet_block_is_not_prepared(disk: LossyDisk) -> None:
+    log = opened(disk)
+    write(log, disk, 1, SIZES.after_batches - 1)
+    assert log.statistics().pieces_prepared == 0
+
+
+def test_pieces_stay_ahead_of_a_growing_block_and_leave_every_frame_alone(disk: LossyDisk) -> None:
+    log = opened(disk)
+    write(log, disk, 1, 200)
+    statistics = log.statistics()
+    assert statistics.bytes_used // SIZES.piece_bytes <= statistics.pieces_prepared <= 40
+    log.close()
+    disk.kill()
+    again = opened(disk)
+    assert [found.frame for found in again.entries(1, 200, 1 << 30)] == [entry(index).frame for index in range(1, 201)]
+    assert again.recovery_report is not None
+    assert again.recovery_report.torn_bytes == 0
+
+
+def test_large_batches_are_not_worth_writing_twice(disk: LossyDisk) -> None:
+    log = opened(disk)
+    write(log, disk, 1, 40, size=BATCH_BYTES_MAX * 3)
+    assert log.statistics().pieces_prepared == 0
+
+
+def test_a_batch_that_reaches_the_piece_waits_until_it_is_on_disk(disk: LossyDisk) -> None:
+    log = opened(disk)
+    write(log, disk, 1, SIZES.after_batches - 1)
+    log.append([entry(SIZES.after_batches)])
+    log.submit()  # hands over a batch, and a piece with it
+    piece = log._preparation.piece
+    assert piece is not None
+    used = log.statistics().bytes_used
+    large = entry(SIZES.after_batches + 1, piece.start - used + MARK_BYTES)
+    while log.durable_index < SIZES.after_batches:
+        disk.step()
+    assert log._preparation.piece is piece
+    log.append([large])
+    log.submit()
+    assert not log._in_flight
+    disk.finish()
+    assert log.durable_index == SIZES.after_batches + 1
+    log.close()
+    disk.kill()
+    again = opened(disk)
+    assert again.entries(1, again.last_index, 1 << 30)[-1].frame == large.frame
+
+
+def test_a_block_is_not_given_back_while_zeros_are_on_their_way_to_it(disk: LossyDisk) -> None:
+    log = opened(disk)
+    write(log, disk, 1, SIZES.after_batches - 1)
+    log.append([entry(SIZES.after_batches)])
+    log.submit()
+    while log.durable_index < SIZES.after_batches:
+        disk.step()
+    assert log._preparation.piece is not None
+    log.cut_from(SIZES.after_batches)  # the log goes on in another block
+    log.append([entry(SIZES.after_batches)])
+    log.submit()
+    assert not log._in_flight
+    disk.finish()
+    assert log.durable_index == SIZES.after_batches
+    log.close()
+    assert disk.open_files == 0
+
+
+def test_an_error_of_the_zeros_is_one_of_the_log(disk: LossyDisk) -> None:
+    log = opened(disk)
+    write(log, disk, 1, SIZES.after_batches - 1)
+    log.append([entry(SIZES.after_batches)])
+    log.submit()
+    while log.durable_index < SIZES.after_batches:
+        disk.step()
+    disk.fail_next("sync", 5)
+    disk.finish()
+    with pytest.raises(StoreFailed):
+        log.append([entry(SIZES.after_batches + 1)])
+    log.close()
+    assert disk.open_files == 0
