@@ -23,10 +23,11 @@ from jetraft.cluster.streams._admit import (
     FLAG_TTL,
     RecordBatch,
     captured_at,
+    captured_payload,
     encode_capture,
 )
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack, puback_prefix
-from jetraft.cluster.streams.ttl import parse_ttl
+from jetraft.cluster.streams.ttl import NEVER_NS, lengthened, marker_hdr, parse_ttl
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.gojson import quote
@@ -34,6 +35,8 @@ from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.retention import SizeModel, StoreLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
 
@@ -149,6 +152,23 @@ class Admission:
         self._close(turn)
         return turn.admitted
 
+    def admit_markers(self, expiring: Iterable[tuple[bytes, int]], now_unix_ns: int) -> Admitted:
+        """Judge markers for subjects whose last message, of this sequence, expires; to be proposed in this turn.
+
+        A subject that has a newer message by now, or in flight, gets none. No limit stands in the way of a marker: it
+        replaces what it rolls up.
+        """
+        turn = _Turn(admitted=Admitted(publishes=[], answers=[]))
+        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        hdr = marker_hdr(self.config.subject_delete_marker_ttl)
+        for subject, seq in expiring:
+            publish = self._open(turn)
+            if self._last_seq_of(publish, subject) == seq:
+                publish.records.add_at(encode_capture(subject, hdr=hdr), 0, FLAG_ROLLUP | FLAG_TTL, acked=False)
+                self._last_msg_id = b""
+        self._close(turn)
+        return turn.admitted
+
     def settled(self, publish: Publish) -> None:
         """Forget a publish that was applied: the applied state speaks for it now."""
         oldest = self._in_flight.popleft()
@@ -221,7 +241,14 @@ class Admission:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
         self._last_msg_id = message.msg_id
-        return publish.records.add_at(batch, start, flags, not self.config.no_ack)
+        hdr = message.hdr
+        if flags & FLAG_TTL and self.config.subject_delete_marker_ttl:
+            hdr = lengthened(hdr, parse_ttl(message.headers[b"Nats-TTL"]) or NEVER_NS, self.config)
+        if hdr == message.hdr:
+            return publish.records.add_at(batch, start, flags, not self.config.no_ack)
+        changed = encode_capture(message.subject, message.reply, hdr, captured_payload(batch, start))
+        publish.records.add_at(changed, 0, flags, not self.config.no_ack)
+        return message.end
 
     def _check(self, publish: Publish, message: Candidate) -> Known | None:
         """Raise _Refused, or say where the stream already has the message, or return None for a new one."""

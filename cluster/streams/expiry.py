@@ -1,22 +1,27 @@
 """The leader's clock over a stream: proposes the removal of what is older than max_age or has outlived its own TTL.
 
 Nothing expires by itself on a replica: the leader decides, and the removal is an entry. One timer stands at the next
-moment at which something expires; after a round of removals is applied the timer is set again.
+moment at which something expires; after a round of removals is applied the timer is set again. Where a stream wants
+markers the last message of a subject is not removed but replaced (ttl.py): the marker's own entry removes it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from jetraft.cluster.streams import commands
+from jetraft.cluster.streams.ttl import MARKER_REASON
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.port import StoreCorrupt
 from jetraft.store.retention import age_cutoff_ts_ns, age_deadline_ts_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.streams.machine import StreamMachine
     from jetraft.cluster.streams.site import Site
@@ -26,10 +31,30 @@ ROUND_NS_MIN: Final = NS_PER_S // 4  # expiry works in rounds, at most so often
 REMOVALS_MAX: Final = 10_000  # named in one entry
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class Due:
+    """What a round comes to: a command for what just goes, and the subjects and sequences of what leaves a marker."""
+
+    removal: commands.StreamCommand | None = None
+    replaced: Sequence[tuple[bytes, int]] = ()
+
+    def __bool__(self) -> bool:
+        return self.removal is not None or bool(self.replaced)
+
+
 class Expiry:
     """Expiry for one term of leadership."""
 
-    def __init__(self, site: Site, group: Group, machine: StreamMachine) -> None:
+    def __init__(
+        self,
+        site: Site,
+        group: Group,
+        machine: StreamMachine,
+        *,
+        place_markers: Callable[[Sequence[tuple[bytes, int]]], None],
+    ) -> None:
+        """`place_markers` gets subjects with the sequence of their last message, which a marker is to replace."""
+        self._place_markers = place_markers
         self._site = site
         self._group = group
         self._machine = machine
@@ -63,37 +88,58 @@ class Expiry:
     def _expire(self) -> None:
         self._timer = None
         now_unix_ns = self._site.clock.unix_ns()
-        try:
-            command = self._ttl_removal(now_unix_ns) or self._age_removal(now_unix_ns)
-            if command is None:
-                self.arm()
-                return
-        except StoreCorrupt:
-            return  # the store has said so: the replica stops, and the next leader looks again
-        self._is_removing = True
-        self._group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command)), self._removed)
+        due = self._outlived(now_unix_ns) or self._aged(now_unix_ns)
+        if due.removal is not None:
+            self._is_removing = True
+            body = commands.encode_stream_command(due.removal)
+            self._group.propose(Proposal(kind=Kind.STREAM_OP, body=body), self._removed)
+        if due.replaced:
+            self._place_markers(due.replaced)
+        self.arm()
 
     def _removed(self, outcome: Outcome, _result: object) -> None:
         self._is_removing = False
         if outcome is Outcome.OK:
             self.arm()
 
-    def _ttl_removal(self, now_unix_ns: int) -> commands.StreamCommand | None:
-        due = self._machine.ttl.due(now_unix_ns, self._machine.is_live, REMOVALS_MAX)
-        return commands.Remove(commands.to_runs(due), erase=False) if due else None
+    def _outlived(self, now_unix_ns: int) -> Due:
+        """What has outlived its own TTL."""
+        return self._due(self._machine.ttl.due(now_unix_ns, self._machine.is_live, REMOVALS_MAX))
 
-    def _age_removal(self, now_unix_ns: int) -> commands.StreamCommand | None:
-        """Everything below the cut-off goes in one step, or one by one around messages that never expire."""
+    def _aged(self, now_unix_ns: int) -> Due:
+        """Everything below the cut-off goes in one step, or one by one around what stays or leaves a marker."""
         cutoff_ns = age_cutoff_ts_ns(now_ts_ns=now_unix_ns, max_age_ns=self._max_age_ns)
         if cutoff_ns is None:
-            return None
+            return Due()
         store, never = self._machine.store, self._machine.ttl.never
         end_seq = store.seq_at_time(cutoff_ns)
-        if not never:
-            return commands.RemoveBelow(end_seq) if end_seq > store.first_seq else None
+        if not never and not self._leaves_markers:
+            return Due(removal=commands.RemoveBelow(end_seq) if end_seq > store.first_seq else None)
         found = store.next_matches((), store.first_seq, REMOVALS_MAX + len(never))
-        due = [seq for seq in found if seq < end_seq and seq not in never][:REMOVALS_MAX]
-        return commands.Remove(commands.to_runs(due), erase=False) if due else None
+        return self._due([seq for seq in found if seq < end_seq and seq not in never][:REMOVALS_MAX])
+
+    def _due(self, seqs: Sequence[int]) -> Due:
+        """Tell those that are removed from those that a marker replaces."""
+        replaced = []
+        if self._leaves_markers:
+            replaced = [(subject, seq) for seq in seqs if (subject := self._subject_to_mark(seq)) is not None]
+            kept = {seq for _, seq in replaced}
+            seqs = [seq for seq in seqs if seq not in kept]
+        removal = commands.Remove(commands.to_runs(seqs), erase=False) if seqs else None
+        return Due(removal=removal, replaced=replaced)
+
+    def _subject_to_mark(self, seq: int) -> bytes | None:
+        """The subject whose last message this is; None for any other, and for a marker, which leaves nothing."""
+        store = self._machine.store
+        subject = store.subject_of(seq)
+        if subject is None or store.last_for(subject) != seq:
+            return None
+        message = store.load(seq)
+        return None if message is None or MARKER_REASON + b":" in message.hdr else subject
+
+    @property
+    def _leaves_markers(self) -> bool:
+        return self._machine.config is not None and self._machine.config.subject_delete_marker_ttl > 0
 
     def _age_deadline_ns(self) -> int | None:
         store, never = self._machine.store, self._machine.ttl.never

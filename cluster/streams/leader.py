@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jetraft.cluster.consumers.desk import ConsumerDesk
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
-from jetraft.cluster.streams.admit import Admission, Publish
+from jetraft.cluster.streams.admit import Admission, Admitted, Publish
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import Outcome
@@ -22,6 +22,8 @@ from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jetraft.cluster.streams.machine import StreamMachine
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.group import Group
@@ -45,13 +47,19 @@ class Leadership:
         self.desk = ConsumerDesk(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.desk)
         self._listen()
-        self._expiry = Expiry(site, group, machine)
+        self._expiry = Expiry(site, group, machine, place_markers=self._place_markers)
 
     # --- publishes
 
     def on_publishes(self, batch: bytes) -> None:
         """Admit a turn's captured messages and propose what passed."""
-        admitted = self.admission.admit(batch, self._site.clock.unix_ns(), refuse_with=self._refusal())
+        self._propose(self.admission.admit(batch, self._site.clock.unix_ns(), refuse_with=self._refusal()))
+
+    def _place_markers(self, expiring: Sequence[tuple[bytes, int]]) -> None:
+        """Put markers in the place of messages that are the last of their subject and expire."""
+        self._propose(self.admission.admit_markers(expiring, self._site.clock.unix_ns()))
+
+    def _propose(self, admitted: Admitted) -> None:
         for publish in admitted.publishes:
             records = publish.records
             proposal = Proposal(

@@ -2,7 +2,12 @@
 
 Every replica keeps the table; only the leader looks at a clock and proposes the removal of what is due. A message that
 never expires is exempt from the stream's max_age too; any other TTL only shortens a life. What is gone for another
-reason stays in the table until it comes up. Source: ADR-43; the values that are refused were observed on 2.15.1.
+reason stays in the table until it comes up.
+
+With `subject_delete_marker_ttl` the last message of a subject does not expire without a trace: a marker takes its place
+and says why, rolls the subject up, and has a TTL of its own. A marker that expires leaves nothing. So that a marker
+does not outlive its reason for long, a TTL shorter than that of markers is lengthened when a message comes in, unless
+the stream keeps one message a subject. Source: ADR-43; values that are refused, and markers, were observed on 2.15.1.
 """
 
 from __future__ import annotations
@@ -10,11 +15,14 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.model.gotime import parse_duration
+from jetraft.store.model.gotime import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from jetraft.store.model.config import StreamConfig
 
 NEVER_NS: Final = 0  # the TTL of a message that never expires
 TTL_NS_MIN: Final = NS_PER_S
@@ -30,6 +38,26 @@ def parse_ttl(text: bytes) -> int | None:
     else:
         ttl_ns = parse_duration(text.decode(errors="replace"))
     return ttl_ns if ttl_ns is not None and ttl_ns >= TTL_NS_MIN else None
+
+
+MARKER_REASON: Final = b"Nats-Marker-Reason"  # the only one that nats-server gives is MaxAge, for TTLs too
+
+
+def marker_hdr(marker_ttl_ns: int) -> bytes:
+    """The header block of a marker."""
+    ttl = format_duration(marker_ttl_ns).encode()
+    return b"NATS/1.0\r\n%s: MaxAge\r\nNats-TTL: %s\r\nNats-Rollup: sub\r\n\r\n" % (MARKER_REASON, ttl)
+
+
+def lengthened(hdr: bytes, ttl_ns: int, config: StreamConfig) -> bytes:
+    """The header block with the TTL that a message gets in this stream; the same block when it keeps its own.
+
+    Whole seconds are compared, as nats-server does.
+    """
+    least_s = config.subject_delete_marker_ttl // NS_PER_S
+    if ttl_ns == NEVER_NS or ttl_ns // NS_PER_S >= least_s or config.max_msgs_per_subject == 1:
+        return hdr
+    return message.append(message.strip(hdr, b"Nats-TTL"), b"Nats-TTL", b"%d" % least_s)
 
 
 class TtlTable:
@@ -57,8 +85,14 @@ class TtlTable:
 
     def due(self, now_unix_ns: int, is_live: Callable[[int], bool], count_max: int) -> list[int]:
         """Live messages that have expired, ascending; they stay in the table until they are gone."""
-        found = sorted(seq for end_ns, seq in self._heap if end_ns <= now_unix_ns and is_live(seq))
-        return found[:count_max]
+        found = []
+        while self._heap and self._heap[0][0] <= now_unix_ns and len(found) < count_max:
+            item = heappop(self._heap)
+            if is_live(item[1]):
+                found.append(item)
+        for item in found:
+            heappush(self._heap, item)
+        return sorted(seq for _, seq in found)
 
     def forget(self, is_live: Callable[[int], bool]) -> None:
         """Drop what is gone."""

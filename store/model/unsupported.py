@@ -45,7 +45,6 @@ STREAM_FEATURES: Final = (
     StreamFeature("subject_transform", lambda config: config.subject_transform is not None),
     StreamFeature("republish", lambda config: config.republish is not None),
     StreamFeature("compression", lambda config: config.compression is not StoreCompression.NONE),
-    StreamFeature("subject_delete_marker_ttl", lambda config: config.subject_delete_marker_ttl > 0),
     StreamFeature("allow_msg_counter", lambda config: config.allow_msg_counter),
     StreamFeature("allow_atomic", lambda config: config.allow_atomic),
     StreamFeature("allow_batched", lambda config: config.allow_batched),

@@ -12,6 +12,8 @@ ACK_V1 = re.compile(r"^(\$JS\.ACK\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d{18,20}(\.\d+
 ACK_V2 = re.compile(r"^(\$JS\.ACK\.[^.]+\.)[^.]+(\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d{18,20}(\.\d+)(?:\.[^.]+)?$")
 FLOW = re.compile(r"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")
 
+UPLOAD = re.compile(r"^(\$JS\.SNAPSHOT\.RESTORE\.[^.]+\.)\w+$")
+
 IDENTITIES = frozenset({
     "server_id", "git_commit", "go", "xkey", "nonce", "raft_group", "leader", "peer", "host", "client_ip", "id",
 })  # fmt: skip
@@ -38,6 +40,8 @@ def text(key: str, given: str) -> str:
     """One JSON string."""
     if key in IDENTITIES and given:
         return f"<{key}>"
+    if UPLOAD.match(given):
+        return UPLOAD.sub(r"\1<id>", given)
     if TIME.match(given) and given != ZERO_TIME:
         return "<time>" if given.endswith("Z") else f"<time not UTC: {given}>"
     return given

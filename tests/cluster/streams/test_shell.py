@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 import pytest
 
+from jetraft.cluster.streams._admit import encode_capture
 from jetraft.raft.group import NotLeaderError
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
 from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
+
+if TYPE_CHECKING:
+    from jetraft.cluster.streams.shell import StreamShell
 
 S = 10**9
 
@@ -214,6 +220,61 @@ def test_a_message_that_never_expires_outlives_max_age() -> None:
     publish(node, b"s.a")
     node.sleep(7 * S)
     assert shell.machine.store.next_matches((), 1, 10) == [1, 3]
+
+
+def hdrs(shell: StreamShell) -> dict[int, bytes]:
+    store = shell.machine.store
+    return {one.seq: one.hdr for one in store.load_many(store.next_matches((), 1, 100))}
+
+
+def test_the_last_message_of_a_subject_leaves_a_marker_which_leaves_nothing() -> None:
+    node = Node()
+    shell = start_stream(node, allow_msg_ttl=True, allow_rollup_hdrs=True, subject_delete_marker_ttl=4 * S)
+    publish(node, b"s.a", hdr=ttl("5s"))
+    publish(node, b"s.a", hdr=ttl("5s"))
+    publish(node, b"s.b", hdr=ttl("5s"))
+    publish(node, b"s.b")
+    node.sleep(7 * S)
+    marker = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 4s\r\nNats-Rollup: sub\r\n\r\n"
+    assert hdrs(shell) == {4: b"", 5: marker}
+    node.sleep(9 * S)
+    assert hdrs(shell) == {4: b""}
+    assert shell.machine.last_seq == 5
+
+
+def test_max_age_leaves_markers_too() -> None:
+    node = Node()
+    shell = start_stream(
+        node, max_age=3 * S, allow_msg_ttl=True, allow_rollup_hdrs=True, subject_delete_marker_ttl=2 * S
+    )
+    for subject in (b"s.a", b"s.b", b"s.a"):
+        publish(node, subject)
+    node.sleep(4 * S)
+    store = shell.machine.store
+    assert [one.subject for one in store.load_many(store.next_matches((), 1, 9))] == [b"s.b", b"s.a"]
+    assert sorted(hdrs(shell)) == [4, 5]
+    node.sleep(9 * S)
+    assert (store.messages, store.last_seq) == (0, 5)
+
+
+def test_a_message_on_its_way_is_not_rolled_up_by_a_marker() -> None:
+    node = Node()
+    shell = start_stream(node, allow_msg_ttl=True, allow_rollup_hdrs=True, subject_delete_marker_ttl=S)
+    publish(node, b"s.a", hdr=ttl("5s"))
+    admission = shell._leadership.admission if shell._leadership else None
+    assert admission is not None
+    admission.admit(encode_capture(b"s.a", payload=b"new"), node.clock.unix_ns())
+    assert admission.admit_markers([(b"s.a", 1)], node.clock.unix_ns()).publishes == []
+
+
+def test_a_ttl_below_that_of_markers_is_lengthened() -> None:
+    node = Node()
+    shell = start_stream(node, allow_msg_ttl=True, allow_rollup_hdrs=True, subject_delete_marker_ttl=4 * S)
+    publish(node, b"s.a", hdr=b"NATS/1.0\r\nA: b\r\nNats-TTL: 1s\r\nC: d\r\n\r\n")
+    publish(node, b"s.b", hdr=ttl("never"))
+    publish(node, b"s.c", hdr=ttl("5s"))
+    lengthened = b"NATS/1.0\r\nA: b\r\nC: d\r\nNats-TTL: 4\r\n\r\n"
+    assert hdrs(shell) == {1: lengthened, 2: ttl("never"), 3: ttl("5s")}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """All scenes, in the order in which they run."""
 
-from tests.conformance.scenes import bad_input, consumers, core, direct, kv, publish, pull, push, streams
+from tests.conformance.scenes import backup, bad_input, consumers, core, direct, kv, publish, pull, push, streams, ttl
 from tests.conformance.steps import Scene
 
 SCENES: tuple[Scene, ...] = (
@@ -12,5 +12,7 @@ SCENES: tuple[Scene, ...] = (
     *push.SCENES,
     *direct.SCENES,
     *kv.SCENES,
+    *ttl.SCENES,
+    *backup.SCENES,
     *bad_input.SCENES,
 )

@@ -143,7 +143,6 @@ STREAM_USES = {
     "republish": StreamConfig(republish=Republish()),
     "compression": StreamConfig(compression=StoreCompression.S2),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
-    "subject_delete_marker_ttl": StreamConfig(subject_delete_marker_ttl=S),
     "allow_msg_counter": StreamConfig(allow_msg_counter=True),
     "allow_atomic": StreamConfig(allow_atomic=True),
     "allow_batched": StreamConfig(allow_batched=True),
