@@ -334,7 +334,8 @@ class ConsumerCore:
 
     def _num_pending(self) -> int:
         """Messages that are still to be delivered for the first time."""
-        self._acked_ahead = {seq for seq in self._acked_ahead if seq > self.delivered_stream}
+        if self._acked_ahead:
+            self._acked_ahead = {seq for seq in self._acked_ahead if seq > self.delivered_stream}
         return self._selector.num_pending(self.delivered_stream) - len(self._acked_ahead)
 
     def _choose(self, wanted: int) -> Runs:

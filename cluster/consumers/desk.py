@@ -67,7 +67,7 @@ class ConsumerDesk:
             site.outbox.add_sink(f"$JS.ACK.{name}.>".encode(), self.on_acks),
             site.outbox.add_sink(f"$JS.FC.{name}.>".encode(), self.on_flow),
         ]
-        self._step(list(self._runners.values()))
+        self._step(list(self._runners.values()), self.now())
 
     @property
     def stream_replicas(self) -> int:
@@ -100,7 +100,7 @@ class ConsumerDesk:
                 touched[name] = runner
             elif reply:
                 self.site.outbox.send(reply, hdr=message.status(409, b"Consumer is push based"))
-        self._step(touched.values())
+        self._step(touched.values(), now)
 
     def on_acks(self, batch: bytes) -> None:
         """Acks of a turn: plain ones in bulk, then the others one by one."""
@@ -119,7 +119,8 @@ class ConsumerDesk:
             name = self._answer(batch, start, now)
             if name:
                 touched[name] = self._runners[name]
-        self._step(touched.values())
+        if touched:
+            self._step(touched.values(), now)
 
     def on_flow(self, batch: bytes) -> None:
         """Answers to flow control requests: `$JS.FC.<stream>.<consumer>.<token>`."""
@@ -131,7 +132,7 @@ class ConsumerDesk:
             if runner is not None and isinstance(runner.core, PushConsumer):
                 runner.core.flow_answered(subject, now)
                 touched[name] = runner
-        self._step(touched.values())
+        self._step(touched.values(), now)
 
     def _answer(self, batch: bytes, start: int, now: Now) -> str:
         """One ack that is more than plain; returns its consumer, empty when there is none."""
@@ -157,12 +158,12 @@ class ConsumerDesk:
 
     def pump(self) -> None:
         """The stream has changed: step the consumers that wait for messages."""
-        self._step(list(self._hungry.values()))
+        self._step(list(self._hungry.values()), self.now())
 
     def created(self, state: ConsumerState) -> None:
         """A consumer exists: it may have messages at once."""
         self._runners[state.name] = runner = ConsumerRunner(self, state)
-        self._step([runner])
+        self._step([runner], self.now())
 
     def updated(self, state: ConsumerState) -> None:
         """A consumer has changed."""
@@ -228,10 +229,10 @@ class ConsumerDesk:
         """Nobody used the consumer for its inactive_threshold: delete it."""
         self.propose([commands.DeleteConsumer(name)], lambda: None)
 
-    def _step(self, runners: Iterable[ConsumerRunner]) -> None:
+    def _step(self, runners: Iterable[ConsumerRunner], now: Now) -> None:
         self._depth += 1
         for runner in runners:
-            runner.step()
+            runner.step(now)
         self._depth -= 1
         self._flush()
 

@@ -25,6 +25,7 @@ class _Open:
     """Where the commands of one consumer are into which others may be folded."""
 
     delivered: int = NONE
+    folded_ts_ns: int = 0  # of the last delivery that was folded into `delivered`, 0 for none
     acked: int = NONE  # only used when it stands behind `delivered`
 
 
@@ -48,42 +49,46 @@ class Notes:
             elif isinstance(command, Acked):
                 self._add_acked(command)
             else:
-                self._open.pop(command.name, None)
+                self._close(command.name)
                 self._commands.append(command)
 
     def take(self) -> list[ConsumerCommand]:
         """Everything that was noted; nothing is left."""
+        for name in list(self._open):
+            self._close(name)
         taken, self._commands, self._folded = self._commands, [], 0
-        self._open.clear()
         return taken
 
     def forget(self, name: str) -> None:
         """Drop what was noted about a consumer."""
+        for opened in list(self._open):
+            self._close(opened)
         self._commands = [command for command in self._commands if command.name != name]
-        self._open.clear()
 
     def _add_delivered(self, command: Delivered) -> None:
-        place = self._open.setdefault(command.name, _Open())
+        place = self._open.get(command.name) or self._opened(command.name)
         if place.delivered != NONE:
             earlier = self._commands[place.delivered]
             assert isinstance(earlier, Delivered)
             goes_on = earlier.consumer_seq + len(earlier.seqs) == command.consumer_seq
             if goes_on and earlier.seqs.last < command.seqs.first:
                 earlier.seqs.extend(command.seqs)
-                both = Delivered(command.name, command.ts_ns, earlier.consumer_seq, earlier.seqs)
-                self._commands[place.delivered] = both
+                place.folded_ts_ns = command.ts_ns
                 self._folded += 1
                 return
+            self._close(command.name)
+            place = self._opened(command.name)
         place.delivered, place.acked = len(self._commands), NONE
         self._commands.append(command)
 
     def _add_acked(self, command: Acked) -> None:
-        place = self._open.setdefault(command.name, _Open())
+        place = self._open.get(command.name) or self._opened(command.name)
         if place.delivered != NONE:
             delivered = self._commands[place.delivered]
             assert isinstance(delivered, Delivered)
             if delivered.seqs.last < command.seqs.last:
-                place.delivered = place.acked = NONE
+                self._close(command.name)
+                place = self._opened(command.name)
         if place.acked != NONE:
             earlier = self._commands[place.acked]
             assert isinstance(earlier, Acked)
@@ -93,3 +98,15 @@ class Notes:
                 return
         place.acked = len(self._commands)
         self._commands.append(command)
+
+    def _opened(self, name: str) -> _Open:
+        place = self._open[name] = _Open()
+        return place
+
+    def _close(self, name: str) -> None:
+        """Fold nothing more into what is noted about a consumer; its deliveries get the time of the last of them."""
+        place = self._open.pop(name, None)
+        if place is not None and place.folded_ts_ns:
+            command = self._commands[place.delivered]
+            assert isinstance(command, Delivered)
+            self._commands[place.delivered] = Delivered(name, place.folded_ts_ns, command.consumer_seq, command.seqs)

@@ -8,6 +8,7 @@ the record of a delivery can only lead to another delivery.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -63,7 +64,7 @@ class ConsumerRunner:
         config = self.state.config
         return config.mem_storage or (config.num_replicas or self._desk.stream_replicas) == 1
 
-    def step(self) -> None:
+    def step(self, now: Now) -> None:
         """Let the core deliver what it can, and perform what it wants.
 
         A step that meets damage is given up half done: nothing of it is in the log, and leadership ends with the turn.
@@ -71,7 +72,7 @@ class ConsumerRunner:
         if self._ended:
             return
         try:
-            effects = self.core.step(self._desk.now())
+            effects = self.core.step(now)
         except StoreCorrupt as error:
             self._desk.damaged(error)
             return
@@ -81,16 +82,16 @@ class ConsumerRunner:
     def perform(self, effects: Effects) -> None:
         """Hand commands to the log and sends to the outbox."""
         must_wait = bool(effects.commands and effects.sends) and not self.sends_at_once
-        outgoing = _Outgoing(effects.sends, is_committed=not must_wait)
-        if must_wait or (self._outgoing and outgoing.sends):
+        outgoing = None
+        if must_wait or (self._outgoing and effects.sends):
+            outgoing = _Outgoing(effects.sends, is_committed=not must_wait)
             self._outgoing.append(outgoing)
         else:
-            self._send(outgoing.sends)
+            self._send(effects.sends)
         if not effects.commands:
             self._confirm(effects.confirmations)
         elif effects.confirmations or must_wait:
-            confirmations = effects.confirmations
-            self._desk.propose(effects.commands, lambda: self._committed(outgoing, confirmations))
+            self._desk.propose(effects.commands, partial(self._committed, outgoing, effects.confirmations))
         else:
             self._desk.note(effects.commands)
         if effects.is_abandoned:
@@ -100,7 +101,7 @@ class ConsumerRunner:
     def updated(self) -> None:
         """The configuration has changed, or the consumer was reset."""
         self.core.configure(self.state.config, Selector(self.state, self._desk.messages))
-        self.step()
+        self.step(self._desk.now())
 
     def end(self, reason: bytes) -> None:
         """Leadership is over or the consumer is gone: tell who waits, drop the rest."""
@@ -111,11 +112,12 @@ class ConsumerRunner:
         self._outgoing.clear()
         self._send(self.core.close(reason).sends)
 
-    def _committed(self, outgoing: _Outgoing, confirmations: list[bytes]) -> None:
+    def _committed(self, outgoing: _Outgoing | None, confirmations: list[bytes]) -> None:
         """A step's commands are applied: its sends may leave, behind those of the steps before it."""
         if self._ended:
             return
-        outgoing.is_committed = True
+        if outgoing is not None:
+            outgoing.is_committed = True
         while self._outgoing and self._outgoing[0].is_committed:
             self._send(self._outgoing.popleft().sends)
         self._confirm(confirmations)
@@ -157,7 +159,7 @@ class ConsumerRunner:
 
     def _woken(self) -> None:
         self._timer = None
-        self.step()
+        self.step(self._desk.now())
 
 
 __all__ = ["STATUS_DELETED", "STATUS_LEADER", "STATUS_SHUTDOWN", "ConsumerRunner", "Now"]
