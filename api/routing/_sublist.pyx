@@ -214,7 +214,7 @@ cdef void note_change(plane_t* plane, sub_t* sub) noexcept nogil:
     """Remember the subject of a subscription that comes or goes, for those who watch interest."""
     cdef char* w
     cdef uint16_t n
-    if not plane.note_interest or sub.kind == 1:
+    if not plane.note_interest:
         return
     w = buf_reserve(&plane.interest_changes, 2 + SUBJECT_MAX)
     n = <uint16_t>node_subject(plane, sub.node, w + 2, SUBJECT_MAX)

@@ -1,5 +1,7 @@
 """A push consumer: messages go to a deliver subject while somebody listens there. Pure; see core.py.
 
+Whoever runs it steps it when listeners come or go.
+
 Flow control: the consumer counts the bytes it has sent and not yet heard of. Over half of its window it sends a
 `100 FlowControl Request` whose reply subject names the request; over the whole window it stops. The client's answer
 takes off what had been sent when it was asked, and doubles the window up to 32 MiB. A heartbeat during a stall repeats
@@ -14,7 +16,6 @@ from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore
 from jetraft.cluster.consumers.effects import Status
 from jetraft.cluster.consumers.pending import NEVER_NS
 from jetraft.store.model import message
-from jetraft.store.model.clock import NS_PER_MS
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.selector import Selector
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES_MAX: Final = 32 << 20  # as nats-server's JsFlowControlMaxPending
 WINDOW_BYTES_START: Final = WINDOW_BYTES_MAX // 16  # as nats-server: the window ramps up
-INTEREST_POLL_NS: Final = 100 * NS_PER_MS  # how soon a listener that comes later is noticed
 
 
 class FlowWindow:
@@ -152,9 +152,7 @@ class PushConsumer(ConsumerCore):
     def _wake_ns(self, now: Now) -> int | None:
         wake_ns = super()._wake_ns(now)
         wake_ns = NEVER_NS if wake_ns is None else wake_ns
-        if not self._is_active:
-            wake_ns = min(wake_ns, now.mono_ns + INTEREST_POLL_NS)
-        elif self.config.idle_heartbeat:
+        if self._is_active and self.config.idle_heartbeat:
             wake_ns = min(wake_ns, self._heartbeat_at_ns)
         return None if wake_ns == NEVER_NS else wake_ns
 

@@ -57,6 +57,9 @@ class ConsumerRunner:
             now=desk.now(),
         )
         self.initial = self.core.statistics()
+        self._watched = b""  # the deliver subject whose listeners are watched
+        self._watch = 0
+        self._watch_listeners()
 
     @property
     def sends_at_once(self) -> bool:
@@ -101,6 +104,7 @@ class ConsumerRunner:
     def updated(self) -> None:
         """The configuration has changed, or the consumer was reset."""
         self.core.configure(self.state.config, Selector(self.state, self._desk.messages))
+        self._watch_listeners()
         self.step(self._desk.now())
 
     def end(self, reason: bytes) -> None:
@@ -109,6 +113,7 @@ class ConsumerRunner:
             return
         self._ended = True
         self._cancel_timer()
+        self._unwatch()
         self._outgoing.clear()
         self._send(self.core.close(reason).sends)
 
@@ -156,6 +161,24 @@ class ConsumerRunner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _watch_listeners(self) -> None:
+        """Step a push consumer when somebody begins or stops to listen where it delivers."""
+        subject = self.state.config.deliver_subject.encode()
+        if subject == self._watched:
+            return
+        self._unwatch()
+        if subject:
+            self._watch = self._desk.site.outbox.watch_interest(subject, self._listeners_changed)
+            self._watched = subject
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._desk.site.outbox.unwatch_interest(self._watch)
+            self._watched = b""
+
+    def _listeners_changed(self) -> None:
+        self.step(self._desk.now())
 
     def _woken(self) -> None:
         self._timer = None

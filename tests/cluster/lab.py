@@ -80,6 +80,8 @@ class Node:
         self.subscriptions: set[bytes] = {b"_INBOX.>"}
         self.sinks: dict[int, tuple[bytes, Callable[[bytes], None]]] = {}
         self._aliases: dict[int, list[int]] = {}
+        self.watches: dict[int, tuple[bytes, Callable[[], None]]] = {}
+        self._known: frozenset[bytes] = frozenset(self.subscriptions)
         self._captured: dict[int, list[bytes]] = {}
         self._timers: list[tuple[int, int, Handle]] = []
         self._count = 0
@@ -127,11 +129,12 @@ class Node:
         self._aliases.setdefault(handle, []).append(self._count)
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
-        del subject, callback
-        return 0
+        self._count += 1
+        self.watches[self._count] = (subject, callback)
+        return self._count
 
     def unwatch_interest(self, handle: int) -> None:
-        del handle
+        self.watches.pop(handle, None)
 
     def remove_sink(self, handle: int) -> None:
         for alias in self._aliases.pop(handle, ()):
@@ -162,6 +165,7 @@ class Node:
             for handle, records in captured.items():
                 if handle in self.sinks:
                     self.sinks[handle][1](b"".join(records))
+            self._run_watches()
             self.manager.flush()
             if not self._captured:
                 break
@@ -188,6 +192,13 @@ class Node:
                 break
         self.clock.now_ns = end_ns
         return sent
+
+    def _run_watches(self) -> None:
+        """Call those whose subject is concerned by what tests have added to or taken from `subscriptions`."""
+        changed, self._known = self._known ^ self.subscriptions, frozenset(self.subscriptions)
+        for subject, callback in list(self.watches.values()):
+            if any(matches(pattern, subject) for pattern in changed):
+                callback()
 
     def _next_timer_ns(self) -> int | None:
         while self._timers and self._timers[0][2].callback is None:

@@ -61,3 +61,15 @@ def test_interest_of_a_peer_counts_and_ends_with_its_link() -> None:
     watches.run()
     assert calls == ["a", "a"]
     right.close_route(there)
+
+
+def test_a_stream_that_begins_to_capture_a_subject_listens_to_it() -> None:
+    plane = make_plane()
+    watches, calls = InterestWatches(plane), list[str]()
+    watches.add(b"a.b", lambda: calls.append("a.b"))
+    handle = plane.add_sink(b"a.>", lambda _batch: None)
+    watches.run()
+    assert calls == ["a.b"]
+    plane.remove_sink(handle)
+    watches.run()
+    assert calls == ["a.b", "a.b"]

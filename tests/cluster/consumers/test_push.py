@@ -6,7 +6,7 @@ from typing import Any
 
 from jetraft.cluster.consumers.push import WINDOW_BYTES_MAX, WINDOW_BYTES_START, FlowWindow
 from jetraft.store.model.config import AckPolicy, DeliverPolicy
-from tests.cluster.lab import Node, Sent, add_consumer, start_stream
+from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
 
 MS = 10**6
 S = 10**9
@@ -59,7 +59,30 @@ def test_nothing_is_sent_while_nobody_listens_and_all_of_it_later() -> None:
     assert client.receive(5 * S) == []
     assert client.shell.consumer_info("p").num_pending == 1
     client.node.subscriptions.add(b"to.me")
-    assert subjects_of(client.receive(S)) == [b"s.a"]
+    assert subjects_of(client.receive()) == [b"s.a"], "in the turn in which somebody begins to listen"
+
+
+def test_a_consumer_without_listeners_costs_no_timer() -> None:
+    client = Subscriber(b"s.a", is_listening=False, durable_name="p")
+    client.receive()
+    runner = client.shell._leadership.desk.runner("p")
+    assert runner.core.step(runner._desk.now()).wake_ns is None
+
+
+def test_the_listeners_of_a_new_deliver_subject_count_and_those_of_the_old_one_do_not() -> None:
+    client = Subscriber(b"s.a", is_listening=False, durable_name="p")
+    add_consumer(client.node, client.shell, durable_name="p", deliver_subject="to.you", ack_policy=AckPolicy.NONE)
+    client.node.subscriptions.add(b"to.me")
+    assert client.receive() == []
+    client.node.subscriptions.add(b"to.you")
+    assert [message.to for message in client.receive()] == [b"to.you"]
+
+
+def test_nothing_is_watched_for_a_consumer_that_is_gone() -> None:
+    client = Subscriber()
+    assert len(client.node.watches) == 1
+    finish(client.node, lambda: client.shell.delete_consumer("p"))
+    assert client.node.watches == {}
 
 
 def test_a_consumer_that_nobody_listens_to_is_deleted() -> None:
