@@ -37,9 +37,21 @@ cdef void format_second(int64_t seconds, char *out) noexcept nogil:
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
     month = (5 * day_of_year + 2) // 153
     year = year_of_era + era * 400 + (1 if month >= 10 else 0)
-    snprintf(out, SECOND_CHARS + 1, b"%04d-%02d-%02dT%02d:%02d:%02d", <int>year,
-             <int>(month + 3 if month < 10 else month - 9), <int>(day_of_year - (153 * month + 2) // 5 + 1),
-             <int>(rest // 3600), <int>(rest // 60 % 60), <int>(rest % 60))
+    memcpy(out, b"0000-00-00T00:00:00", SECOND_CHARS + 1)
+    put_digits(out, year, 4)                    # nanoseconds in 64 bits end in the year 2262
+    put_digits(out + 5, month + 3 if month < 10 else month - 9, 2)
+    put_digits(out + 8, day_of_year - (153 * month + 2) // 5 + 1, 2)
+    put_digits(out + 11, rest // 3600, 2)
+    put_digits(out + 14, rest // 60 % 60, 2)
+    put_digits(out + 17, rest % 60, 2)
+
+
+cdef inline void put_digits(char *out, int64_t value, int count) noexcept nogil:
+    """The last `count` decimal digits of a number that is not negative."""
+    while count:
+        count -= 1
+        out[count] = <char>(c"0" + value % 10)
+        value //= 10
 
 
 cdef class DirectEncoder:
@@ -106,7 +118,9 @@ cdef class DirectEncoder:
             self.second = second
         memcpy(out, self.second_text, SECOND_CHARS)
         if fraction:
-            length += snprintf(out + length, 12, b".%09d", <int>fraction)
+            out[length] = c'.'
+            put_digits(out + length + 1, fraction, 9)
+            length += 10
             while out[length - 1] == c'0':
                 length -= 1
         out[length] = c'Z'

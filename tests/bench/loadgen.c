@@ -1,7 +1,8 @@
 /* Load generator for NATS servers: one thread, raw protocol, a fixed number of messages in flight.
  *
  *   loadgen pub    port=N conns=1 msgs=N size=128              publish to nobody
- *   loadgen fan    port=N pubs=1 subs=1 msgs=N size=128        publish to subscribers
+ *   loadgen fan    port=N pubs=1 subs=1 msgs=N size=128        publish to subscribers; with subjects=N each of them
+ *                                                             has N subscriptions, and a message goes to one of these
  *   loadgen req    port=N msgs=N size=16                       request and reply between two connections, one at a time
  *   loadgen jspub  port=N conns=1 window=1000 msgs=N size=128 subjects=1 replicas=1
  *   loadgen fill   the same as jspub, to prepare a stream for the readers
@@ -10,7 +11,8 @@
  *   loadgen idle   port=N conns=1000                           connect, print the result, wait for the end of input
  *
  * Growth: idle_subs=N (pub, fan) holds N subscriptions that match nothing; idle_consumers=N (jspub) makes N consumers
- * that nobody reads; keep=1 (jspub) publishes into the stream as it is instead of making it anew.
+ * that nobody reads; keep=1 (jspub) publishes into the stream as it is instead of making it anew. With paced=1 it prints
+ * "ready" when everything is prepared, and waits for a line before the measured part, and for another one before it ends.
  *
  * Everything is checked: each publish ack must carry a sequence that no other ack has, and together they must be the
  * sequences 1..N; each delivered message must hold the next number of its publisher and the payload pattern. The first
@@ -48,7 +50,7 @@ typedef struct {
 static const char *host = "127.0.0.1";
 static long port = 4222, conns = 1, pubs = 1, subs = 1, msgs = 100000, size = 128, window = 1000, subjects = 1;
 static long replicas = 1, batch = 500;
-static long idle_subs = 0, idle_consumers = 0, keep = 0;
+static long idle_subs = 0, idle_consumers = 0, keep = 0, paced = 0;
 static int ack_explicit = 1;
 static conn_t *all;
 static uint32_t *latency_us;    /* histogram of microseconds; the last bucket takes the rest */
@@ -298,13 +300,6 @@ static long consume(conn_t *c, handler_t handle) {
     return count;
 }
 
-static void report(const char *mode, long n, double seconds, double cpu0) {
-    printf("{\"mode\":\"%s\",\"msgs\":%ld,\"seconds\":%.6f,\"rate\":%.1f,\"gen_cpu_s\":%.4f", mode, n, seconds, n / seconds,
-           cpu() - cpu0);
-    if (latency_count) printf(",\"p50_us\":%ld,\"p99_us\":%ld", percentile(0.5), percentile(0.99));
-    printf("}\n");
-}
-
 /* Decimal text without printf: the generator must not be what is measured. */
 static int put_number(char *w, uint64_t v) {
     char t[20];
@@ -312,6 +307,30 @@ static int put_number(char *w, uint64_t v) {
     do { t[n++] = (char)('0' + v % 10); v /= 10; } while (v);
     for (i = 0; i < n; i++) w[i] = t[n - 1 - i];
     return n;
+}
+
+/* Whoever measures the server looks at its clock now. */
+static void wait_line(void) {
+    char line[16];
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin)) fail("nobody says when to go on");
+}
+
+static double begin(double *cpu0) {
+    if (paced) {
+        printf("ready\n");
+        wait_line();
+    }
+    *cpu0 = cpu();
+    return now();
+}
+
+static void report(const char *mode, long n, double seconds, double cpu0) {
+    printf("{\"mode\":\"%s\",\"msgs\":%ld,\"seconds\":%.6f,\"rate\":%.1f,\"gen_cpu_s\":%.4f", mode, n, seconds, n / seconds,
+           cpu() - cpu0);
+    if (latency_count) printf(",\"p50_us\":%ld,\"p99_us\":%ld", percentile(0.5), percentile(0.99));
+    printf("}\n");
+    if (paced) wait_line();
 }
 
 /* ---- core: pub and fan */
@@ -327,11 +346,14 @@ static void on_fan(conn_t *c, char *s, int sl, char *r, int rl, long hdr, char *
 static void run_core(const char *mode, long subscribers) {
     long total = pubs + subscribers, i, per = msgs / pubs, ahead_max = 64 * 1024 * 1024 / 4 / (size + 64);
     conn_t *list[MAX_CONNS];
-    char head[64];
-    int head_len = snprintf(head, sizeof head, "PUB bench.fan.out %ld\r\n", size);
+    char head[64], tail[32];
+    uint64_t x = 88172645463325252ull;
+    int tail_len = snprintf(tail, sizeof tail, " %ld\r\n", size);
+    memcpy(head, "PUB bench.fan.out.", 18);
     open_all(total);
     for (i = pubs; i < total; i++) {
-        putf(&all[i], "SUB bench.fan.out 1\r\nPING\r\n");
+        for (long k = 0; k < subjects; k++) putf(&all[i], "SUB bench.fan.out.%ld %ld\r\n", k, k + 1);
+        putf(&all[i], "PING\r\n");
         expect(&all[i], "PONG\r\n");
     }
     conn_t idle;
@@ -341,7 +363,7 @@ static void run_core(const char *mode, long subscribers) {
         putf(&idle, "PING\r\n");
         expect(&idle, "PONG\r\n");
     }
-    double t0 = now(), c0 = cpu();
+    double c0, t0 = begin(&c0);
     long left = 1;
     while (left) {
         long slowest = per * pubs, n = 0;
@@ -353,7 +375,14 @@ static void run_core(const char *mode, long subscribers) {
             conn_t *c = &all[i];
             /* Subscribers may be behind by a bounded number, so that no server has to cut them. */
             while (c->sent < per && c->out_len - c->out_pos < 262144 && (!subscribers || c->sent - slowest / pubs < ahead_max)) {
-                put(c, head, head_len);
+                long key = 0;
+                if (subjects > 1) {
+                    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+                    key = (long)(x % (uint64_t)subjects);
+                }
+                int head_len = 18 + put_number(head + 18, (uint64_t)key);
+                memcpy(head + head_len, tail, tail_len);
+                put(c, head, head_len + tail_len);
                 put_payload(c, c->sent++);
                 if (c->sent == per) put(c, "PING\r\n", 6);
             }
@@ -398,7 +427,7 @@ static void run_req(void) {
     expect(&all[1], "PONG\r\n");
     putf(&all[0], "SUB %s.* 1\r\nPING\r\n", all[0].inbox);
     expect(&all[0], "PONG\r\n");
-    double t0 = now(), c0 = cpu();
+    double c0, t0 = begin(&c0);
     for (long i = 0; i < msgs; i++) {
         double t = now();
         putf(&all[0], "PUB bench.service %s.%ld %ld\r\n", all[0].inbox, i, size);
@@ -480,7 +509,7 @@ static void run_jspub(const char *mode) {
         expect(&all[i], "PONG\r\n");
         list[i] = &all[i];
     }
-    double t0 = now(), c0 = cpu();
+    double c0, t0 = begin(&c0);
     for (;;) {
         long done = 0;
         double t = now();
@@ -558,7 +587,7 @@ static void run_fetch(void) {
     char subject[100];
     snprintf(subject, sizeof subject, "$JS.API.CONSUMER.CREATE.BENCH.f%d", getpid());
     must("create consumer", api(c, subject, body));
-    double t0 = now(), c0 = cpu();
+    double c0, t0 = begin(&c0);
     while (received < msgs) {
         long target = received + (msgs - received < batch ? msgs - received : batch);
         putf(c, "PUB $JS.API.CONSUMER.MSG.NEXT.BENCH.f%d %s.f ", getpid(), c->inbox);
@@ -594,7 +623,7 @@ static void run_push(void) {
              "\"deliver_subject\":\"%s.p\",\"flow_control\":true,\"idle_heartbeat\":5000000000,\"mem_storage\":true,"
              "\"num_replicas\":1,\"inactive_threshold\":5000000000}}", c->inbox);
     snprintf(subject, sizeof subject, "$JS.API.CONSUMER.CREATE.BENCH");
-    double t0 = now(), c0 = cpu();
+    double c0, t0 = begin(&c0);
     /* Deliveries may overtake the answer, so it is not waited for. */
     putf(c, "PUB %s none %zu\r\n", subject, strlen(body));
     put(c, body, strlen(body));
@@ -608,7 +637,6 @@ static void run_push(void) {
 }
 
 static void run_idle(void) {
-    char line[16];
     double t0 = now(), c0 = cpu();
     open_all(conns);
     for (long i = 0; i < conns; i++) {
@@ -616,15 +644,14 @@ static void run_idle(void) {
         free(all[i].out);
     }
     report("idle", conns, now() - t0, c0);
-    fflush(stdout);
-    if (!fgets(line, sizeof line, stdin)) return;
+    wait_line();
 }
 
 static void parse_option(const char *word) {
     struct { const char *name; long *value; } numbers[] = {
         {"port", &port}, {"conns", &conns}, {"pubs", &pubs}, {"subs", &subs}, {"msgs", &msgs}, {"size", &size},
         {"window", &window}, {"subjects", &subjects}, {"replicas", &replicas}, {"batch", &batch},
-        {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep},
+        {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep}, {"paced", &paced},
     };
     const char *equals = strchr(word, '=');
     if (!equals) fail("expected name=value, got %s", word);
