@@ -7,10 +7,16 @@ the same neighbours is the very one that was lost (log matching): the answer tel
 after the last one. Where nothing follows, only an entry that the other knows as committed counts.
 
 An entry that every other member says not to have is lost: it cannot be got back, and the log goes on without it
-(`FileLog.give_up`). Silence is no answer: then the member goes on waiting.
+(`FileLog.give_up`). Silence is no answer: then the member goes on waiting. An entry that others have trimmed is a third
+thing: it was committed, and is part of their state. When this member's own checkpoint covers it too, the log begins
+behind it; when not, nothing but a snapshot can bring this member up to date, and it says so (`OvertakenError`): a no-op
+in its place would let the replicas differ (seeds forget 224, forget-five 206 and 246 of the simulator). So it does when
+what follows the damage here was overruled by another leader: its own leader is gone, nobody else can say what was there
+(seed forget-five 255).
 
     request (msgpack): group, incarnation, first, last
-    answer (msgpack): [frames from `first` on, term before `first`, term after the last frame, committed index]
+    answer (msgpack): [frames from `first` on, term before `first`, term after the last frame, committed index,
+                       first index of the log]
 """
 
 import logging
@@ -52,6 +58,14 @@ class RepairPendingError(StoreError):
     """Damaged entries could not be had from anybody now; ask again later."""
 
 
+class OvertakenError(StoreError):
+    """The group has gone on without this log: nothing but a snapshot can bring the member up to date.
+
+    Damaged entries that it has not applied are trimmed elsewhere; or what follows them here was never committed, and
+    what they were nobody can tell.
+    """
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class RepairStatistics:
     """A snapshot of the figures."""
@@ -70,6 +84,22 @@ class _Answer:
     term_before: int | None
     term_after: int | None
     commit_index: int
+    first_index: int
+
+
+@attrs.define(slots=True)
+class _Findings:
+    """What became of faulty entries; what is in none of these may still be had later."""
+
+    frames: dict[int, bytes] = attrs.Factory(dict)
+    lost: list[int] = attrs.Factory(list)  # nobody has them
+    overtaken: list[int] = attrs.Factory(list)  # nobody has them, and somebody has trimmed them
+
+    def settled(self, faulty: trimmed.Ranges) -> trimmed.Ranges:
+        """The faulty entries about which everything is known."""
+        known = {*self.frames, *self.lost, *self.overtaken}
+        indexes = [index for first, last in faulty for index in range(first, last + 1)]
+        return trimmed.merged((index, index) for index in indexes if index in known)
 
 
 class Repairs:
@@ -131,40 +161,42 @@ class Repairs:
         """The log without faulty entries, opened anew when it was mended; `others` are the group's other members.
 
         Raises RepairPendingError when an entry may still be had from a member that did not answer: the log then stays
-        open here, also to serve others, until the next try.
+        open here, also to serve others, until the next try. Raises OvertakenError; the log is closed then.
         """
         key = log.identity.group_id, log.identity.incarnation
         self._waiting[key] = log
-        frames: dict[int, bytes] = {}
-        missing: list[int] = []
+        found = _Findings(frames=dict(log.returned))
         for first, last in log.faulty:
             log_.warning("%s: entries %d to %d are damaged", log.place.group, first, last)
-            missing += await self._fetch(log, first, last, others, frames)
-        if missing:
-            log_.error("%s: entries %s are damaged on every member and lost", log.place.group, missing)
-            self._lost += len(missing)
-        if frames or any(item.head_damaged for item in log.damaged):
-            self._repaired += len(frames)
-            frames |= {index: log.substitute(index) for index in missing}
+            await self._fetch(log, first, last, others, found)
+        checkpoint = log.load_checkpoint()
+        covered_index = 0 if checkpoint is None else checkpoint.index
+        if any(index > covered_index for index in found.overtaken):
+            self._waiting.pop(key).close()
+            raise OvertakenError(f"{log.place.group}: damaged entries {found.overtaken} are not to be had any more")
+        if found.lost:
+            log_.error("%s: entries %s are damaged on every member and lost", log.place.group, found.lost)
+            self._lost += len(found.lost)
+        if found.frames.keys() > log.returned.keys() or any(item.head_damaged for item in log.damaged):
+            self._repaired += len(found.frames) - len(log.returned)
+            substitutes = {index: log.substitute(index) for index in found.lost if index > covered_index}
             del self._waiting[key]
-            log = self._waiting[key] = await run_blocking(partial(mend, log, frames))
-            log_.info("%s: damaged entries are repaired: %s", log.place.group, sorted(frames))
-        elif missing:
-            log.give_up(trimmed.merged((index, index) for index in missing))
+            log = self._waiting[key] = await run_blocking(partial(mend, log, found.frames | substitutes))
+            log_.info("%s: damaged entries are repaired: %s", log.place.group, sorted(found.frames))
+        if settled := found.settled(log.faulty):
+            log.give_up(settled, found.frames)
         if log.faulty:
             raise RepairPendingError(f"{log.place.group}: damaged entries wait for another member: {log.faulty}")
         return self._waiting.pop(key)
 
     # Asking.
 
-    async def _fetch(
-        self, log: FileLog, first: int, last: int, others: Sequence[NodeId], frames: dict[int, bytes]
-    ) -> list[int]:
-        """Put what others have of a faulty range into `frames`; returns the entries that every one of them lacks."""
-        lost = []
+    async def _fetch(self, log: FileLog, first: int, last: int, others: Sequence[NodeId], findings: _Findings) -> None:
+        """Find out about the entries of a faulty range."""
+        frames = findings.frames
         index = first
         while index <= last:
-            denied = 0
+            denied, is_overtaken, found = 0, False, None
             for node in others:
                 answer = await self._ask(node, log, index, last)
                 found = None if answer is None else _matching(log, index, last, answer, frames)
@@ -172,14 +204,18 @@ class Repairs:
                     frames.update(found)
                     index += len(found)
                     break
-                denied += answer is not None and not answer.frames
-            else:
+                if answer is not None and not answer.frames:
+                    denied += 1
+                    is_overtaken = is_overtaken or index < answer.first_index
+                elif answer is not None and _is_overruled(log, index, last, answer):
+                    denied, is_overtaken = len(others), True
+                    break
+            if not found:
                 if denied < len(others):
                     log_.warning("%s: entry %d is not to be had now", log.place.group, index)
                 else:
-                    lost.append(index)
+                    (findings.overtaken if is_overtaken else findings.lost).append(index)
                 index += 1
-        return lost
 
     async def _ask(self, node: NodeId, log: FileLog, first: int, last: int) -> _Answer | None:
         """What the node has; None when it does not say."""
@@ -208,9 +244,8 @@ class Repairs:
             if log is None:
                 raise RemoteCallError(f"{group_id} is not open here")
             commit_index = log.statistics().checkpoint_index
-        frames = _frames(log, first, last)
-        self._served += len(frames)
-        answer = (frames, log.term_at(first - 1), log.term_at(first + len(frames)), commit_index)
+        answer = _answer(log, first, last, commit_index)
+        self._served += len(answer[0])
         return bytes(msgpack.packb(answer))
 
 
@@ -226,14 +261,24 @@ async def until_settled(log: GroupLog) -> None:
     log.on_durable = None
 
 
+def _answer(
+    log: GroupLog, first: int, last: int, commit_index: int
+) -> tuple[list[bytes], int | None, int | None, int, int]:
+    """What this node says about a range of a log."""
+    frames = _frames(log, first, last)
+    return frames, log.term_at(first - 1), log.term_at(first + len(frames)), commit_index, log.first_index
+
+
 def _frames(log: GroupLog, first: int, last: int) -> list[bytes]:
-    """The frames from `first` on that can be read; none when that one cannot."""
+    """The frames from `first` on that can be read; none when that one cannot. What stands for a lost one is none."""
     found: list[bytes] = []
     size = 0
     try:
         for _, entry in log.frames(first, min(last, log.last_index)):
             size += len(entry.frame)
             if entry.index != first + len(found) or (found and size > ANSWER_BYTES_MAX):
+                break
+            if trimmed.covers(log.lost, entry.index, entry.index):
                 break
             found.append(entry.frame)
     except StoreCorrupt as error:
@@ -250,13 +295,25 @@ def _matching(
     before = parse_header(frames[first - 1]).term if first - 1 in frames else log.term_at(first - 1)
     if answer.term_before != before:
         return None
+    if _has_other_future(log, first, last, answer):
+        return None  # what follows here was never committed: only its leader can say so
     behind = first + len(answer.frames)
     is_committed = answer.commit_index >= behind - 1
-    behind_term = log.term_at(behind) if last < behind <= log.last_index else None
-    if behind_term is not None and parse_header(answer.frames[-1]).term > behind_term:
-        return None  # what follows here was never committed: only its leader can say so
     is_same = last < behind <= log.last_index and answer.term_after == log.term_at(behind)
     return dict(enumerate(answer.frames, first)) if is_committed or is_same else None
+
+
+def _has_other_future(log: FileLog, first: int, last: int, answer: _Answer) -> bool:
+    """Whether what follows the faulty entries here cannot follow those of the answer: terms never go back."""
+    behind = first + len(answer.frames)
+    behind_term = log.term_at(behind) if last < behind <= log.last_index else None
+    return behind_term is not None and parse_header(answer.frames[-1]).term > behind_term
+
+
+def _is_overruled(log: FileLog, first: int, last: int, answer: _Answer) -> bool:
+    """Whether the answer proves that what follows the faulty entries here was never committed, and never will be."""
+    is_committed = answer.commit_index >= first + len(answer.frames) - 1
+    return is_committed and _has_other_future(log, first, last, answer)
 
 
 def _decode_request(payload: bytes) -> tuple[GroupId, int, int, int]:
@@ -276,10 +333,12 @@ def _decode_answer(data: bytes, *, first: int, last: int, incarnation: int) -> _
     """Only frames that hold and are the entries asked for, in order. Raises RemoteProtocolError."""
     try:
         answer: Any = msgpack.unpackb(data)
-        frames, term_before, term_after, commit_index = answer
+        frames, term_before, term_after, commit_index, first_index = answer
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise RemoteProtocolError("no repair answer") from error
-    if not isinstance(frames, list) or len(frames) > last - first + 1 or not isinstance(commit_index, int):
+    if not isinstance(frames, list) or len(frames) > last - first + 1:
+        raise RemoteProtocolError("no repair answer")
+    if not isinstance(commit_index, int) or not isinstance(first_index, int):
         raise RemoteProtocolError("no repair answer")
     term = 0
     for index, frame in enumerate(frames, first):
@@ -290,4 +349,10 @@ def _decode_answer(data: bytes, *, first: int, last: int, incarnation: int) -> _
         if stated != (len(frame), index, incarnation) or header.term < term:
             raise RemoteProtocolError(f"entry {index}: another entry's frame")
         term = header.term
-    return _Answer(frames=tuple(frames), term_before=term_before, term_after=term_after, commit_index=commit_index)
+    return _Answer(
+        frames=tuple(frames),
+        term_before=term_before,
+        term_after=term_after,
+        commit_index=commit_index,
+        first_index=first_index,
+    )

@@ -173,7 +173,11 @@ class BlockList:
         assert self.newest not in blocks
         for block in blocks:
             self._blocks.remove(self._forget(block))
-        self.first_index = self._suffix_start()
+        self.begin_after(self._suffix_start() - 1)
+
+    def begin_after(self, index: int) -> None:
+        """Nothing up to `index` can be read by its index any more; the blocks stay where they are."""
+        self.first_index = max(self.first_index, index + 1)
         if self.first_index - 1 > self.terms.boundary[0]:
             self.terms.drop_before(self.first_index - 1)
 

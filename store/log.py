@@ -10,8 +10,9 @@ Recovery is in store/recovery.py, the layout in store/format.py. Source of the i
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -148,6 +149,8 @@ class FileLog:
         self.damaged = start.damaged
         self._faulty = ranges_of(start.damaged)
         self.lost: trimmed.Ranges = ()  # faulty entries that no member has: see `give_up`
+        self._replaced: trimmed.Ranges = ()  # read from memory, as their place on disk is damaged
+        self.returned: dict[int, bytes] = {}  # of these, the entries whose true frames have come back
         self._backlog.new_directories += start.new_directories
         if start.fresh or start.hard_state_lost:
             self._backlog.hard_state = start.copy
@@ -430,23 +433,33 @@ class FileLog:
     def _sound_to(self, lo: int, hi: int, block: Block) -> int:
         """The last index to read from `lo` on in one go: inside the block, before the next entry without a frame."""
         hi = min(hi, block.last_index)
-        return min((first - 1 for first, _ in (*self._faulty, *self.lost) if lo < first <= hi), default=hi)
+        return min((first - 1 for first, _ in (*self._faulty, *self._replaced) if lo < first <= hi), default=hi)
 
-    def give_up(self, ranges: trimmed.Ranges) -> None:
-        """Go on without these faulty entries: no member has them.
+    def give_up(self, ranges: trimmed.Ranges, frames: Mapping[int, bytes] = MappingProxyType({})) -> None:
+        """Go on without these faulty entries, except for those whose verified frames are given.
 
-        Where they stood, `entries` has no-ops from now on, the same on every member that gives them up. The sequences
-        of their messages are not used again: the last of the no-ops, when nothing sound follows, says from where the
-        stream goes on. Nothing is changed on disk; the next opening finds the same.
+        What nobody has is `lost`. Where it stood, `entries` has no-ops from now on, the same on every member that gives
+        it up; but up to the newest checkpoint nobody needs it, so the log begins behind it: another member may hold the
+        true entry, applied. The sequences of lost messages are not used again: the last of the no-ops, when nothing
+        sound follows, says from where the stream goes on. The disk stays as it is: the next opening finds the same.
         """
-        for first, last in ranges:
-            for index in range(first, last + 1):
-                block = self._blocks.find(index)
-                assert block is not None
-                self._reader.hold(block, block.offset_of(index), self.substitute(index))
-        self.lost = trimmed.merged([*self.lost, *ranges])
+        settled = [index for first, last in ranges for index in range(first, last + 1)]
+        for index in settled:
+            block = self._blocks.find(index)
+            assert block is not None
+            self._reader.hold(block, block.offset_of(index), frames.get(index) or self.substitute(index))
+        gone = [index for index in settled if index not in frames]
+        self.returned.update((index, frames[index]) for index in settled if index in frames)
+        self.lost = trimmed.merged([*self.lost, *((index, index) for index in gone)])
+        self._replaced = trimmed.merged([*self._replaced, *ranges])
         left = [index for low, high in self._faulty for index in range(low, high + 1)]
-        self._faulty = trimmed.merged((index, index) for index in left if not trimmed.covers(self.lost, index, index))
+        self._faulty = trimmed.merged(
+            (index, index) for index in left if not trimmed.covers(self._replaced, index, index)
+        )
+        checkpoint = self.load_checkpoint()
+        covered = [index for index in gone if checkpoint is not None and index <= checkpoint.index]
+        if covered:
+            self._blocks.begin_after(covered[-1])
         for block in self._blocks:
             if block.last_seq == MAX_SEQ:
                 found = self.frames(block.first_index, block.last_index)
@@ -454,8 +467,9 @@ class FileLog:
 
     def substitute(self, index: int) -> bytes:
         """What stands for a faulty entry that is given up: a no-op, or messages of which there are none."""
-        term = self.term_at(index)
-        assert term is not None
+        block = self._blocks.find(index)
+        assert block is not None
+        term = self.term_at(index) or block.boundary_term  # below the boundary nobody asks for its term
         at_end = index == self.last_index
         return seal(
             Kind.MESSAGES if at_end else Kind.NOOP,

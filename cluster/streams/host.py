@@ -1,11 +1,13 @@
 """Where this node's replicas live: opens their logs, starts and stops their shells, throws deleted data away.
 
 A replica that knows nothing of its group, though the group may know it, has to be admitted before it starts
-(raft/joining.py): one that came later, one whose disk was wiped, one whose log was in memory.
+(raft/joining.py): one that came later, one whose disk was wiped, one whose log was in memory, and one whose log has no
+use any more: its term and vote are unreadable, or the group has gone on without what is damaged in it.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,10 +17,12 @@ import attrs
 from jetraft.cluster.streams.shell import StreamShell
 from jetraft.raft.joining import Admission, until_durable
 from jetraft.raft.membership import Configuration
+from jetraft.raft.repair import OvertakenError
 from jetraft.store.format import Identity
 from jetraft.store.io import run_blocking
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import StorageType
+from jetraft.store.port import HardStateLost
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -32,7 +36,9 @@ if TYPE_CHECKING:
     from jetraft.store.io import Disk
     from jetraft.store.model.ids import GroupId
     from jetraft.store.node_dir import NodeDir
-    from jetraft.store.port import GroupLog
+    from jetraft.store.port import GroupLog, StoreError
+
+log_ = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
@@ -81,14 +87,32 @@ class StreamHost:
         )
         path = self.node_dir.group(assignment.group_id, assignment.incarnation)
         others = [node for node in assignment.holders if node != identity.node_id]
-        log = await self.repairs.open(self.disk, path, identity, self.cache, others)
-        if log.load_checkpoint() is None and self._may_be_known(assignment):
+        group = identity.group_id, identity.incarnation
+        log: GroupLog
+        try:
+            log = await self.repairs.open(self.disk, path, identity, self.cache, others)
+        except (HardStateLost, OvertakenError) as error:
+            if not others:
+                raise  # nobody could admit it
+            self._give_up_log(*group, error)
+            log = await self.repairs.open(self.disk, path, identity, self.cache, others)
+        is_known = self._may_be_known(assignment) or group in self.memory_groups
+        if log.load_checkpoint() is None and is_known:
             try:
                 await self._be_admitted(assignment, log)
             except BaseException:
                 log.close()
                 raise
         return log
+
+    def _give_up_log(self, group_id: GroupId, incarnation: int, error: StoreError) -> None:
+        """A log without its promises is no memory: begin anew, and never as if nothing had been promised.
+
+        It is noted before the log goes, so that a crash in between does not make a founder of this node again.
+        """
+        log_.error("%s: the log is given up, this node has to be admitted again: %s", group_id, error)
+        self.memory_groups.note(group_id, incarnation)
+        self.node_dir.move_to_trash(group_id, incarnation)
 
     async def _memory_log(self, assignment: StreamAssignment) -> GroupLog:
         log, own = MemLog(), self.node_dir.node_id

@@ -1,7 +1,8 @@
-"""Which memory groups this node has taken part in: on disk, as a log in memory cannot tell that it was lost.
+"""Groups in which this node may have promised what it has forgotten: on disk, as a lost log cannot tell that it was.
 
-A group is noted before its replica starts for the first time. One that is noted when a replica is to be started is one
-whose log, term and vote this node has forgotten (raft/joining.py).
+A memory group is noted before its replica starts for the first time, a group in files before its log is given up. One
+that is noted when a replica without a log is to be started is one whose log, term and vote this node has forgotten
+(raft/joining.py).
 """
 
 from __future__ import annotations

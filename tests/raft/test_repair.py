@@ -8,7 +8,7 @@ import attrs
 import msgpack
 import pytest
 
-from jetraft.raft.repair import METHOD, RepairPendingError, Repairs
+from jetraft.raft.repair import METHOD, OvertakenError, RepairPendingError, Repairs
 from jetraft.raft.rpc import Handler, PeerUnavailableError, RemoteCallError
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
@@ -95,6 +95,26 @@ class Node:
         log = open_log(self.disk, GROUP, self.identity, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
         self.manager.groups[GROUP_ID] = FakeGroup(log, commit_index)
 
+    def lead_trimmed(self, first_index: int) -> None:
+        """The same with a log that begins at `first_index`."""
+        self.disk = LossyDisk()
+        small = LogOptions(block_bytes_first=BLOCK_HEAD_BYTES + FRAME_BYTES, block_bytes_max=1)
+        log = open_log(self.disk, GROUP, self.identity, BlockCache(), small)
+        log.append([entry(index) for index in range(1, ENTRIES + 1)])
+        log.save_checkpoint(ENTRIES, 1, b"", b"")
+        log.submit()
+        self.disk.finish()
+        log.trim(1, first_index - 1)
+        assert log.first_index == first_index
+        self.manager.groups[GROUP_ID] = FakeGroup(log, ENTRIES)
+
+    def checkpoint(self, index: int) -> None:
+        log = open_log(self.disk, GROUP, self.identity, BlockCache())
+        log.save_checkpoint(index, 1, b"", b"")
+        log.submit()
+        self.disk.finish()
+        log.close()
+
     async def open(self) -> FileLog:
         others = [node for node in self.wire if node != self.node_id]
         return await self.repairs.open(self.disk, GROUP, self.identity, BlockCache(), others)
@@ -155,6 +175,23 @@ async def test_two_damaged_members_repair_each_other(nodes: dict[NodeId, Node]) 
     assert frames(whole) == frames(await nodes[A].open())
 
 
+async def test_what_came_back_is_kept_until_the_rest_of_its_block_comes(nodes: dict[NodeId, Node]) -> None:
+    nodes[A].damage(2, 4)
+    nodes[B].damage(4)
+    nodes[B].lead()
+    nodes[C].up = False
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+    nodes[B].up, nodes[C].up = False, True
+    nodes[C].damage(2)
+    nodes[C].lead()
+
+    log = await nodes[A].open()
+
+    assert (log.faulty, log.damaged) == ((), ())
+    assert frames(log) == [entry(index) for index in range(1, ENTRIES + 1)]
+
+
 async def test_only_a_no_of_every_member_ends_the_waiting(nodes: dict[NodeId, Node]) -> None:
     for node in nodes.values():
         node.damage(3)
@@ -186,8 +223,44 @@ async def test_an_entry_of_another_history_is_not_taken() -> None:
     with pytest.raises(RepairPendingError):
         await wire[A].open()
     wire[B].manager.groups[GROUP_ID].commit_index = 4
-    with pytest.raises(RepairPendingError):  # 4 of term 1 cannot follow 3 of term 2
+    with pytest.raises(OvertakenError):  # 4 of term 1 cannot follow 3 of term 2
         await wire[A].open()
+
+
+async def test_an_entry_that_others_have_trimmed_is_not_replaced_by_anything(nodes: dict[NodeId, Node]) -> None:
+    for node in (nodes[B], nodes[C]):
+        node.lead_trimmed(4)
+    nodes[A].damage(3)
+    with pytest.raises(OvertakenError, match="not to be had any more"):
+        await nodes[A].open()
+
+
+async def test_a_log_begins_behind_a_lost_entry_that_its_checkpoint_covers(nodes: dict[NodeId, Node]) -> None:
+    nodes[A].checkpoint(5)
+    for node in (nodes[B], nodes[C]):
+        node.lead_trimmed(5)
+    nodes[A].damage(2, 3)
+
+    log = await nodes[A].open()
+
+    assert (log.faulty, log.lost, log.first_index, log.boundary) == ((), ((2, 3),), 4, (3, 1))
+    assert log.entries(4, ENTRIES, 1 << 20) == [entry(index) for index in range(4, ENTRIES + 1)]
+    assert log.term_at(3) == 1
+    assert log.term_at(2) is None
+
+
+async def test_what_stands_for_a_lost_entry_is_not_given_to_others(nodes: dict[NodeId, Node]) -> None:
+    nodes[A].checkpoint(5)
+    for node in (nodes[B], nodes[C]):
+        node.lead_trimmed(5)
+    nodes[A].damage(3)
+    mended = await nodes[A].open()
+    nodes[A].manager.groups[GROUP_ID] = FakeGroup(mended, ENTRIES)
+    late = Node(nodes, NodeId("D" * 8))
+    late.write([entry(index) for index in range(1, ENTRIES + 1)])
+    late.damage(3)
+    with pytest.raises(OvertakenError):  # not repaired with a no-op
+        await late.open()
 
 
 def another_group(answer: list[Any]) -> None:
