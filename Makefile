@@ -40,8 +40,8 @@ demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed
 test: setup      ## the whole test suite, two files at a time (JOBS=n for more)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -q
 
-sim: setup       ## the seeded simulator: SEEDS=n a mode [SEED=first] [MODE=m] [ENGINE=pysyncobj]; one seed decides everything
-	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),50) --first $(or $(SEED),0) --mode $(or $(MODE),all) --engine $(or $(ENGINE),core)
+sim: setup       ## the seeded simulator: SEEDS=n a mode [SEED=first] [MODE=m] [ENGINE=pysyncobj] [JOBS=n]; one seed decides everything
+	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),50) --first $(or $(SEED),0) --mode $(or $(MODE),all) --engine $(or $(ENGINE),core) --jobs $(JOBS)
 
 faults: setup    ## real servers in network namespaces (root), 20 minutes: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
 	$(BIN)/python -m tests.faults --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(addprefix --engine ,$(ENGINE)) $(if $(JSON),--json $(JSON))

@@ -1,59 +1,55 @@
-"""`python -m tests.simulator --mode base --seeds 100 [--first 0] [--story]`: run seeds, print what failed."""
+"""`python -m tests.simulator --mode base --seeds 100 [--first 0] [--engine pysyncobj] [--jobs 2] [--story]`.
+
+Plays seeds, prints what failed and what was played. `--json FILE` adds the figures to a file, one line a mode.
+"""
 
 import argparse
+import json
 import sys
 import time
-from collections import Counter
+from pathlib import Path
 
-import pytest
+import attrs
 
-from jetraft.raft.pysyncobj_engine import create_engine
-from tests.simulator.engines import use_engine
-from tests.simulator.run import FAULTS_NS, HEALING_NS, MODES, Simulation
+from tests.simulator.engines import ENGINES, play
+from tests.simulator.run import MODES
+from tests.simulator.series import Series, modes_of, play_series
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=[*MODES, "all"], default="all")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument(
-        "--engine", choices=["core", "pysyncobj"], default="core", help="modes of fixed membership only"
-    )
+    parser.add_argument("--engine", choices=list(ENGINES), default="core")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--story", action="store_true", help="print the story of every failing seed")
+    parser.add_argument("--json", type=Path, help="a file to add the figures to")
     options = parser.parse_args()
-    with pytest.MonkeyPatch.context() as patch:
-        if options.engine == "pysyncobj":
-            use_engine(patch, create_engine)
-        return play(options)
-
-
-def play(options: argparse.Namespace) -> int:
-    """Every seed of the wished modes; PySyncObj's membership is fixed."""
     failures = 0
-    fixed = options.engine == "pysyncobj"
-    modes = [
-        name for name, mode in MODES.items() if not (fixed and (mode.changes_members or name.startswith("forget")))
-    ]
-    for name in modes if options.mode == "all" else [options.mode]:
+    for mode in modes_of(options.engine) if options.mode == "all" else [options.mode]:
         began_s = time.monotonic()
-        totals: Counter[str] = Counter()
-        for seed in range(options.first, options.first + options.seeds):
-            result = Simulation(seed, MODES[name]).run()
-            totals.update(result.counts)
-            if result.problem is not None:
-                failures += 1
-                print(f"{name} seed {seed}: {result.problem}")  # noqa: T201  (a command)
-                if options.story:
-                    print("\n".join(result.history))  # noqa: T201  (a command)
-        took_s = time.monotonic() - began_s
-        hours = options.seeds * (FAULTS_NS + HEALING_NS) / 3.6e12
-        print(  # noqa: T201  (a command)
-            f"{name} ({options.engine}): {options.seeds} seeds, {hours:.2f} simulated hours in {took_s:.1f} s,",
-            dict(totals),
-            flush=True,
-        )
+        series = play_series(mode, options.engine, first=options.first, seeds=options.seeds, jobs=options.jobs)
+        report(series, time.monotonic() - began_s, story=options.story)
+        failures += len(series.problems)
+        if options.json is not None:
+            with options.json.open("a") as file:
+                file.write(json.dumps(attrs.asdict(series) | {"first": options.first}) + "\n")
     return 1 if failures else 0
+
+
+def report(series: Series, took_s: float, *, story: bool) -> None:
+    """Print what came of one mode."""
+    for seed, problem in sorted(series.problems.items()):
+        print(f"{series.mode} seed {seed}: {problem}")  # noqa: T201  (a command)
+        if story:
+            print("\n".join(play(seed, series.mode, series.engine).history))  # noqa: T201  (a command)
+    print(  # noqa: T201  (a command)
+        f"{series.mode} ({series.engine}): {series.seeds} seeds, {series.simulated_hours:.2f} simulated hours",
+        f"in {took_s:.1f} s, {len(series.problems)} problems,",
+        ", ".join(f"{count} {name}" for name, count in sorted(series.counts.items())),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

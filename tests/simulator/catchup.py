@@ -48,21 +48,22 @@ class SimCatchup:
             return
         self._fetch = None
         group = self._host.group
-        is_wanted = group.log is fetch.log and group.failed is None and group.commit_index < fetch.offer.index
-        if is_wanted and not group.is_leader:
+        if group is None or group.log is not fetch.log or group.failed is not None or group.is_leader:
+            return
+        if group.commit_index < fetch.offer.index:
             assert fetch.staging is not None
             self._host.replace_log(fetch.staging)
 
     def _on_request(self, sender: NodeId, payload: memoryview) -> None:
         group = self._host.group
-        found = group.snapshot()
-        if group.failed is not None or found is None:
+        found = None if group is None or group.failed is not None else group.snapshot()
+        if group is None or found is None:
             return
-        group.hold_checkpoint_until(self._world.now_ns + LEASE_NS)
+        group.hold_checkpoint_until(self._host.clock.mono_ns() + LEASE_NS)
         try:
             piece = answer(group.log, *found, SnapshotRequest.decode(bytes(payload)))
         except SnapshotGoneError:
-            return
+            piece = None
         self._host.send(sender, CHANNEL_ANSWER, msgpack.packb([bytes(payload), piece]))
 
     def _on_answer(self, sender: NodeId, payload: memoryview) -> None:
@@ -70,11 +71,21 @@ class SimCatchup:
         fetch = self._fetch
         if fetch is None or fetch.sender != sender or fetch.asked is None or fetch.asked.encode() != asked:
             return
-        try:
-            fetch.received(piece)
-        except RemoteProtocolError:  # another process of the sender numbers its blocks anew: wait for the next offer
+        if not _takes(fetch, piece):  # another process of the sender numbers its blocks anew: wait for the next offer
+            fetch.abandon()
             self._fetch = None
             return
         self._world.counts["pieces"] += 1
         fetch.asked = None
         self._ask()
+
+
+def _takes(fetch: SnapshotFetch, piece: bytes | None) -> bool:
+    """Take the answer to a request; False when it is none."""
+    if piece is None:
+        return False
+    try:
+        fetch.received(piece)
+    except RemoteProtocolError:
+        return False
+    return True

@@ -1,15 +1,25 @@
-"""What must hold, whatever happens: checked from outside, after every step.
+"""What must hold, whatever happens: checked from outside, after every turn of a node.
 
-One leader (and one process of it) per term; one entry per (index, term), with one predecessor; a leader has everything
-that was committed in earlier terms; what is committed and applied at an index is the same everywhere; the commit index
-of a process never goes back; nothing is applied beyond the own durable end; an acknowledged command is never lost.
+Raft: one leader (and one process of it) per term; one entry per (index, term), with one predecessor; a leader has
+everything that was committed in earlier terms; what is committed and applied at an index is the same everywhere; the
+commit index of a process never goes back; nothing is applied beyond the own durable end.
+The stream: a sequence has one message; no message is there twice; the state of all replicas is byte-equal at equal
+applied index; an acknowledged message is never lost. Consumers: nothing is delivered that is not in the log before, and
+nothing again after its acknowledgement.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams.machine import StreamMachine
+from jetraft.store._frame import crc32c, parse_header, records
+from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
 from tests.simulator.world import ViolationError, World
+
+DIGEST_ENTRIES = 16  # how many entries lie between two comparisons of the replicas' state
 
 
 class Checker:
@@ -19,11 +29,33 @@ class Checker:
         self._world = world
         self._leaders: dict[int, tuple[NodeId, int]] = {}
         self._entries: dict[tuple[int, int], tuple[bytes, int]] = {}
+        self._digests: dict[int, int] = {}  # by index of the last command applied
         self.committed: dict[int, tuple[int, bytes]] = {}  # by index: (term, frame)
         self._committed_in: dict[int, int] = {}  # by index: the lowest term in which a member knew it
-        self.acknowledged: dict[bytes, int] = {}  # by body: its index
+        self.messages: dict[int, bytes] = {}  # by sequence: what was committed there
+        self._bodies: set[bytes] = set()
+        self.delivered: dict[int, int] = {}  # by consumer sequence: the stream sequence
+        self.acked: dict[int, int] = {}  # by stream sequence: the index of its acknowledgement
+        self._damaged: set[NodeId] = set()
 
-    def on_append(self, log: GroupLog, entry: Entry, first: Entry) -> None:
+    # Logs.
+
+    def watch_log(self, log: GroupLog) -> None:
+        """Look at everything that is appended from now on."""
+        append = log.append
+
+        def checked(entries: Sequence[Entry]) -> None:
+            for entry in entries:
+                self._on_append(log, entry, entries[0])
+            append(entries)
+
+        log.append = checked  # type: ignore[method-assign]  # the checker stands in front of this one log
+
+    def on_append(self, log: Any, entry: Entry, first: Entry) -> None:
+        """Log matching, for a log that calls this itself."""
+        self._on_append(log, entry, first)
+
+    def _on_append(self, log: GroupLog, entry: Entry, first: Entry) -> None:
         """Log matching: (index, term) names one entry and one predecessor."""
         prev_term = log.term_at(entry.index - 1) if entry is first else None
         if prev_term is None and entry is first:
@@ -40,19 +72,87 @@ class Checker:
         known = self._leaders.setdefault(term, (node, process))
         if known != (node, process):
             raise ViolationError(f"two leaders in term {term}: {known} and {(node, process)}")
-        for index, (entry_term, _) in self.committed.items():
-            if self._committed_in[index] < term and index >= log.first_index and log.term_at(index) != entry_term:
+        first_index = log.first_index
+        for index in range(first_index, max(self.committed, default=0) + 1):
+            found = self.committed.get(index)
+            if found is not None and self._committed_in[index] < term and log.term_at(index) != found[0]:
                 raise ViolationError(f"leader {node} of term {term} lacks committed entry {index}")
         self._world.counts["leaders"] = len(self._leaders)
 
     def on_commit(self, node: NodeId, term: int, entry: Entry) -> None:
         """State machine safety, on what is known to be committed."""
-        known = self.committed.setdefault(entry.index, (entry.term, entry.frame))
-        self._committed_in[entry.index] = min(term, self._committed_in.get(entry.index, term))
+        known = self.committed.get(entry.index)
+        if known is None:
+            self.committed[entry.index] = (entry.term, entry.frame)
+            self._committed_in[entry.index] = term
+            self._read(entry)
+            return
         if known != (entry.term, entry.frame):
             raise ViolationError(f"{node} has another entry committed at {entry.index}")
+        self._committed_in[entry.index] = min(self._committed_in[entry.index], term)
 
-    def on_apply(self, node: NodeId, entries: Sequence[Entry], log: GroupLog) -> None:
+    # The stream and its consumers, as the log tells.
+
+    def _read(self, entry: Entry) -> None:
+        if entry.kind == Kind.MESSAGES:
+            seq = parse_header(entry.frame).first_stream_seq
+            for place, (_, _, _, _, payload) in enumerate(records(entry.frame)):
+                self._on_message(seq + place, payload)
+        elif entry.kind == Kind.CONSUMER_OP:
+            for command in commands.decode_consumer_commands(entry.frame[FRAME_HEADER_BYTES:]):
+                self._on_consumer(entry.index, command)
+
+    def _on_message(self, seq: int, payload: bytes) -> None:
+        if seq in self.messages:
+            raise ViolationError(f"sequence {seq} is given twice: {self.messages[seq]!r} and {payload!r}")
+        if payload in self._bodies:
+            raise ViolationError(f"{payload!r} is in the log twice")
+        self.messages[seq] = payload
+        self._bodies.add(payload)
+
+    def _on_consumer(self, index: int, command: commands.ConsumerCommand) -> None:
+        if isinstance(command, commands.Acked):
+            for seq in command.seqs:
+                self.acked.setdefault(seq, index)
+        elif isinstance(command, commands.Delivered):
+            for place, seq in enumerate(command.seqs):
+                self._on_delivery(index, command.consumer_seq + place, seq)
+        elif isinstance(command, commands.Redelivered):
+            for place, (seq, _) in enumerate(command.counts):
+                self._on_delivery(index, command.consumer_seq + place, seq)
+
+    def _on_delivery(self, index: int, consumer_seq: int, seq: int) -> None:
+        if seq in self.acked:
+            raise ViolationError(f"message {seq} is delivered at {index}, it was acknowledged at {self.acked[seq]}")
+        self.delivered[consumer_seq] = seq
+
+    # Machines.
+
+    def watch_machine(self, node: NodeId, machine: StreamMachine, log: GroupLog) -> None:
+        """Look at everything that is applied from now on; compare the state every DIGEST_ENTRIES entries."""
+        apply = machine.apply
+        last_index = 0  # of the last command applied in this process
+
+        def checked(entries: Sequence[Entry]) -> list[object]:
+            nonlocal last_index
+            self._on_apply(node, entries, log)
+            results: list[object] = []
+            some: list[Entry] = []
+            for entry in entries:
+                if last_index and entry.index // DIGEST_ENTRIES != last_index // DIGEST_ENTRIES:
+                    if some:
+                        results += apply(some)
+                        some = []
+                    self._on_digest(node, last_index, machine.snapshot())
+                if entry.index <= last_index:
+                    raise ViolationError(f"{node} applies {entry.index} again")
+                last_index = entry.index
+                some.append(entry)
+            return results + apply(some)
+
+        machine.apply = checked  # type: ignore[method-assign]  # the checker stands in front of this one machine
+
+    def _on_apply(self, node: NodeId, entries: Sequence[Entry], log: GroupLog) -> None:
         """State machine safety, on what is applied, and rule 5."""
         for entry in entries:
             if entry.index > log.durable_index:
@@ -61,9 +161,21 @@ class Checker:
             if known is not None and known != (entry.term, entry.frame):
                 raise ViolationError(f"{node} applies another entry at {entry.index}")
 
-    def on_acknowledged(self, body: bytes, index: int) -> None:
-        """The proposer was told OK."""
-        self.acknowledged[body] = index
-        known = self.committed.get(index)
-        if known is not None and not known[1].endswith(body):
-            raise ViolationError(f"{body!r} was acknowledged at {index}, where something else is committed")
+    def _on_digest(self, node: NodeId, index: int, state: bytes) -> None:
+        """Replicas are byte-equal at equal applied index."""
+        digest = crc32c(state)
+        self._world.counts["digests"] += 1
+        if self._digests.setdefault(index, digest) != digest:
+            raise ViolationError(f"{node} has another state than others after entry {index}")
+
+    # Damage that a run has done on purpose.
+
+    def damage(self, node: NodeId) -> None:
+        """The node's disk was damaged: it may find its log beyond repair."""
+        self._damaged.add(node)
+
+    def may_lose(self, node: NodeId) -> bool:
+        """Whether the node may have lost its log, once."""
+        was = node in self._damaged
+        self._damaged.discard(node)
+        return was

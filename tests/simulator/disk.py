@@ -1,151 +1,130 @@
-"""A disk that keeps a prefix: what was fsynced survives a power cut, what was written after it may or may not.
+"""The disk of one simulated node: the store's own lossy disk, whose writer takes time.
 
-A `SimLog` is a log in memory whose changes are also an ordered list of operations on a `SimDisk`. A restart replays the
-operations that survived. At most one batch is in flight, as in the real writer.
+The real log (store/log.py) writes its real files on it, operation by operation. A crash can come between any two of a
+batch; a power cut then keeps, of what was not fsynced, any subset, torn at any sector (store/lossy_disk.py has the
+model). A kill keeps what was written.
 """
 
-import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+import errno
+from collections import deque
+from pathlib import Path
 
-from jetraft.store.mem_log import MemLog
-from jetraft.store.port import Checkpoint, Entry, HardState
+from jetraft.store.format import BLOCK_SUFFIX, CHECKPOINT_SUFFIX, GENERATION_PREFIX, HARD_STATE_NAMES, TMP_SUFFIX
+from jetraft.store.io import Batch, Done
+from jetraft.store.lossy_disk import LossyBatch, LossyDisk
 from tests.simulator.world import MS, US, World
 
-BLOCK_BYTES = 500  # small blocks, so that trimming has something to drop
-Operation = Callable[[MemLog], object]
 
-
-class SimDisk:
-    """The operations of one group's log on one node, and how many of them are durable."""
+class SimDisk(LossyDisk):
+    """Implements Disk."""
 
     def __init__(self, world: World) -> None:
+        super().__init__()
         self._world = world
-        self.operations: list[Operation] = []
-        self.submitted = 0
-        self.durable = 0
         self.stall_ns = 0  # an fsync takes so much longer now
         self.broken = False  # the next fsync fails
 
-    def crash(self, *, power: bool) -> None:
-        """Lose what a power cut (or a kill: what was not handed to the kernel) takes."""
-        keep = self.durable
-        if power:
-            if self._world.chance(0.5):
-                keep = self._world.rng.randint(self.durable, len(self.operations))
-        else:
-            keep = self._world.rng.randint(self.durable, self.submitted)
-        del self.operations[keep:]
-        self.submitted = self.durable = keep
-        self.broken = False
+    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
+        del may_block
+        assert isinstance(batch, LossyBatch)
+        queue = self._asides if aside else self._queue
+        entry = (batch, done)
+        queue.append(entry)
+        self._world.after(self._fsync_ns(), lambda: self._write(queue, entry))
 
-    def wipe(self) -> None:
-        """Everything is gone, as on a new disk."""
-        self.operations.clear()
-        self.submitted = self.durable = 0
+    def follow(self, batch: Batch, done: Done, before: Batch) -> None:
+        super().follow(batch, done, before)  # `_write` goes on with it
 
-    def fsync_ns(self) -> int:
-        """How long the next fsync takes."""
+    def _fsync_ns(self) -> int:
+        """How long the next batch takes."""
         usual = self._world.chance(0.97)
         low, high = (500 * US, 8 * MS) if usual else (50 * MS, 400 * MS)
         return self._world.between(low, high) + self.stall_ns
 
-
-class SimLog(MemLog):
-    """A log over a SimDisk; opened anew after each crash."""
-
-    def __init__(
-        self, world: World, disk: SimDisk, is_alive: Callable[[], bool], on_append: Callable[..., None]
-    ) -> None:
-        super().__init__(block_bytes=BLOCK_BYTES, durable_on_submit=False)
-        self._world = world
-        self._disk = disk
-        self._is_alive = is_alive
-        self._on_append: Callable[..., None] | None = None
-        self._in_flight = False
-        self._again = False
-        for operation in disk.operations:
-            operation(self)
-        MemLog.submit(self)
-        self.complete()
-        self._replayed = True
-        self._opened_with = (is_alive, on_append)
-        self._on_append = on_append
-
-    _replayed = False
-
-    def _keep(self, operation: Operation) -> None:
-        if self._replayed:
-            self._disk.operations.append(operation)
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        if self._on_append is not None:
-            for entry in entries:
-                self._on_append(self, entry, entries[0])
-        super().append(entries)
-        self._keep(lambda log: log.append(entries))
-
-    def cut_from(self, index: int) -> None:
-        super().cut_from(index)
-        self._world.counts["cuts"] += 1
-        self._keep(lambda log: log.cut_from(index))
-
-    def set_hard_state(self, hard_state: HardState) -> None:
-        super().set_hard_state(hard_state)
-        self._keep(lambda log: log.set_hard_state(hard_state))
-
-    def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes) -> None:
-        super().save_checkpoint(index, term, members, state)
-        self._keep(lambda log: log.save_checkpoint(index, term, members, state))
-
-    def trim(self, first_live_seq: int, index: int) -> int:
-        dropped = super().trim(first_live_seq, index)
-        if dropped:
-            self._world.counts["trims"] += 1
-            self._token += 1
-            self._keep(lambda log: log.trim(first_live_seq, index))
-        return dropped
-
-    def adopt(self, parts: Any, checkpoint: Checkpoint) -> "SimLog":
-        """A snapshot replaces the log, on disk by one rename: all at once, or not."""
-        plain = super().adopt(parts, checkpoint)
-
-        def become(log: MemLog) -> None:
-            assert isinstance(log, SimLog)
-            log._become(plain)
-
-        self._disk.operations = [become]
-        self._disk.submitted = self._disk.durable = 1
-        assert self._opened_with is not None
-        return SimLog(self._world, self._disk, *self._opened_with)
-
-    def _become(self, plain: MemLog) -> None:
-        for name in ("_blocks", "_frames", "_checkpoints"):
-            setattr(self, name, copy.deepcopy(getattr(plain, name)))
-        super().set_hard_state(plain.hard_state)
-
-    def submit(self) -> None:
-        if self._in_flight:
-            self._again = True
+    def _write(self, queue: deque[tuple[LossyBatch, Done]], entry: tuple[LossyBatch, Done]) -> None:
+        """A batch is done, unless its process has ended; then comes the one that follows it."""
+        if entry not in queue:
             return
-        if self.durable_token == self.token():
-            return
-        self._in_flight = True
-        self._disk.submitted = len(self._disk.operations)
-        super().submit()
-        self._world.after(self._disk.fsync_ns(), self._fsynced)
+        batch, done = entry
+        if self.broken:
+            self.fail_next("sync", errno.EIO)
+        error = self._doomed.pop(batch, None)
+        while error is None and batch.operations:
+            try:
+                self._operate(*batch.operations.pop(0))
+            except OSError as failure:
+                error = failure
+        queue.remove(entry)
+        follower = self._followers.pop(batch, None)
+        if follower is not None:
+            next_entry = next(waiting for waiting in queue if waiting[0] is follower)
+            self._world.after(self._fsync_ns(), lambda: self._write(queue, next_entry))
+            if error is not None:
+                self._doomed[follower] = error
+        done(error)
 
-    def _fsynced(self) -> None:
-        if not self._is_alive():
-            return
-        if self._disk.broken:
-            self.failed = OSError(5, "simulated fsync error")
-            if self.on_durable is not None:
-                self.on_durable()
-            return
-        self._in_flight = False
-        self._disk.durable = self._disk.submitted
-        again, self._again = self._again, False
-        self.complete()
-        if again:
-            self.submit()
+    def stop(self, *, power: bool) -> None:
+        """The process ends: of what is on its way a part is done; `power` also takes what was not fsynced."""
+        rng = self._world.rng
+        for queue in (self._asides, self._queue):
+            for batch, _ in list(queue):
+                done = rng.randint(0, len(batch.operations))
+                if not self._do_some(batch.operations[:done]) or done < len(batch.operations):
+                    break  # those behind it have not begun
+        if power:
+            self.crash(rng)
+        else:
+            self.kill()
+        self.broken = False
+
+    def _do_some(self, operations: list[tuple[str, tuple[object, ...]]]) -> bool:
+        """Returns whether all went well."""
+        try:
+            for operation in operations:
+                self._operate(*operation)
+        except OSError:
+            return False
+        return True
+
+    def wipe(self) -> None:
+        """Everything is gone, as on a new disk."""
+        super().__init__()
+
+    # Damage, while nobody has the files open.
+
+    def flip_bits(self, group: Path) -> str | None:
+        """Damage one file of a group's log at rest; returns which, None when there is none to damage.
+
+        The newest block is spared: of its end nothing proves that it was durable, so damage there looks like a torn
+        tail, and is one where a member's word counts (store/recovery.py).
+        """
+        generations = [name for name in self.list_directory(group) if name.startswith(GENERATION_PREFIX)]
+        if not generations or generations[-1].endswith(TMP_SUFFIX):
+            return None
+        log = group / generations[-1]
+        names = self.list_directory(log)
+        blocks = sorted((name for name in names if name.endswith(BLOCK_SUFFIX)), key=_serial)[:-1]
+        checkpoints = [name for name in names if name.endswith(CHECKPOINT_SUFFIX)][:-1]
+        files = [log / name for name in (*blocks, *checkpoints)]
+        files += [group / HARD_STATE_NAMES[0]] if HARD_STATE_NAMES[0] in self.list_directory(group) else []
+        if not files:
+            return None
+        path = self._world.rng.choice(files)
+        return str(path) if self._flip(path) else None
+
+    def lose_hard_state(self, group: Path) -> bool:
+        """Damage both copies of term and vote; returns whether there were two."""
+        if not set(HARD_STATE_NAMES) <= set(self.list_directory(group)):
+            return False
+        damaged = [self._flip(group / name) for name in HARD_STATE_NAMES]
+        return all(damaged)
+
+    def _flip(self, path: Path) -> bool:
+        size = len(self.read_whole(path).rstrip(b"\0"))
+        for _ in range(self._world.rng.choice((1, 2)) if size else 0):
+            self.flip_bit(path, self._world.rng.randrange(size))
+        return size > 0
+
+
+def _serial(name: str) -> int:
+    return int(name.removesuffix(BLOCK_SUFFIX).rpartition("-")[2])

@@ -1,29 +1,20 @@
 """Which engine the simulated nodes run on."""
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
-import attrs
-import pytest
+from jetraft.raft.core import Core
+from jetraft.raft.engine import CoreSetup
+from jetraft.raft.pysyncobj_engine import create_engine
+from tests.simulator.run import MODES, Result, Simulation
 
-from jetraft.raft import group
-from tests.simulator import host
-from tests.simulator.run import Result, Simulation
-
-
-def use_engine(patch: pytest.MonkeyPatch, factory: Callable[..., Any]) -> None:
-    """Let every group of this test be built with `factory`."""
-    if "engine" in attrs.fields_dict(group.GroupSetting):
-        patch.setattr(host, "GroupSetting", functools.partial(group.GroupSetting, engine=factory))
-    else:
-        patch.setattr(group, "Core", factory)
+ENGINES: dict[str, Any] = {"core": Core, "pysyncobj": create_engine}
 
 
-def play(simulation: Simulation, *engines: type) -> Result:
-    """Play a seed, and make sure that it was played on these engines."""
-    result = simulation.run()
-    used = {type(node.group.core) for node in simulation.hosts.values()}
-    if used != set(engines):
-        raise TypeError(f"played on {used}")
-    return result
+def one_of_each(setup: CoreSetup, **options: Any) -> Any:
+    """Every second node runs the core."""
+    return ENGINES["core" if int(setup.node_id[-1]) % 2 else "pysyncobj"](setup, **options)
+
+
+def play(seed: int, mode: str, engine: str = "core") -> Result:
+    """Play a seed on one engine, or on `both`."""
+    return Simulation(seed, MODES[mode], engine=ENGINES.get(engine, one_of_each)).run()

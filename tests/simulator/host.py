@@ -1,365 +1,351 @@
-"""One simulated node: the real manager and group over the simulated disk and network."""
+"""One simulated node: the real manager, group, log and stream replica over the simulated disk, clock and network.
+
+Real are: the engine and its group (raft/), the log and its recovery, repair and snapshots (store/), and the whole
+stream replica (cluster/streams/shell.py): admission, state machine, consumers, reshaping of members. Simulated are time
+and luck, the disk under the log, the links, the clients; and the calls of catching up, joining and repair, whose real
+parts are driven by messages instead of tasks.
+"""
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgpack
+import attrs
 
-from jetraft.cluster.streams.reshape import Change, next_step
-from jetraft.cluster.streams.reshaper import contact_of
+from jetraft.cluster.meta.assignment import StreamAssignment
+from jetraft.cluster.streams.shell import StreamShell
+from jetraft.cluster.streams.site import Site
 from jetraft.raft.checkpointing import CheckpointPolicy
-from jetraft.raft.engine import Limits, Proposal, Role
-from jetraft.raft.group import Group, GroupSetting, GroupSpec, GroupStoppedError, Outcome
+from jetraft.raft.engine import EngineFactory, Limits, Role
+from jetraft.raft.group import Group, GroupSetting, GroupStoppedError
 from jetraft.raft.joining import Admission
 from jetraft.raft.leadership import MembershipChangeRefusedError
-from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.raft.manager import Manager
 from jetraft.raft.membership import Configuration
-from jetraft.store._frame import parse_header, seal
-from jetraft.store.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store._frame import seal
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import Identity
+from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log_open import open_log
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry, GroupLog
-from jetraft.store.snapshot import Staging
+from jetraft.store.port import HardStateLost, StoreCorrupt, StoreError, StoreRefused
+from jetraft.store.prepare import PieceSizes
+from jetraft.store.recovery import RecoveryMode
 from tests.simulator.catchup import SimCatchup
 from tests.simulator.checkers import Checker
-from tests.simulator.disk import SimDisk, SimLog
+from tests.simulator.disk import SimDisk
 from tests.simulator.joining import RETRY_NS, SimJoining
-from tests.simulator.network import Network, Ports
-from tests.simulator.world import MS, US, ViolationError, World
+from tests.simulator.network import Network
+from tests.simulator.outbox import SimOutbox
+from tests.simulator.process import Process
+from tests.simulator.repairing import SimRepairs
+from tests.simulator.timers import SimTimers
+from tests.simulator.world import MS, US, HostClock, ViolationError, World
+
+if TYPE_CHECKING:
+    from jetraft.store.port import Entry, GroupLog
+    from jetraft.store.snapshot import Staging
+    from tests.simulator.client import Client
 
 GROUP = GroupId("S-R3F-simulate")
 INCARNATION = 7
-LIVE_MESSAGES = 15
+PATH = Path("/node/groups/simulate")
+SMALL_BLOCKS = LogOptions(block_bytes_first=900, block_bytes_max=1200, mode=RecoveryMode.SALVAGE)  # much to be trimmed
+LARGE_BLOCKS = LogOptions(  # room for zeros ahead of the frames (store/prepare.py)
+    block_bytes_first=4000,
+    block_bytes_max=8000,
+    pieces=PieceSizes(after_batches=2, piece_bytes=400, piece_batches_min=1, step_bytes=150, aligned_bytes=50),
+    mode=RecoveryMode.SALVAGE,
+)
+LIMITS = Limits(append_bytes_max=600, window_bytes=3000)
 
 
-class HistoryMachine:
-    """The list of everything applied; its result is the index.
+@attrs.frozen(kw_only=True)
+class HostSetting:
+    """What the nodes of a run share."""
 
-    Commands are messages to the log, and the newest `LIVE_MESSAGES` count as live, so that trimming leaves holes and
-    snapshots carry blocks.
-    """
-
-    def __init__(self, node: NodeId, checker: Checker, log: GroupLog) -> None:
-        self._node = node
-        self._checker = checker
-        self._log = log
-        self.bodies: list[bytes] = []
-        self.applied_index = 0
-        self._last_seq = 0
-
-    @property
-    def first_live_seq(self) -> int:
-        return max(1, self._last_seq - LIVE_MESSAGES) if self._last_seq else NO_LIVE_MESSAGES
-
-    def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        self._checker.on_apply(self._node, entries, self._log)
-        for entry in entries:
-            if entry.index <= self.applied_index:
-                raise ViolationError(f"{self._node} applies {entry.index} again")
-            self.applied_index = entry.index
-            self._last_seq = max(self._last_seq, parse_header(entry.frame).first_stream_seq)
-            self.bodies.append(entry.frame[FRAME_HEADER_BYTES:])
-        return [entry.index for entry in entries]
-
-    def snapshot(self) -> bytes:
-        return bytes(msgpack.packb([self.applied_index, self._last_seq, self.bodies]))
-
-    def restore(self, state: bytes) -> None:
-        self.applied_index, self._last_seq, self.bodies = msgpack.unpackb(state)
-
-    def became_leader(self, term: int) -> None:
-        pass
-
-    def became_follower(self, term: int, leader: NodeId | None) -> None:
-        pass
+    assignment: StreamAssignment
+    engine: EngineFactory
+    policy: CheckpointPolicy
+    options: LogOptions
 
 
-class Host:
-    """A node that can crash, be paused and start again. Implements the manager's Links as well."""
+class Host(Process):
+    """One node. It has no `group` before its log is whole and it has been admitted."""
+
+    disk: SimDisk
 
     def __init__(  # noqa: PLR0913  (what a node is made of)
         self,
         world: World,
         network: Network,
         checker: Checker,
+        client: "Client",
         *,
         node_id: NodeId,
         members: tuple[NodeId, ...],
-        policy: CheckpointPolicy,
-        tends_members: bool = False,
+        setting: HostSetting,
     ) -> None:
-        self.tends_members = tends_members
-        self.node_id = node_id
+        super().__init__(world, network, node_id=node_id, members=members)
         self.disk = SimDisk(world)
-        self.alive = False
-        self._beginning = False  # it was admitted, and writes that down
-        self.forgetful = False  # its disk was lost, and it has not been admitted again
-        self.others = tuple(node for node in members if node != node_id)
-        self.process = 0
-        self.on_peer_up: list[Callable[[NodeId], None]] = []
-        self.on_peer_down: list[Callable[[NodeId], None]] = []
-        self._world = world
-        self._network = network
+        self.clock = HostClock(world)
+        self.assignment = setting.assignment
+        self.forgetful = False  # its memory is lost, and it has not been admitted again
+        self.shell: StreamShell | None = None
+        self._setting = setting
         self._checker = checker
-        self._members = members
-        self._policy = policy
-        self._paused: list[Callable[[], None]] | None = None
+        self._client = client
         self._turn_scheduled = False
-        self._tick_at_ns: int | None = None
-        self._handlers: dict[int, Callable[[NodeId, memoryview], None]] = {}
-        self._led_term = 0
-        self._commit_seen = 0
-        network.ports[node_id] = Ports(
-            is_alive=lambda: self.alive,
-            deliver=lambda sender, channel, payload: self._do(
-                lambda: self._handlers[channel](sender, memoryview(payload))
-            ),
-            peer_up=lambda node: self._do(lambda: [callback(node) for callback in self.on_peer_up]),
-            peer_down=lambda node: self._do(lambda: [callback(node) for callback in self.on_peer_down]),
-        )
+        self._wake_ns: int | None = None
+        self._led_term = self._commit_seen = 0
 
-    # The manager's Links.
+    @property
+    def group(self) -> Group | None:
+        """The replica's group, while there is one."""
+        return None if self.shell is None else self.shell.group
 
-    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
-        return self._network.send(self.node_id, to, channel, payload)
+    @property
+    def leads(self) -> bool:
+        return self.alive and self.shell is not None and self.shell.is_leader
 
-    def on_frame(self, channel: int, handler: Callable[[NodeId, memoryview], None]) -> None:
-        self._handlers[channel] = handler
-
-    def is_up(self, node: NodeId) -> bool:
-        return self._network.is_up(self.node_id, node)
+    @property
+    def has_failed(self) -> bool:
+        return self.group is not None and self.group.failed is not None
 
     # Life.
 
     def start(self) -> None:
-        """A new process over what the disk kept."""
-        assert not self.alive
-        self.alive = True
-        self.process += 1
-        process = self.process
-        self.on_peer_up.clear()
-        self.on_peer_down.clear()
-        self._paused, self._turn_scheduled, self._tick_at_ns = None, False, None
-        self._led_term = self._commit_seen = 0
-        log = SimLog(self._world, self.disk, lambda: self.alive and self.process == process, self._checker.on_append)
+        self.begin_process()
+        self.shell = None
+        self._turn_scheduled, self._wake_ns = False, None
         setting = GroupSetting(
             node_id=self.node_id,
             seal=seal,
             rng=random.Random(self._world.rng.getrandbits(32)),
-            limits=Limits(append_bytes_max=400, window_bytes=2000),
-            checkpoints=self._policy,
+            limits=LIMITS,
+            checkpoints=self._setting.policy,
+            engine=self._setting.engine,
         )
-        self.manager = Manager(setting, links=self, clock=self._world.clock)
-        self.manager.on_dirty = self._schedule_turn
+        self.manager = Manager(setting, links=self, clock=self.clock)
+        self.manager.on_dirty = self.schedule_turn
+        self.timers = SimTimers(self.schedule_turn)
+        self.outbox = SimOutbox(
+            self._client.on_message,
+            lambda run, source: self._client.on_deliveries(self, run, source),
+        )
+        self.site = Site(
+            manager=self.manager,
+            outbox=self.outbox,
+            timers=self.timers,
+            clock=self.clock,
+            rng=random.Random(self._world.rng.getrandbits(32)),
+        )
         self.catchup = SimCatchup(self._world, self)
         self.joining = SimJoining(self._world, self)
+        self.repairs = SimRepairs(self._world, self)
+        log = self._open_log()
+        if log.damaged:
+            self._world.note(f"{self.node_id}: entries {log.faulty} are damaged")
+            self._world.counts["repairs"] += 1
+            self.repairs.start(log, self._take_part)
+        else:
+            self._take_part(log)
+
+    def _open_log(self) -> FileLog:
+        """What the disk has kept. Without term and vote, or without a start, it is as good as nothing (rule 30)."""
+        identity = Identity(node_id=self.node_id, group_id=GROUP, incarnation=INCARNATION)
+        cache = BlockCache(1 << 20)
+        try:
+            return open_log(self.disk, PATH, identity, cache, self._setting.options)
+        except (HardStateLost, StoreCorrupt, StoreRefused) as error:
+            if not self.forgetful and not self._checker.may_lose(self.node_id):
+                raise ViolationError(f"{self.node_id} cannot open its log: {error}") from error
+            self._give_up(error)
+            return open_log(self.disk, PATH, identity, cache, self._setting.options)
+
+    def _give_up(self, error: StoreError) -> None:
+        self._world.note(f"{self.node_id} gives up its log: {error}")
+        self._world.counts["lost memories"] += 1
+        self._forget()
+
+    def give_up_log(self, error: StoreError) -> None:
+        """The log cannot be repaired: begin without one, as cluster/streams/host.py does."""
+        self._give_up(error)
+        self._take_part(self._open_log())
+
+    def _take_part(self, log: FileLog) -> None:
+        self.log = log
         if self.forgetful:
-            self.log = log
             self._ask_to_join()
         else:
             self.begin(log)
-        if self.tends_members:
-            self._tend_members()
 
-    def begin(self, log: SimLog) -> None:
+    def begin(self, log: FileLog) -> None:
         """Start the replica over its log; the checkers look at this log from now on."""
+        assert log.failed is None
         self.log = log
-        self.machine = HistoryMachine(self.node_id, self._checker, log)
-        preferred = self._members[0] if self._world.chance(0.5) else None
-        spec = GroupSpec(group_id=GROUP, incarnation=INCARNATION, members=self._members, preferred_leader=preferred)
-        self.group: Group = self.manager.create(spec, log, self.machine)
+        self._led_term = self._commit_seen = 0
+        self._checker.watch_log(log)
+        self.shell = StreamShell(assignment=self.assignment, log=log, site=self.site)
+        self._checker.watch_machine(self.node_id, self.shell.machine, log)
+        self.schedule_turn()
 
-    @property
-    def leads(self) -> bool:
-        return self.alive and not self.forgetful and self.group.is_leader
+    def crash(self, *, power: bool) -> None:
+        super().crash(power=power)
+        self.shell = None
 
     def lose_disk(self) -> None:
         """The process ends, and comes back without anything that it had promised."""
         self.crash(power=True)
+        self._world.counts["lost disks"] += 1
+        self._forget()
+
+    def _forget(self) -> None:
         self.disk.wipe()
         self._network.forget(self.node_id)
         self.forgetful = True
-        self._world.counts["lost disks"] += 1
 
     def _ask_to_join(self) -> None:
-        process = self.process
-
-        def again() -> None:
-            if self.process == process and self.alive and self.forgetful and not self._beginning:
-                self._ask_to_join()
-
-        self._beginning = False
-        self.joining.ask()
-        self._world.after(RETRY_NS, again)
+        if self.forgetful and self.shell is None and not self.joining.has_answer:
+            self.joining.ask()
+            self.later(RETRY_NS, self._ask_to_join)
 
     def admitted(self, admission: Admission) -> None:
         """Begin the new log, and take part when its beginning is durable."""
-        process = self.process
-        log = self.log
-        self._beginning = True
-        admission.begin(log)
+        admission.begin(self.log)
 
         def finish() -> None:
-            if self.process != process or not self.alive:
-                return
-            if log.durable_token < log.token():
-                log.submit()
-                self._world.after(5 * MS, finish)
-                return
             self.forgetful = False
             self._world.counts["admissions"] += 1
             self._world.note(f"{self.node_id} is admitted in term {admission.term}")
-            self.begin(log)
-            self._observe()
-            self._schedule_turn()
+            self.begin(self.log)
 
-        finish()
+        self._when_durable(self.log, finish)
 
-    def _tend_members(self) -> None:
-        """What a leader does so that all members vote (cluster/streams/reshaper.py)."""
-        process = self.process
+    def _when_durable(self, log: "GroupLog", finish: Callable[[], None]) -> None:
+        if log.failed is not None:
+            return  # it is started again when the disk is mended
+        if log.durable_token < log.token():
+            log.submit()
+            self.later(5 * MS, lambda: self._when_durable(log, finish))
+        else:
+            finish()
 
-        def again() -> None:
-            if self.process == process and self.alive:
-                self._tend_members()
-
-        if self.leads and self._paused is None:
-            step = next_step(self.node_id, self._members, self.group.configuration, contact_of(self.group))
-            if isinstance(step, Change):
-                self.change_members(Configuration(voters=step.voters, learners=step.learners))
-        self._world.after(100 * MS, again)
-
-    def replace_log(self, staging: Staging) -> None:
+    def replace_log(self, staging: "Staging") -> None:
         """The owner's part of catching up: end the replica, replace the log, start again (raft/catchup.py)."""
-        process = self.process
-        self.manager.remove(GROUP)
+        assert self.shell is not None
+        self.shell.stop()
+        self.shell = None
+        old = self.log
 
         def finish() -> None:
-            if self.process != process or not self.alive:
-                return
-            if self.log.durable_token < self.log.token():
-                self.log.submit()
-                self._world.after(5 * MS, finish)
-                return
+            old.close()
             log = staging.finish()
-            assert isinstance(log, SimLog)
+            assert isinstance(log, FileLog)
             self._world.counts["snapshots"] += 1
             self._world.note(f"{self.node_id} has installed a snapshot up to {log.boundary[0]}")
             self.begin(log)
-            self._observe()
-            self._schedule_turn()
 
-        self._world.after(self._world.between(0, 20 * MS), finish)
+        self.later(self._world.between(0, 20 * MS), lambda: self._when_durable(old, finish))
 
-    def crash(self, *, power: bool) -> None:
-        """The process ends; `power` also takes what was not fsynced."""
-        if self.alive:
-            self.alive = False
-            self.disk.crash(power=power)
-            self._network.crashed(self.node_id)
+    def reconfigure(self, assignment: StreamAssignment) -> None:
+        """The stream's row has changed."""
+        self.assignment = assignment
+        if self.shell is not None:
+            self.do(lambda: None if self.shell is None else self.shell.reconfigure(assignment))
 
-    def restart(self) -> None:
-        if not self.alive:
-            self.start()
+    # Turns.
 
-    def pause(self) -> None:
-        """SIGSTOP: nothing happens here until `resume`; peers will notice the silence."""
-        if self.alive and self._paused is None:
-            self._paused = []
+    def schedule_turn(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            number = self.number
+            self._world.after(
+                self._world.between(5 * US, 200 * US), lambda: self._turn() if self.number == number else None
+            )
 
-    def resume(self) -> None:
-        events, self._paused = self._paused or [], None
-        for event in events:
-            self._do(event)
-
-    def _do(self, event: Callable[[], object]) -> None:
-        """One event of the node's loop, and what must hold after it."""
+    def _turn(self) -> None:
+        self._turn_scheduled = False
         if not self.alive:
             return
         if self._paused is not None:
-            self._paused.append(lambda: event())  # noqa: PLW0108  (typed as returning nothing)
+            self._paused.append(lambda: None)  # `do` schedules a turn
             return
-        event()
-        self._observe()
-        self._schedule_turn()
-
-    def _schedule_turn(self) -> None:
-        if self._turn_scheduled:
-            return
-        self._turn_scheduled = True
-        process = self.process
-
-        def turn() -> None:
-            if self.process == process:
-                self._turn_scheduled = False
-                self._do_turn()
-
-        self._world.after(self._world.between(5 * US, 200 * US), turn)
-
-    def _do_turn(self) -> None:
-        if not self.alive:
-            return
-        if self._paused is not None:
-            self._paused.append(self._do_turn)
-            return
-        self.manager.tick(self._world.now_ns)
+        now_ns = self.clock.mono_ns()
+        self.manager.tick(now_ns)
+        self.timers.run_due(now_ns)
+        self.outbox.hand_over()
         self.manager.flush()
-        self._observe()
-        due_ns = self.manager.next_deadline_ns
-        if due_ns is not None and (self._tick_at_ns is None or due_ns < self._tick_at_ns):
-            self._tick_at_ns = due_ns
-            process = self.process
+        while self.outbox.hand_over():
+            self.manager.flush()
+        self.observe()
+        self._sleep()
 
-            def tick() -> None:
-                if self.process == process:
-                    self._tick_at_ns = None
-                    self._schedule_turn()
+    def _sleep(self) -> None:
+        """Wake up at the next deadline of a group or a timer."""
+        due = [at for at in (self.manager.next_deadline_ns, self.timers.next_ns) if at is not None]
+        if not due:
+            return
+        wake_ns = self.clock.world_ns(min(due))
+        if self._wake_ns is None or wake_ns < self._wake_ns:
+            self._wake_ns = wake_ns
+            number = self.number
 
-            self._world.at(due_ns, tick)
+            def wake() -> None:
+                if self.number == number and self._wake_ns == wake_ns:
+                    self._wake_ns = None
+                    self.schedule_turn()
+
+            self._world.at(wake_ns, wake)
+
+    def clock_jumped(self) -> None:
+        """Deadlines may have passed meanwhile."""
+        self._wake_ns = None
+        if self.alive:
+            self.schedule_turn()
 
     # What the checkers look at.
 
-    def _observe(self) -> None:
-        if self.forgetful:
-            return
+    def observe(self) -> None:
         group = self.group
+        if group is None:
+            return
         core = group.core
         if group.failed is not None and not isinstance(group.failed, OSError | GroupStoppedError):
             raise ViolationError(f"{self.node_id} stopped: {group.failed!r}")
         if core.role is Role.LEADER and core.term != self._led_term:
             self._led_term = core.term
-            self._checker.on_leader(core.term, self.node_id, self.process, self.log)
+            self._checker.on_leader(core.term, self.node_id, self.number, self.log)
             self._world.note(f"{self.node_id} leads term {core.term}")
-        if core.commit_index < self._commit_seen:
-            raise ViolationError(f"{self.node_id}: commit index goes back to {core.commit_index}")
         top = core.applicable_index
-        low = max(self._commit_seen + 1, self.log.first_index)
-        if low <= top:
-            for entry in self.log.entries(low, top, 1 << 30):
-                self._checker.on_commit(self.node_id, core.term, entry)
-        self._commit_seen = max(self._commit_seen, top)
+        if top != self._commit_seen:
+            if core.commit_index < self._commit_seen:
+                raise ViolationError(f"{self.node_id}: commit index goes back to {core.commit_index}")
+            low = max(self._commit_seen + 1, self.log.first_index)
+            if low <= top:
+                self._note_committed(self.log.entries(low, top, 1 << 30), core.term)
+            self._commit_seen = max(self._commit_seen, top)
 
-    def propose(self, number: int, body: bytes) -> None:
-        """A client's command at this node, if it takes itself for the leader."""
+    def _note_committed(self, entries: "Sequence[Entry]", term: int) -> None:
+        for entry in entries:
+            self._checker.on_commit(self.node_id, term, entry)
 
-        proposal = Proposal(kind=Kind.MESSAGES, first_seq=number, count=1, body=body)
+    # What clients and operators do.
 
-        def done(outcome: Outcome, result: object) -> None:
-            self._world.counts[outcome.value] += 1
-            if outcome is Outcome.OK:
-                assert isinstance(result, int)
-                self._checker.on_acknowledged(body, result)
-
-        self._do(lambda: self.group.propose(proposal, done))
+    def publish(self, subject: bytes, *, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b"") -> None:
+        """A client's message enters at this node."""
+        self.do(lambda: self.outbox.publish(subject, reply=reply, hdr=hdr, payload=payload))
 
     def change_members(self, configuration: Configuration) -> None:
         """An operator's wish at this node; the rules may not allow it now."""
 
         def change() -> None:
             try:
+                assert self.group is not None
                 self.group.change_members(configuration)
             except MembershipChangeRefusedError:
                 return
             self._world.counts["member changes"] += 1
 
-        self._do(change)
+        self.do(change)

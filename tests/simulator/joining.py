@@ -23,6 +23,7 @@ class SimJoining:
         self._world = world
         self._host = host
         self._asked = 0
+        self.has_answer = False  # it was admitted, and writes that down
         host.on_frame(CHANNEL_JOIN, self._on_request)
         host.on_frame(CHANNEL_ADMIT, self._on_answer)
 
@@ -34,9 +35,11 @@ class SimJoining:
 
     def _on_request(self, sender: NodeId, payload: memoryview) -> None:
         number = msgpack.unpackb(payload)
-        if not self._host.forgetful:
-            self._host.group.has_no_replica(sender)
-        if not self._host.leads:
+        group = self._host.group
+        if group is None:
+            return
+        group.has_no_replica(sender)
+        if not group.is_leader:
             return
 
         def done(result: Admission | str) -> None:
@@ -44,10 +47,10 @@ class SimJoining:
                 answer = [number, result.term, result.vote, result.configuration.encode()]
                 self._host.send(sender, CHANNEL_ADMIT, msgpack.packb(answer))
 
-        admit(self._host.group, sender, done)
+        admit(group, sender, done)
 
     def _on_answer(self, _sender: NodeId, payload: memoryview) -> None:
         number, term, vote, packed = msgpack.unpackb(payload)
         if number == self._asked and self._asked:
-            self._asked = 0
+            self._asked, self.has_answer = 0, True
             self._host.admitted(Admission(configuration=Configuration.decode(packed), term=term, vote=vote))

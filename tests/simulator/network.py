@@ -2,8 +2,9 @@
 
 A blocked direction delivers nothing. Its receiver notices the silence after 1.0 to 1.5 s and closes its end; the other
 end hears of that, or notices the silence itself. A new session begins when both ends have closed and nothing is
-blocked. In `chaos` what was in flight in an old session may arrive in a later one, twice or late: more than the real
-mesh allows (rule 23), to show that safety does not rest on it.
+blocked. In `chaos` what was in flight in an old session may arrive in a later one, twice or late, and single frames are
+held back for seconds while others pass: more than the real mesh allows (rule 23), to show that safety does not rest on
+it.
 """
 
 from collections import Counter
@@ -15,6 +16,8 @@ from jetraft.store.model.ids import NodeId
 from tests.simulator.world import MS, US, World
 
 Pair = tuple[NodeId, NodeId]
+HELD_BACK = 0.01  # of all frames, in chaos: they arrive alone, after others and after elections
+HELD_BACK_NS = 4000 * MS
 
 
 @attrs.define
@@ -67,6 +70,10 @@ class Network:
         receiver = self._ends[there, here]
         arrives_ns = max(receiver.last_delivery_ns + 1, self._world.now_ns + self.latency_ns())
         receiver.last_delivery_ns = arrives_ns
+        if self._chaos and self._world.chance(HELD_BACK):
+            self._world.counts["held back"] += 1
+            self._late(here, there, channel, payload, self._world.between(300 * MS, HELD_BACK_NS))
+            return True
         if self._chaos:
             recent = self._recent.setdefault((here, there), [])
             recent.append((channel, payload))
@@ -181,6 +188,11 @@ class Network:
         for pair in pairs:
             for arrive in self._stalled.pop(pair, []):
                 arrive()
+
+    def calm_down(self) -> None:
+        """Everything works from now on."""
+        self.heal(sorted(self.blocked))
+        self._chaos = False
 
     def _watch_silence(self, sender: NodeId, receiver: NodeId) -> None:
         session = self._ends[receiver, sender].session

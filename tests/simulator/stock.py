@@ -18,8 +18,7 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import attrs
 import msgpack
@@ -30,17 +29,16 @@ from pysyncobj import SyncObj, SyncObjConf, replicated
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.manager import CHANNEL_RAFT
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
-from tests.simulator.host import HistoryMachine, Host
-from tests.simulator.run import Mode, Result, Simulation
+from tests.simulator.checkers import Checker
+from tests.simulator.faults import Faults
+from tests.simulator.network import Network
+from tests.simulator.process import Process
+from tests.simulator.run import FAULTS_NS, HEALING_NS, Result
 from tests.simulator.world import MS, ViolationError, World
-
-if TYPE_CHECKING:
-    from jetraft.raft.group import Group
 
 LEADER = 2  # PySyncObj's _RAFT_STATE
 CLOCK_STEP_S = 0.0002  # a real clock moves inside a tick, and some loops of PySyncObj end by time only
@@ -60,7 +58,7 @@ KINDS = {
 }
 
 
-class StockNode(Node):
+class StockNode(Node):  # type: ignore[misc]  # PySyncObj has no types
     """Hashed by its number, so that PySyncObj's sets are walked in the same order in every process."""
 
     def __hash__(self) -> int:
@@ -134,7 +132,7 @@ class StockJournal:
         return self.rows[position][2] if 0 <= position < len(self.rows) else None
 
 
-class StockTransport(Transport):
+class StockTransport(Transport):  # type: ignore[misc]  # PySyncObj has no types
     """Messages as msgpack over the simulated links."""
 
     ready = True
@@ -162,41 +160,82 @@ class StockMachine(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self.bodies.append(body)
 
 
-class StockHost(Host):
-    """A node with PySyncObj in place of the manager and its group."""
+class StockDisk:
+    """The operations of one node's journal, in order, and how many of them are durable."""
 
-    kind: Kind
-    history: list[bytes]  # the order in which commands were first applied anywhere
+    def __init__(self, world: World, kind: Kind) -> None:
+        self._world = world
+        self._kind = kind
+        self.operations: list[Callable[[StockJournal], object]] = []
+        self.durable = 0
+        self.stall_ns = 0  # nobody waits for an fsync here
+        self.broken = False  # and so nobody hears of a failed one
+
+    def write_back(self) -> None:
+        """The kernel writes pages when it likes; without crashes it does not matter."""
+        if self._world.chance(0.05):
+            self.durable = self._world.rng.randint(self.durable, len(self.operations))
+
+    def stop(self, *, power: bool) -> None:
+        """A power cut takes what was not written back, or a part of it; after a kill the kernel writes it all."""
+        if power:
+            if self._world.chance(0.5):
+                self.durable = self._world.rng.randint(self.durable, len(self.operations))
+            del self.operations[self.durable :]
+        self.durable = len(self.operations)
+
+
+class StockHost(Process):
+    """A node with PySyncObj."""
+
+    disk: StockDisk
+
+    def __init__(  # noqa: PLR0913  (what a node is made of)
+        self,
+        world: World,
+        network: Network,
+        checker: Checker,
+        *,
+        node_id: NodeId,
+        members: tuple[NodeId, ...],
+        kind: Kind,
+        history: list[bytes],
+    ) -> None:
+        super().__init__(world, network, node_id=node_id, members=members)
+        self.disk = StockDisk(world, kind)
+        self.acknowledged: set[bytes] = set()
+        self._checker = checker
+        self._kind = kind
+        self._history = history  # of all nodes: the order in which commands were first applied anywhere
+        self._commit_seen = self._checked = 0
 
     def start(self) -> None:
-        assert not self.alive
-        self.alive = True
-        self.process += 1
-        self._paused, self._turn_scheduled = None, True  # the turns of the manager are not needed
+        self.begin_process()
         self._commit_seen = self._checked = 0
         self.journal = StockJournal(self, self._checker.on_append)
-        self.log = cast("Any", self.journal)
         transport = StockTransport(self)
-        others = [StockNode(member) for member in self._members if member != self.node_id]
+        others = [StockNode(member) for member in self.others]
         self.library = StockMachine(
             StockNode(self.node_id), others, self._configuration(), nodeClass=StockNode, transport=transport
         )
-        self.machine = cast("HistoryMachine", self.library)
-        self.group = cast("Group", SimpleNamespace(is_leader=False, failed=None, members=self._members))
         self._handlers[CHANNEL_RAFT] = transport.receive
         self.on_peer_up[:] = [lambda node: transport._onNodeConnected(StockNode(node))]
         self.on_peer_down[:] = [lambda node: transport._onNodeDisconnected(StockNode(node))]
         for other in others:
             if self.is_up(other.id):
                 transport._onNodeConnected(other)
-        self._tick(self.process)
+        self._tick()
+
+    @property
+    def leads(self) -> bool:
+        return self.alive and bool(self.library._isLeader())
 
     def _configuration(self) -> SyncObjConf:
         return SyncObjConf(
             autoTick=False,
             journalFile=self.journal,
             appendEntriesBatchSizeBytes=400,
-            logCompactionMinEntries=self.kind.compaction_entries,
+            logCompactionMinEntries=self._kind.compaction_entries,
             logCompactionMinTime=10**9,
             useFork=False,
             onStateChanged=self._on_state_changed,
@@ -206,16 +245,21 @@ class StockHost(Host):
         if new == LEADER:
             term = self.library.raftCurrentTerm
             self._world.note(f"{self.node_id} leads term {term}")
-            self._checker.on_leader(term, self.node_id, self.process, cast("GroupLog", self.journal))
+            self._checker.on_leader(term, self.node_id, self.number, cast("GroupLog", self.journal))
 
-    def _tick(self, process: int) -> None:
+    def _tick(self) -> None:
         """As its own thread would: tick for ever, log an exception and go on."""
-        if self.process == process and self.alive:
-            self._do(self.library.doTick)
-            self._write_back()
-            self._world.after(self._world.between(10 * MS, 40 * MS), lambda: self._tick(process))
+        self.do(self.library.doTick)
+        self.disk.write_back()
+        number = self.number
 
-    def _do(self, event: Callable[[], object]) -> None:
+        def again() -> None:
+            if self.number == number and self.alive:
+                self._tick()
+
+        self._world.after(self._world.between(10 * MS, 40 * MS), again)
+
+    def do(self, event: Callable[[], object]) -> None:
         def careless() -> None:
             try:
                 event()
@@ -224,33 +268,28 @@ class StockHost(Host):
             except Exception as error:  # noqa: BLE001  (its thread catches everything)
                 self._world.counts[f"raised {type(error).__name__}"] += 1
 
-        super()._do(careless)
+        super().do(careless)
 
-    def propose(self, _number: int, body: bytes) -> None:
+    def schedule_turn(self) -> None:
+        self.observe()
+
+    def propose(self, body: bytes) -> None:
+        """A client's command."""
+
         def done(_result: object, error: int) -> None:
             if error == 0:
-                self._checker.acknowledged[body] = 0
+                self.acknowledged.add(body)
 
-        self._do(lambda: self.library.put(body, callback=done))
-
-    # Its disk.
-
-    def _write_back(self) -> None:
-        """The kernel writes pages when it likes; without crashes it does not matter."""
-        if self._world.chance(0.05):
-            self.disk.durable = self._world.rng.randint(self.disk.durable, len(self.disk.operations))
+        self.do(lambda: self.library.put(body, callback=done))
 
     def crash(self, *, power: bool) -> None:
-        if self.kind.crashes:
-            if not power:
-                self.disk.durable = len(self.disk.operations)  # the kernel lives on and writes it all
-            self.disk.submitted = self.disk.durable
+        if self._kind.crashes:
             super().crash(power=power)
 
     # What must hold.
 
-    def _observe(self) -> None:
-        self.group.is_leader = bool(self.library._isLeader())
+    def observe(self) -> None:
+        """Look at what it takes for committed, and at what it has applied."""
         commit_index, rows = self.library.raftCommitIndex, self.journal.rows
         low = max(self._commit_seen + 1, rows[0][1]) if rows else commit_index + 1
         for index in range(low, min(commit_index, rows[-1][1] if rows else 0) + 1):
@@ -266,28 +305,75 @@ class StockHost(Host):
         if len(bodies) < self._checked:
             self._checked = 0  # a snapshot was installed
         for position in range(self._checked, len(bodies)):
-            if position == len(self.history):
-                self.history.append(bodies[position])
-            elif self.history[position] != bodies[position]:
+            if position == len(self._history):
+                self._history.append(bodies[position])
+            elif self._history[position] != bodies[position]:
                 raise ViolationError(f"{self.node_id} applies {bodies[position]!r} as its command {position}")
         self._checked = len(bodies)
 
 
-class StockSimulation(Simulation):
+class StockSimulation:
     """One seed with stock PySyncObj."""
 
     def __init__(self, seed: int, kind: Kind) -> None:
-        super().__init__(seed, Mode())
-        members, history = tuple(self.hosts), list[bytes]()
-        policy = CheckpointPolicy()  # not used: compaction is PySyncObj's own
-        for node in members:
-            host = StockHost(self.world, self.network, self.checker, node_id=node, members=members, policy=policy)
-            host.kind, host.history = kind, history
-            self.hosts[node] = host
+        self.seed = seed
+        self.world = World(seed)
+        self.checker = Checker(self.world)
+        nodes = tuple(NodeId(f"node000{number}") for number in (1, 2, 3))
+        self.network = Network(self.world, list(nodes), chaos=False)
+        history: list[bytes] = []
+        self.hosts = {
+            node: StockHost(
+                self.world, self.network, self.checker, node_id=node, members=nodes, kind=kind, history=history
+            )
+            for node in nodes
+        }
+        self._commands = 0
+        self._end_ns = self.world.now_ns + FAULTS_NS
+        self._faults = Faults(self.world, self.network, self.hosts, end_ns=self._end_ns, before=self._propose)
 
     def run(self) -> Result:
+        """Play the seed."""
+        problem = None
         with stock_library(self.world):
-            return super().run()
+            try:
+                for host in self.hosts.values():
+                    host.start()
+                self.network.connect_all()
+                self.world.after(100 * MS, self._client)
+                self._faults.start()
+                self.world.run_until(self._end_ns)
+                self._faults.heal()
+                self.world.run_until(self._end_ns + HEALING_NS)
+                problem = self._judge()
+            except ViolationError as violation:
+                problem = f"violation: {violation}"
+        return Result(seed=self.seed, problem=problem, counts=dict(self.world.counts), history=self.world.history)
+
+    def _client(self) -> None:
+        if self.world.now_ns < self._end_ns:
+            self._propose()
+            self.world.after(int(self.world.rng.expovariate(20) * NS_PER_S), self._client)
+
+    def _propose(self) -> None:
+        for host in self.hosts.values():
+            if host.leads:
+                for _ in range(self.world.rng.choice((1, 1, 3, 8))):
+                    self._commands += 1
+                    host.propose(b"command %d " % self._commands + b"." * self.world.rng.choice((0, 0, 20, 300)))
+
+    def _judge(self) -> str | None:
+        leaders = [host for host in self.hosts.values() if host.leads]
+        if len(leaders) != 1:
+            return f"liveness: {len(leaders)} leaders after healing"
+        bodies = leaders[0].library.bodies
+        acknowledged = set().union(*(host.acknowledged for host in self.hosts.values()))
+        if lost := acknowledged.difference(bodies):
+            return f"violation: {len(lost)} of {len(acknowledged)} acknowledged commands are lost"
+        if len(set(bodies)) != len(bodies):
+            return "violation: a command was applied twice"
+        behind = [host.node_id for host in self.hosts.values() if host.library.bodies != bodies]
+        return f"liveness: {behind} have not caught up" if behind else None
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ from jetraft.raft.joining import Admission
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog
 from tests.simulator import joining
+from tests.simulator.engines import play
 from tests.simulator.host import Host
-from tests.simulator.run import MODES, Simulation
 
 SEEDS_MAX = 100
 
@@ -26,7 +26,7 @@ SEEDS_MAX = 100
 def first_violation(mode: str, *, seeds: int = SEEDS_MAX) -> str | None:
     for seed in range(seeds):
         try:
-            problem = Simulation(seed, MODES[mode]).run().problem
+            problem = play(seed, mode).problem
         except (AssertionError, KeyError) as error:
             return f"seed {seed}: {error!r}"
         if problem is not None and problem.startswith("violation"):

@@ -8,15 +8,13 @@ import pytest
 from jetraft.raft import pysyncobj_following, pysyncobj_leading
 from jetraft.raft.engine import Append
 from jetraft.raft.pysyncobj_compare import Mismatch, News, news_of
-from jetraft.raft.pysyncobj_engine import create_engine
 from jetraft.raft.pysyncobj_guard import Guard
 from jetraft.raft.pysyncobj_replica import OWN_DISK
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog
-from tests.simulator.engines import play, use_engine
-from tests.simulator.run import MODES, Simulation
+from tests.simulator.engines import play
 
-SEEDS_MAX = 40
+SEEDS_MAX = 150
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -64,6 +62,7 @@ def the_disk_of_a_group_of_one_is_not_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guard, "start", start_leading)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("without", "mode"),
     [
@@ -75,12 +74,11 @@ def the_disk_of_a_group_of_one_is_not_asked(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_hole_that_is_open_again_is_noticed(without: Patch, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_engine(monkeypatch, create_engine)
     without(monkeypatch)
     noticed: Any = None
     for seed in range(SEEDS_MAX):
         try:
-            noticed = play(Simulation(seed, MODES[mode]), Guard).problem
+            noticed = play(seed, mode, "pysyncobj").problem
         except AssertionError as error:
             noticed = f"violation: {error}"
         if noticed is not None and noticed.startswith("violation"):

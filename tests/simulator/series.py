@@ -1,0 +1,83 @@
+"""Many seeds: played by as many processes as wished, their figures added up."""
+
+import gc
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import attrs
+
+from tests.simulator.engines import play
+from tests.simulator.run import FAULTS_NS, HEALING_NS, MODES
+
+SEEDS_PER_TASK = 10
+
+
+@attrs.frozen(kw_only=True)
+class Series:
+    """What came of some seeds of one mode on one engine."""
+
+    mode: str
+    engine: str
+    seeds: int = 0
+    problems: dict[int, str] = attrs.Factory(dict)
+    counts: Counter[str] = attrs.Factory(Counter)
+
+    @property
+    def simulated_hours(self) -> float:
+        """All runs last equally long."""
+        return self.seeds * (FAULTS_NS + HEALING_NS) / 3.6e12
+
+    def plus(self, other: "Series") -> "Series":
+        """Both."""
+        return attrs.evolve(
+            self,
+            seeds=self.seeds + other.seeds,
+            problems=self.problems | other.problems,
+            counts=self.counts + other.counts,
+        )
+
+
+def play_some(mode: str, engine: str, seeds: Iterable[int]) -> Series:
+    """Play seeds in this process. A run leaves much garbage at once: it is collected between runs."""
+    gc.disable()
+    problems, counts, played = {}, Counter[str](), 0
+    try:
+        for seed in seeds:
+            result = play(seed, mode, engine)
+            played += 1
+            counts.update(result.counts)
+            if result.problem is not None:
+                problems[seed] = result.problem
+            gc.collect(1)
+    finally:
+        gc.enable()
+        gc.collect()
+    return Series(mode=mode, engine=engine, seeds=played, problems=problems, counts=counts)
+
+
+def play_series(mode: str, engine: str, *, first: int, seeds: int, jobs: int) -> Series:
+    """Play seeds `first` to `first + seeds - 1`, some at a time in each of `jobs` processes."""
+    tasks = [
+        range(begin, min(begin + SEEDS_PER_TASK, first + seeds))
+        for begin in range(first, first + seeds, SEEDS_PER_TASK)
+    ]
+    total = Series(mode=mode, engine=engine)
+    for part in _parts(mode, engine, tasks, jobs):
+        total = total.plus(part)
+    return total
+
+
+def _parts(mode: str, engine: str, tasks: list[range], jobs: int) -> Iterator[Series]:
+    if jobs == 1:
+        yield from (play_some(mode, engine, task) for task in tasks)
+        return
+    with ProcessPoolExecutor(max_workers=min(jobs, os.cpu_count() or 1)) as pool:
+        futures = [pool.submit(play_some, mode, engine, task) for task in tasks]
+        yield from (future.result() for future in futures)
+
+
+def modes_of(engine: str) -> list[str]:
+    """The modes that an engine can play: PySyncObj's keeps its members."""
+    return [name for name, mode in MODES.items() if engine == "core" or not mode.needs_changes]
