@@ -238,6 +238,7 @@ class Server:
             JetStreamNode,
             JetStreamSetting,
             secrets_of,
+            store_limits_of,
         )
         from jetraft.cluster.meta.bootstrap import expected_nodes  # noqa: PLC0415
         from jetraft.raft.engines import EngineUnavailableError  # noqa: PLC0415
@@ -252,6 +253,9 @@ class Server:
             expected_nodes=expected_nodes(len(set(self.options.cluster.routes)) if self.options.cluster else 0),
             cache_bytes_max=options.cache_bytes_max,
             raft_engine=options.raft_engine,
+            store_limits=store_limits_of(options),
+            tags=self.options.server_tags,
+            unique_tag=options.unique_tag,
             secrets=secrets_of(options),
         )
         self.say.info("Starting JetStream")
@@ -259,21 +263,18 @@ class Server:
             node = JetStreamNode(setting, mesh=self.mesh, reactor=self.reactor, timers=self.timers, clock=self.clock)
         except (EngineUnavailableError, StoreError, OSError) as error:
             raise StartError(f"Can't start JetStream: {error}") from error
-        for line in self._jetstream_banner(setting.store_dir):
+        for line in self._jetstream_banner(setting.store_dir, node.capacity):
             self.say.info(line)
         return node
 
-    def _jetstream_banner(self, store_dir: Path) -> list[str]:
+    def _jetstream_banner(self, store_dir: Path, capacity: Any) -> list[str]:
         options = self.options.jetstream
         assert options is not None
-        status = os.statvfs(store_dir)
-        storage = options.max_file_store_bytes or status.f_bavail * status.f_frsize * 3 // 4
-        memory = options.max_memory_store_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
         rule = "-" * 43
         return [
             "---------------- JETSTREAM ----------------",
-            f"  Max Memory:      {memory / 2**30:.2f} GB",
-            f"  Max Storage:     {storage / 2**30:.2f} GB",
+            f"  Max Memory:      {capacity['memory'] / 2**30:.2f} GB",
+            f"  Max Storage:     {capacity['file'] / 2**30:.2f} GB",
             f'  Store Directory: "{store_dir}"',
             *([f"  Encryption:      {CIPHER_TITLES[options.cipher]}"] if options.key else []),
             f"  API Level:       {API_LEVEL}",

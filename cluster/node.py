@@ -18,6 +18,8 @@ from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.health import Health, assess
 from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.meta.profile import KEY as PROFILE_KEY
+from jetraft.cluster.meta.profile import NodeProfile, lower
 from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
 from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.view import ClusterView
@@ -25,12 +27,13 @@ from jetraft.cluster.service import ClusterService, wait_until
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.cluster.streams.mender import Mender
+from jetraft.cluster.streams.quota import Quota
 from jetraft.cluster.streams.scrubber import Scrubber
 from jetraft.cluster.streams.site import Site
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.joining import Begins, Joining, JoinPendingError
 from jetraft.raft.repair import Repairs
-from jetraft.store.io import free_bytes
+from jetraft.store.io import free_bytes, memory_bytes
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
 from jetraft.store.space import SpaceWatch
@@ -66,6 +69,7 @@ log = logging.getLogger(__name__)
 
 RECORD_NAME: Final = "meta.record"
 READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself
+TELL_S: Final = 5.0  # nats-server sends such figures every ten seconds
 SWEEP_S: Final = 60.0  # how often data of deleted streams is looked for; it only matters after a node was away
 
 
@@ -78,7 +82,9 @@ class NodeSetting:
     cluster_name: str | None
     expected: int = 1
     limits: ServerLimits = NO_LIMITS
-    capacity: Mapping[StorageType, int] | None = None  # bytes that may be promised; None: most of what is free on disk
+    tags: tuple[str, ...] = ()
+    unique_tag: str = ""  # a prefix of tags whose values no two replicas of a stream may share
+    store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes; without one most of what is free
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -111,11 +117,6 @@ class NodeStatistics:
     mender: MenderStatistics
 
 
-def _capacity(node_dir: NodeDir) -> Mapping[StorageType, int]:
-    """Three quarters of the free space, as nats-server takes when it is not told."""
-    return {StorageType.FILE: free_bytes(node_dir.root) * 3 // 4}
-
-
 class ClusterNode:
     """See the module."""
 
@@ -141,6 +142,9 @@ class ClusterNode:
             expected=setting.expected,
             file=ports.node_dir.file(RECORD_NAME),
         )
+        self.view.own_profile = self._profile()
+        if mesh is not None:
+            mesh.describe(PROFILE_KEY, self.view.own_profile.pack())
         space = SpaceWatch.of(ports.node_dir.root)
         site = Site(
             manager=ports.manager,
@@ -151,6 +155,7 @@ class ClusterNode:
             name_of=self.view.name_of,
             on_settled=self._report_settled,
             on_abandoned=self._report_abandoned,
+            quota=Quota(setting.store_limits, self._held),
             space=space,
         )
         self._frontend = MetaFrontend(
@@ -158,7 +163,7 @@ class ClusterNode:
             cluster=self.view,
             clock=ports.clock,
             rng=ports.rng,
-            bounds=Bounds(limits=setting.limits, capacity=setting.capacity or _capacity(ports.node_dir)),
+            bounds=Bounds(limits=setting.limits, unique_tag=setting.unique_tag),
         )
         self.repairs = Repairs(ports.manager, mesh, secrets=ports.secrets)
         self._seat = MetaSeat(
@@ -246,6 +251,7 @@ class ClusterNode:
             nursery.start_soon(self.service.run)
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._sweep)
+            nursery.start_soon(self._tell_profile)
             nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._mender.run)
             nursery.start_soon(self.backups.run)
@@ -363,6 +369,36 @@ class ClusterNode:
         is_memory = row.config.storage is StorageType.MEMORY
         begins = Begins.WITH_ALL if is_memory else Begins.AS_PAIR
         return await self.joining.ask(row.group_id, row.incarnation, own=own, others=others, begins=begins)
+
+    def _profile(self) -> NodeProfile:
+        """What this node says of itself before it holds anything.
+
+        A limit that is not configured is three quarters of what there is, as in nats-server.
+        """
+        node_dir = self._ports.node_dir
+        there = {
+            StorageType.FILE: free_bytes(node_dir.root) + node_dir.stored_bytes(),
+            StorageType.MEMORY: memory_bytes(),
+        }
+        capacity = {kind: count * 3 // 4 for kind, count in there.items()}
+        return NodeProfile(tags=lower(self._setting.tags), capacity={**capacity, **self._setting.store_limits})
+
+    def _held(self) -> Mapping[StorageType, int]:
+        """Bytes of the messages of this node's replicas."""
+        held = dict.fromkeys(StorageType, 0)
+        for row, replica in self.backend.replicas():
+            held[row.config.storage] += replica.stored_bytes
+        return held
+
+    async def _tell_profile(self) -> None:
+        """Keep what is said of this node nearly true."""
+        told = self.view.own_profile
+        while True:
+            self.view.own_profile = now = attrs.evolve(told, held=self._held())
+            if self._ports.mesh is not None and now.differs_from(told):
+                self._ports.mesh.describe(PROFILE_KEY, now.pack())
+                told = now
+            await trio.sleep(TELL_S)
 
     async def _sweep(self) -> None:
         """Once the table is current, delete what was removed while this node was away."""

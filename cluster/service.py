@@ -21,8 +21,9 @@ import trio
 
 from jetraft.cluster.forward import AnswerLost, Forwarder, MeshLike, Moved, Owner, Request
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
-from jetraft.cluster.meta.placement import NO_SUITABLE_PEERS
+from jetraft.cluster.meta.placement import NodeLoad, choose_heir
 from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
+from jetraft.raft.heirs import Heirs, LedGroup
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.steward import MetaSteward
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.streams.shell import StreamShell
+    from jetraft.store.model.config import Placement
     from jetraft.store.model.ids import NodeId
 
 log = logging.getLogger(__name__)
@@ -78,8 +80,12 @@ class StreamPage:
     missing: tuple[str, ...]
 
 
-class Transferable(Protocol):
+class Transferable(LedGroup, Protocol):
     """A group whose leadership can be moved."""
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """Voters and learners."""
 
     def transfer_leadership(self, to: NodeId | None) -> bool:
         """Hand leadership over."""
@@ -296,18 +302,32 @@ class ClusterService:
 
     # --- leaders
 
-    def step_down(self, group: Transferable, preferred: str) -> None:
-        """Move the leadership of a group that this node leads. Raises ApiError when `preferred` is no member."""
-        to = self.cluster.id_of(preferred) if preferred else None
-        if preferred and to is None:
-            raise errors.CLUSTER_NO_PEERS.with_values(err=NO_SUITABLE_PEERS)
-        group.transfer_leadership(to)
+    def step_down(self, group: Transferable, placement: Placement | None) -> None:
+        """Move the leadership of a group that this node leads, to whoever fits and leads least.
 
-    def meta_step_down(self, preferred: str) -> None:
+        Raises ApiError when no member fits. A group of one goes on, whatever was asked for, as in nats-server.
+        """
+        if len(group.members) == 1:
+            return
+        heirs = Heirs([replica.group for _, replica in self._backend.replicas()])
+        members = [
+            NodeLoad(
+                node_id=node,
+                name=self.cluster.name_of(node),
+                online=self.cluster.is_up(node),
+                leaders=heirs.led.get(node, 0),
+                tags=self.cluster.profile_of(node).tags,
+            )
+            for node in group.members
+        ]
+        wanted = choose_heir(placement, members, own=self.node_id, cluster=self.cluster.name)
+        group.transfer_leadership(wanted or heirs.choose(group))
+
+    def meta_step_down(self, placement: Placement | None) -> None:
         """Move the leadership of the meta group. Raises as step_down, or Moved when this node does not lead it."""
         if self._machine.leading_term is None or self.meta_group is None:
             raise Moved(self._machine.leader)
-        self.step_down(self.meta_group, preferred)
+        self.step_down(self.meta_group, placement)
 
     # --- the account
 

@@ -195,6 +195,10 @@ class Mesh:
         self._metadata = dict(metadata)
         self.broadcast(CHANNEL_CONTROL, self._about_self())
 
+    def describe(self, key: str, value: object) -> None:
+        """Replace one part of what this server says of itself (plain msgpack values), and tell the peers."""
+        self.set_metadata({**self._metadata, key: value})
+
     def statistics(self) -> MeshStatistics:
         """Figures for monitoring and tests."""
         return MeshStatistics(

@@ -325,6 +325,11 @@ def free_bytes(path: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
+def memory_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 _LIMITER: Final = trio.CapacityLimiter(BLOCKING_CALLS_MAX)
 
 

@@ -28,6 +28,7 @@ LOCK_NAME: Final = "lock"
 GROUPS_NAME: Final = "groups"
 TRASH_NAME: Final = "trash"
 SMALL_FILE_BYTES_MAX: Final = 1 << 20
+STAT_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's is
 
 
 @attrs.frozen
@@ -115,6 +116,11 @@ class NodeDir:
             group_id, _, incarnation = path.name.rpartition(".")
             if group_id and incarnation.isdigit():
                 yield GroupId(group_id), int(incarnation)
+
+    def stored_bytes(self) -> int:
+        """What the groups' files take on disk."""
+        files = (path for path in (self.root / GROUPS_NAME).rglob("*") if path.is_file())
+        return sum(path.stat().st_blocks * STAT_BLOCK_BYTES for path in files)
 
     def move_to_trash(self, group_id: GroupId, incarnation: int) -> Path | None:
         """Rename a group's directory out of the way, durably; None when there is none."""

@@ -67,6 +67,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         max_memory_store_bytes=settings.get("max_memory_store") or 0,
         max_file_store_bytes=settings.get("max_file_store") or 0,
         domain=settings.get("domain") or "",
+        unique_tag=settings.get("unique_tag") or "",
         strict=settings.get("strict", True),
         sync_always=settings.get("sync_always", True),
         raft_engine=engine,

@@ -179,6 +179,7 @@ def jetstream(settings: Settings, value: Any) -> None:
         "max_file_store": put("max_file_store", integer),
         "max_file": put("max_file_store", integer),
         "domain": put("domain"),
+        "unique_tag": put("unique_tag"),
         "strict": put("strict"),
         "sync_interval": lambda into, interval: into.__setitem__("sync_always", str(interval) == "always"),
         "raft_engine": put("raft_engine"),

@@ -20,7 +20,7 @@ async def stream_stepdown(service: ClusterService, call: Call) -> Mapping[str, o
     _require_cluster(service)
     request = call.optional_body(JSApiLeaderStepdownRequest)
     replica = service.leading(call.account, call.stream)
-    service.step_down(replica.group, _preferred(request))
+    service.step_down(replica.group, request.placement)
     return success()
 
 
@@ -31,7 +31,7 @@ async def consumer_stepdown(service: ClusterService, call: Call) -> Mapping[str,
     replica = service.leading(call.account, call.stream)
     if replica.consumer_info(call.consumer) is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
-    service.step_down(replica.group, _preferred(request))
+    service.step_down(replica.group, request.placement)
     return success()
 
 
@@ -40,14 +40,10 @@ async def meta_stepdown(service: ClusterService, call: Call) -> Mapping[str, obj
     if not service.cluster.clustered:
         return None
     request = call.optional_body(JSApiLeaderStepdownRequest)
-    service.meta_step_down(_preferred(request))
+    service.meta_step_down(request.placement)
     return success()
 
 
 def _require_cluster(service: ClusterService) -> None:
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
-
-
-def _preferred(request: JSApiLeaderStepdownRequest) -> str:
-    return request.placement.preferred if request.placement else ""

@@ -5,7 +5,7 @@ meta group; clients are served core NATS meanwhile.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from jetraft.cluster.node import ClusterNode, NodePorts, NodeSetting
 from jetraft.cluster.streams.shell import StreamShell
 from jetraft.raft.engines import CORE, engine_factory
 from jetraft.raft.group import Group, GroupSetting
+from jetraft.raft.heirs import Heirs
 from jetraft.raft.manager import Links, Manager
 from jetraft.raft.peers import Mesh
 from jetraft.store._frame import seal
@@ -31,6 +32,7 @@ from jetraft.store.cipher import CipherKind
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.keyring import Secrets
 from jetraft.store.model.clock import Clock
+from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import NodeId
 from jetraft.store.node_dir import NodeDir
 
@@ -97,7 +99,19 @@ class JetStreamSetting:
     expected_nodes: int
     cache_bytes_max: int
     raft_engine: str = CORE
+    store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes
+    tags: tuple[str, ...] = ()
+    unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
+
+
+def store_limits_of(options: JetStreamOptions) -> dict[StorageType, int]:
+    """The limits that the configuration sets, in bytes."""
+    limits = {
+        StorageType.FILE: options.max_file_store_bytes,
+        StorageType.MEMORY: options.max_memory_store_bytes,
+    }
+    return {kind: limit for kind, limit in limits.items() if limit > 0}
 
 
 def secrets_of(options: JetStreamOptions) -> Secrets | None:
@@ -141,6 +155,9 @@ class JetStreamNode:
                 server_name=setting.server_name,
                 cluster_name=setting.cluster_name,
                 expected=setting.expected_nodes,
+                tags=setting.tags,
+                unique_tag=setting.unique_tag,
+                store_limits=setting.store_limits,
             ),
             NodePorts(
                 mesh=mesh,
@@ -201,9 +218,11 @@ class JetStreamNode:
     def step_down(self) -> bool:
         """Hand leadership of every group to another member, where one is ready; True while any transfer runs."""
         is_running = False
+        heirs = Heirs(self.manager.groups.values())
         for group in self.manager.groups.values():
             if group.is_leader and len(group.members) > 1:
-                is_running |= group.transfer_leadership(None) or not group.core.accepts_proposals
+                begun = group.core.accepts_proposals and group.transfer_leadership(heirs.choose(group))
+                is_running |= begun or not group.core.accepts_proposals
         self._reactor.end_turn()
         return is_running
 
@@ -214,6 +233,11 @@ class JetStreamNode:
         self._reactor.end_turn()
 
     # Monitoring.
+
+    @property
+    def capacity(self) -> dict[str, int]:
+        """Bytes that may be promised, by kind of storage."""
+        return {kind.value: count for kind, count in self.node.view.own_profile.capacity.items()}
 
     def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
         """Well when the meta group has a leader, every replica runs, and no store has failed."""

@@ -6,12 +6,12 @@ answer. A node that does not lead raises Moved before it has done anything.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
 from jetraft.cluster.forward import AnswerLost, Moved
+from jetraft.cluster.meta.allocator import Allocator
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import (
     AssignStream,
@@ -23,7 +23,6 @@ from jetraft.cluster.meta.commands import (
     encode,
 )
 from jetraft.cluster.meta.machine import MetaMachine, Verdict
-from jetraft.cluster.meta.placement import NO_SUITABLE_PEERS, NodeLoad, Placed, Wanted, place
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
 from jetraft.store.format import Kind
@@ -40,8 +39,7 @@ from jetraft.store.model.validate import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from jetraft.cluster.meta.view import ClusterView
@@ -63,10 +61,10 @@ class MetaGroup(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Bounds:
-    """What streams may ask for: limits of the server, and the bytes it can promise (a kind without a row: any)."""
+    """What streams may ask for: limits of the server, and the tag whose values no two replicas of one may share."""
 
     limits: ServerLimits = NO_LIMITS
-    capacity: Mapping[StorageType, int] = attrs.field(factory=dict)
+    unique_tag: str = ""
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -95,14 +93,13 @@ class MetaFrontend:
         self._cluster = cluster
         self._clock = clock
         self._rng = rng
-        self._bounds = bounds or Bounds()
-        self._placing: dict[GroupId, Placed] = {}  # proposed, not yet in the table
+        bounds = bounds or Bounds()
+        self._limits = bounds.limits
+        self._allocator = Allocator(machine=machine, cluster=cluster, unique_tag=bounds.unique_tag)
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
         """Return the config as it would be kept. Raises ApiError when it is not valid, or not served yet."""
-        normal = normalise_stream(
-            config, limits=self._bounds.limits, clustered=self._cluster.clustered, pedantic=pedantic
-        )
+        normal = normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
         check_stream_is_served(normal)
         return normal
 
@@ -117,8 +114,7 @@ class MetaFrontend:
         if existing is not None:
             return _same_or_taken(existing, config)
         self._require_free_subjects(account, config, ignore=None)
-        self._require_room(config)
-        placed = self._place(config, replicas=config.num_replicas, without=set())
+        placed = self._allocator.new(config)
         command = AssignStream(
             account=account,
             config=config,
@@ -127,11 +123,8 @@ class MetaFrontend:
             preferred=placed.preferred,
             created_ns=self._clock.unix_ns(),
         )
-        self._placing[command.group_id] = placed
-        try:
+        with self._allocator.placing(config, placed):
             verdict = await self._propose(command)
-        finally:
-            del self._placing[command.group_id]
         if verdict.error is not None and verdict.assignment is not None:
             return _same_or_taken(verdict.assignment, config)
         return Created(assignment=_granted(verdict), fresh=True)
@@ -144,10 +137,9 @@ class MetaFrontend:
         if existing is None:
             raise errors.STREAM_NOT_FOUND.with_values()
         config = check_stream_update(existing.config, config)
-        peers: tuple[NodeId, ...] = ()
-        if config.num_replicas != existing.config.num_replicas:
+        peers = self._allocator.changed(existing, config, self.leader_of(existing))
+        if peers or config.num_replicas != existing.config.num_replicas:
             self._require_changeable_members()
-            peers = self._resized(existing, config)
         self._require_free_subjects(account, config, ignore=config.name)
         if config == existing.config:
             return existing
@@ -171,7 +163,7 @@ class MetaFrontend:
             raise errors.CLUSTER_PEER_NOT_MEMBER.with_values()
         self._require_changeable_members()
         remaining = tuple(peer for peer in existing.peers if peer != node_id)
-        healed = self._filled(existing, remaining, without={node_id})
+        healed = self._allocator.filled(existing, remaining, without={node_id})
         if healed is None:
             raise errors.PEER_REMAP_FAILED.with_values()
         await self._reshape(existing, existing.config, healed)
@@ -181,35 +173,9 @@ class MetaFrontend:
         self._require_leadership()
         for existing in list(self._machine.table.streams.values()):
             remaining = tuple(peer for peer in existing.peers if peer in members)
-            healed = self._filled(existing, remaining, without=set(existing.peers))
+            healed = self._allocator.filled(existing, remaining, without=set(existing.peers))
             if 0 < len(remaining) < len(existing.peers) and healed is not None:
                 await self._reshape(existing, existing.config, healed)
-
-    def _filled(
-        self, existing: StreamAssignment, peers: tuple[NodeId, ...], *, without: AbstractSet[NodeId]
-    ) -> tuple[NodeId, ...] | None:
-        """As many peers as the stream wants, these among them; None when there are not enough nodes."""
-        lacking = existing.config.num_replicas - len(peers)
-        if lacking <= 0:
-            return peers
-        try:
-            placed = self._place(existing.config, replicas=lacking, without={*peers, *without})
-        except errors.ApiError:
-            return None
-        return tuple(sorted((*peers, *placed.peers)))
-
-    def _resized(self, existing: StreamAssignment, config: StreamConfig) -> tuple[NodeId, ...]:
-        """The peers of a stream that gets more or fewer replicas; its leader keeps its own. Raises ApiError."""
-        lacking = config.num_replicas - len(existing.peers)
-        if lacking >= 0:
-            placed = self._place(config, replicas=lacking, without=set(existing.peers)) if lacking else None
-            return tuple(sorted((*existing.peers, *(placed.peers if placed else ()))))
-        online, leader = self._cluster.online(), self.leader_of(existing)
-        replicas = {load.node_id: load.replicas for load in self._loads()}
-        by_worth = sorted(
-            existing.peers, key=lambda node: (node != leader, node not in online, replicas.get(node, 0), node)
-        )
-        return tuple(sorted(by_worth[: config.num_replicas]))
 
     async def _reshape(
         self, existing: StreamAssignment, config: StreamConfig, peers: tuple[NodeId, ...]
@@ -254,53 +220,6 @@ class MetaFrontend:
     def _require_free_subjects(self, account: str, config: StreamConfig, *, ignore: str | None) -> None:
         if self._machine.table.overlapping(account, config.subject_filters, ignore=ignore) is not None:
             raise errors.STREAM_SUBJECT_OVERLAP.with_values()
-
-    def _require_room(self, config: StreamConfig) -> None:
-        """Refuse a stream that would promise more bytes than there are; in a cluster all nodes count as equal."""
-        capacity = self._bounds.capacity.get(config.storage)
-        if capacity is None or config.max_bytes <= 0:
-            return
-        rows = self._machine.table.streams.values()
-        promised = sum(max(0, row.config.max_bytes) for row in rows if row.config.storage is config.storage)
-        if promised + config.max_bytes <= capacity * max(1, len(self._cluster.online()) // config.num_replicas):
-            return
-        if self._cluster.clustered:
-            raise errors.CLUSTER_NO_PEERS.with_values(err=f"{NO_SUITABLE_PEERS}, insufficient storage")
-        if config.storage is StorageType.MEMORY:
-            raise errors.MEMORY_RESOURCES_EXCEEDED.with_values()
-        raise errors.STORAGE_RESOURCES_EXCEEDED.with_values()
-
-    def _place(self, config: StreamConfig, *, replicas: int, without: AbstractSet[NodeId]) -> Placed:
-        placement = config.placement
-        tags = placement.tags if placement and self._cluster.clustered else ()
-        cluster = placement.cluster if placement and self._cluster.clustered else ""
-        wanted = Wanted(replicas=replicas, cluster=cluster, tags=tags)
-        loads = [load for load in self._loads() if load.node_id not in without]
-        return place(wanted, loads, cluster=self._cluster.name)
-
-    def _loads(self) -> Sequence[NodeLoad]:
-        """Count what the table, and what is on its way into it, put on each online node."""
-        replicas: Counter[NodeId] = Counter()
-        leaders: Counter[NodeId] = Counter()
-        reserved: Counter[NodeId] = Counter()
-        for row in self._machine.table.streams.values():
-            replicas.update(row.peers)
-            leaders[row.preferred] += 1
-            for peer in row.peers:
-                reserved[peer] += max(0, row.config.max_bytes)
-        for placed in self._placing.values():
-            replicas.update(placed.peers)
-            leaders[placed.preferred] += 1
-        return [
-            NodeLoad(
-                node_id=node_id,
-                online=True,
-                replicas=replicas[node_id],
-                leaders=leaders[node_id],
-                reserved_bytes=reserved[node_id],
-            )
-            for node_id in sorted(self._cluster.online())
-        ]
 
     def _new_group_id(self, config: StreamConfig) -> GroupId:
         letter = "M" if config.storage is StorageType.MEMORY else "F"

@@ -1,7 +1,10 @@
-"""Which nodes get the replicas of a new stream. Pure: the same nodes and the same request give the same answer.
+"""Which nodes get the replicas of a stream, and who leads it. Pure: the same question has the same answer.
 
-Online nodes only; those with the fewest replicas first, then the least reserved bytes, then the fewest led streams.
-The preferred leader is the chosen node that leads least, so leaders spread even when every node holds everything.
+Online nodes that carry the tags and have the room; those with the fewest replicas first, then the least promised
+bytes, then the fewest led streams. With a unique tag no two replicas share its value. The preferred leader is the
+chosen node that leads least, so leaders spread even when every node holds everything.
+
+Source of the rules and of the texts: jetstream_cluster.go, selectPeerGroup and getStepDownPreferredPlacement.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ import attrs
 from jetraft.store.model import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
+    from jetraft.store.model.config import Placement
     from jetraft.store.model.ids import NodeId
 
 NO_SUITABLE_PEERS: Final = "no suitable peers for placement"
@@ -22,23 +27,32 @@ NO_SUITABLE_PEERS: Final = "no suitable peers for placement"
 
 @attrs.frozen(kw_only=True, slots=True)
 class NodeLoad:
-    """What a node carries by assignment: replicas, streams it was preferred to lead, sum of max_bytes promised."""
+    """What a node carries by assignment, and what it is. `room_bytes`: what may still be promised; None for any."""
 
     node_id: NodeId
     online: bool
+    name: str = ""
     replicas: int = 0
     leaders: int = 0
     reserved_bytes: int = 0
+    room_bytes: int | None = None
     tags: frozenset[str] = frozenset()
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Wanted:
-    """What a stream asks for; tags starting with `!` exclude nodes that carry them."""
+    """What a stream asks for. Tags that start with `!` exclude nodes that carry them.
+
+    `unique_tag` is a prefix: each replica's node must have a tag that starts with it, and no two the same one;
+    `taken` are those of replicas that stay where they are.
+    """
 
     replicas: int
     cluster: str = ""
     tags: tuple[str, ...] = ()
+    max_bytes: int = 0
+    unique_tag: str = ""
+    taken: frozenset[str] = frozenset()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -49,31 +63,105 @@ class Placed:
     preferred: NodeId
 
 
-def place(wanted: Wanted, nodes: Sequence[NodeLoad], *, cluster: str) -> Placed:
-    """Choose the nodes of a new stream.
+@attrs.define(slots=True)
+class _Reasons:
+    """Why nodes were left out, in the order in which nats-server names it."""
 
-    Raises ApiError 10005 with nats-server's text when too few nodes are online, carry the tags, or are in the cluster.
+    offline: bool = False
+    no_room: bool = False
+    not_unique: bool = False
+    not_matched: set[str] = attrs.field(factory=set)
+    excluded: set[str] = attrs.field(factory=set)
+
+    def text(self, tags: Sequence[str]) -> str:
+        """For the error; tags in the order in which they were asked for."""
+        bare = [tag.removeprefix("!") for tag in tags]
+        parts = [NO_SUITABLE_PEERS]
+        parts += ["peer offline"] * self.offline
+        parts += ["insufficient storage"] * self.no_room
+        parts += ["server tag not unique"] * self.not_unique
+        for what, named in (("not matched", self.not_matched), ("excluded", self.excluded)):
+            if named:
+                parts.append(f"tags {what} [{', '.join(repr(tag) for tag in bare if tag in named)}]")
+        return ", ".join(parts)
+
+
+def place(wanted: Wanted, nodes: Sequence[NodeLoad], *, cluster: str) -> Placed:
+    """Choose the nodes of a stream, or of its further replicas.
+
+    Raises ApiError 10005 with nats-server's text when too few nodes are online, carry the tags, have room, or are in
+    the cluster.
     """
-    if wanted.cluster not in ("", cluster):
-        raise errors.CLUSTER_NO_PEERS.with_values(err=NO_SUITABLE_PEERS)
-    tagged = [node for node in nodes if _carries(node, wanted.tags)]
-    suitable = [node for node in tagged if node.online]
-    if len(suitable) < wanted.replicas:
-        missing = wanted.tags if len(tagged) < wanted.replicas else ()
-        raise errors.CLUSTER_NO_PEERS.with_values(err=NO_SUITABLE_PEERS + _tags_text(missing))
     assert wanted.replicas > 0
-    chosen = sorted(suitable, key=_by_load)[: wanted.replicas]
+    reasons = _Reasons()
+    in_cluster = wanted.cluster in ("", cluster)
+    suitable = [node for node in nodes if in_cluster and _suits(node, wanted, reasons)]
+    chosen: list[NodeLoad] = []
+    taken = set(wanted.taken)
+    for node in sorted(suitable, key=_by_load):
+        if wanted.unique_tag:
+            unique = unique_tag_of(node.tags, wanted.unique_tag)
+            if unique is None or unique in taken:
+                reasons.not_unique = True
+                continue
+            taken.add(unique)
+        chosen.append(node)
+    if len(chosen) < wanted.replicas:
+        raise errors.CLUSTER_NO_PEERS.with_values(err=reasons.text(wanted.tags))
+    chosen = chosen[: wanted.replicas]
     leader = min(chosen, key=lambda node: (node.leaders, node.node_id))
     return Placed(peers=tuple(sorted(node.node_id for node in chosen)), preferred=leader.node_id)
+
+
+def fits(node: NodeLoad, wanted: Wanted, *, cluster: str) -> bool:
+    """Whether a replica that is on this node may stay there; being away for a while is no reason to move it."""
+    if wanted.cluster not in ("", cluster):
+        return False
+    return _suits(attrs.evolve(node, online=True, room_bytes=None), wanted, _Reasons())
+
+
+def unique_tag_of(tags: AbstractSet[str], prefix: str) -> str | None:
+    """The tag that starts with the prefix; the first in order when there are several."""
+    return min((tag for tag in tags if tag.startswith(prefix.lower())), default=None)
+
+
+def choose_heir(
+    placement: Placement | None, members: Sequence[NodeLoad], *, own: NodeId, cluster: str
+) -> NodeId | None:
+    """Who shall lead a group that node `own` leads; None for anybody. `members` are all of the group's.
+
+    Raises ApiError 10005 with nats-server's text when nobody fits.
+    """
+    if placement is None:
+        return None
+    if placement.preferred:
+        found = next((node for node in members if placement.preferred in (node.name, node.node_id)), None)
+        if found is None:
+            raise errors.CLUSTER_NO_PEERS.with_values(err=f'preferred server "{placement.preferred}" not known')
+        if found.node_id == own:
+            raise errors.CLUSTER_NO_PEERS.with_values(err=f'preferred server "{placement.preferred}" is already leader')
+        return found.node_id
+    in_cluster, tags = placement.cluster in ("", cluster), {tag.lower() for tag in placement.tags}
+    others = [node for node in members if in_cluster and node.node_id != own and node.online and tags <= node.tags]
+    if not others:
+        raise errors.CLUSTER_NO_PEERS.with_values(err="no replacement peer connected")
+    return min(others, key=lambda node: (node.leaders, node.node_id)).node_id
 
 
 def _by_load(node: NodeLoad) -> tuple[int, int, int, NodeId]:
     return (node.replicas, node.reserved_bytes, node.leaders, node.node_id)
 
 
-def _carries(node: NodeLoad, tags: Iterable[str]) -> bool:
-    return all((tag[1:] not in node.tags) if tag.startswith("!") else (tag in node.tags) for tag in tags)
-
-
-def _tags_text(tags: Sequence[str]) -> str:
-    return f", tags not matched [{' '.join(repr(tag) for tag in tags)}]" if tags else ""
+def _suits(node: NodeLoad, wanted: Wanted, reasons: _Reasons) -> bool:
+    if not node.online:
+        reasons.offline = True
+        return False
+    for tag in wanted.tags:
+        excludes, bare = tag.startswith("!"), tag.removeprefix("!")
+        if (bare.lower() in node.tags) == excludes:
+            (reasons.excluded if excludes else reasons.not_matched).add(bare)
+            return False
+    if node.room_bytes is not None and wanted.max_bytes > node.room_bytes:
+        reasons.no_room = True
+        return False
+    return True

@@ -14,6 +14,7 @@ import attrs
 import msgpack
 
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+from jetraft.cluster.meta.burden import Burden
 from jetraft.cluster.meta.claims import SubjectClaims
 from jetraft.cluster.meta.commands import (
     CONFIG_BYTES_MAX,
@@ -56,6 +57,7 @@ class MetaTable:
         self._tombstones: OrderedDict[GroupId, int] = OrderedDict()
         self._departures: OrderedDict[tuple[GroupId, NodeId], int] = OrderedDict()
         self._node_names: dict[NodeId, str] = {}
+        self.burden = Burden()
 
     @property
     def streams(self) -> Mapping[StreamKey, StreamAssignment]:
@@ -92,8 +94,10 @@ class MetaTable:
         """Add a stream or replace its assignment."""
         old = self._streams.get(assignment.key)
         if old is not None:
+            self._unburden(old)
             self._claims[old.account].remove(old.config.name, _patterns(old))
         self._streams[assignment.key] = assignment
+        self.burden.add(assignment.config, assignment.peers, assignment.preferred)
         for node_id in assignment.newcomers:
             self._departures.pop((assignment.group_id, node_id), None)
         self._claims[assignment.account].add(assignment.config.name, _patterns(assignment))
@@ -101,10 +105,14 @@ class MetaTable:
     def remove(self, key: StreamKey) -> None:
         """Remove a stream and leave its tombstone."""
         old = self._streams.pop(key)
+        self._unburden(old)
         self._claims[old.account].remove(old.config.name, _patterns(old))
         self._tombstones[old.group_id] = old.incarnation
         while len(self._tombstones) > TOMBSTONES_MAX:
             self._tombstones.popitem(last=False)
+
+    def _unburden(self, old: StreamAssignment) -> None:
+        self.burden.add(old.config, old.peers, old.preferred, times=-1)
 
     def settle(self, assignment: StreamAssignment) -> StreamAssignment:
         """The leaving nodes of a stream are out: note that for each, and return the row without them."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jetraft.cluster.meta.profile import UNKNOWN, NodeProfile, unpack_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +24,10 @@ class NamedPeer(Protocol):
     def up(self) -> bool:
         """Whether the link stands."""
 
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What its server says of itself."""
+
 
 class ClusterView:
     """Names and liveness; `peers` is None on a server that stands alone."""
@@ -35,7 +41,8 @@ class ClusterView:
         peers: Callable[[], Mapping[NodeId, NamedPeer]] | None,
         machine: MetaMachine,
     ) -> None:
-        self._node_id = node_id
+        self.node_id = node_id
+        self.own_profile = UNKNOWN
         self._server_name = server_name
         self._peers = peers
         self._machine = machine
@@ -45,11 +52,11 @@ class ClusterView:
 
     def online(self) -> Mapping[NodeId, str]:
         """Return the members of the meta group that can be reached now, by id, with their names; this node included."""
-        return {node_id: self.name_of(node_id) for node_id in self.members() if self._is_up(node_id)}
+        return {node_id: self.name_of(node_id) for node_id in self.members() if self.is_up(node_id)}
 
     def name_of(self, node_id: NodeId) -> str:
         """Return a node's server name; its id when the name was never heard."""
-        if node_id == self._node_id:
+        if node_id == self.node_id:
             return self._server_name
         peer = self._peers().get(node_id) if self._peers else None
         return peer.name if peer else self._machine.table.node_names.get(node_id, node_id)
@@ -58,8 +65,16 @@ class ClusterView:
         """Return the id of the member with this server name, or with this id, whether it is up or not."""
         return next((node_id for node_id in self.members() if name in (node_id, self.name_of(node_id))), None)
 
-    def _is_up(self, node_id: NodeId) -> bool:
-        if node_id == self._node_id:
+    def profile_of(self, node_id: NodeId) -> NodeProfile:
+        """Return what a node says of itself; `UNKNOWN` when it was never heard."""
+        if node_id == self.node_id:
+            return self.own_profile
+        peer = self._peers().get(node_id) if self._peers else None
+        return UNKNOWN if peer is None else unpack_profile(peer.metadata)
+
+    def is_up(self, node_id: NodeId) -> bool:
+        """Say whether the node can be reached now."""
+        if node_id == self.node_id:
             return True
         peer = self._peers().get(node_id) if self._peers else None
         return peer is not None and peer.up

@@ -70,15 +70,18 @@ class Leadership:
             self._site.outbox.send_batch(b"".join(admitted.answers))
 
     def _refusal(self) -> ApiError | None:
-        """Why nothing can be stored now: the disk is nearly full, and what is left is for making room again."""
-        space = self._site.space
-        if (
-            space is None
-            or self._config.storage is not StorageType.FILE
-            or not space.is_low(self._site.clock.mono_ns())
-        ):
-            return None
-        return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
+        """Why nothing can be stored now.
+
+        The server holds what it was told to hold at most; or the disk is nearly full, and what is left is for making
+        room again.
+        """
+        quota, space, kind = self._site.quota, self._site.space, self._config.storage
+        now_ns = self._site.clock.mono_ns()
+        if quota is not None and quota.is_full(kind, now_ns):
+            return errors.INSUFFICIENT_RESOURCES.with_values()
+        if space is not None and kind is StorageType.FILE and space.is_low(now_ns):
+            return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
+        return None
 
     def _published(self, publish: Publish, outcome: Outcome, _result: object) -> None:
         """Acknowledge what is committed. Of anything else the publisher hears nothing, and tries again."""

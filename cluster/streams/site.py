@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.ports import Outbox, Timers
+    from jetraft.cluster.streams.quota import Quota
     from jetraft.raft.manager import Manager
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import NodeId
@@ -29,6 +30,7 @@ class Site:
     clock: Clock
     cluster_name: str = ""
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
+    quota: Quota | None = None  # what the server was told to hold at most; None: no limits
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # nobody restores it

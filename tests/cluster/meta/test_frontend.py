@@ -3,12 +3,15 @@
 import random
 
 import pytest
+import trio
+import trio.testing
 
 from jetraft.cluster.forward import AnswerLost, Moved
 from jetraft.cluster.meta.assignment import StreamKey
 from jetraft.cluster.meta.commands import AssignStream, encode
-from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
+from jetraft.cluster.meta.frontend import MetaFrontend
 from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.meta.profile import KEY, NodeProfile
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
@@ -56,14 +59,14 @@ class Desk:
             node_id=N1,
             server_name="one",
             cluster_name="C",
-            peers=None if peers is None else lambda: {node_id: Up(name) for node_id, name in peers.items()},
+            peers=None if peers is None else lambda: {node: Up(name, capacity) for node, name in peers.items()},
             machine=self.machine,
         )
         view.members = lambda: list(members)
-        bounds = Bounds(capacity={} if capacity is None else {StorageType.FILE: capacity})
-        self.frontend = MetaFrontend(
-            machine=self.machine, cluster=view, clock=ManualClock(), rng=random.Random(1), bounds=bounds
-        )
+        self.view = view
+        if capacity is not None:
+            view.own_profile = NodeProfile(capacity={StorageType.FILE: capacity})
+        self.frontend = MetaFrontend(machine=self.machine, cluster=view, clock=ManualClock(), rng=random.Random(1))
         self.frontend.group = self.group
 
     async def create(self, config: StreamConfig) -> bool:
@@ -75,8 +78,10 @@ class Up:
 
     up = True
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, capacity: int | None = None) -> None:
         self.name = name
+        limits = {} if capacity is None else {StorageType.FILE: capacity}
+        self.metadata = {KEY: NodeProfile(capacity=limits).pack()}
 
 
 THREE = {N2: "two", N3: "three"}
@@ -296,3 +301,61 @@ async def test_a_cluster_without_room_finds_no_place() -> None:
     with pytest.raises(ApiError, match="insufficient storage") as caught:
         await desk.create(StreamConfig(name="B", max_bytes=1001, num_replicas=3))
     assert caught.value.err_code == 10005
+
+
+async def test_an_update_can_not_promise_more_than_its_nodes_have() -> None:
+    desk = Desk(peers=THREE, capacity=1000)
+    await desk.create(StreamConfig(name="S", max_bytes=600, num_replicas=3))
+    await desk.create(StreamConfig(name="T", max_bytes=300, num_replicas=3))
+    with pytest.raises(ApiError) as caught:
+        await desk.frontend.update(ACCOUNT, StreamConfig(name="T", max_bytes=401, num_replicas=3), pedantic=False)
+    assert caught.value.err_code == 10047
+    await desk.frontend.update(ACCOUNT, StreamConfig(name="T", max_bytes=400, num_replicas=3), pedantic=False)
+
+
+async def test_room_is_counted_for_each_node() -> None:
+    desk = Desk(peers=THREE, capacity=1000)
+    for name in "ABC":
+        await desk.create(StreamConfig(name=name, max_bytes=700))
+    placed = {row.peers for row in desk.machine.table.streams.values()}
+    assert placed == {(N1,), (N2,), (N3,)}
+    with pytest.raises(ApiError, match="insufficient storage"):
+        await desk.create(StreamConfig(name="D", max_bytes=700))
+    assert await desk.create(StreamConfig(name="E", max_bytes=300))
+
+
+async def test_a_stream_moves_when_its_new_placement_excludes_its_node() -> None:
+    desk = Desk(peers=THREE)
+    desk.view.own_profile = NodeProfile(tags=frozenset({"hdd"}))
+    await desk.create(StreamConfig(name="S", num_replicas=2))
+    moved = await desk.frontend.update(
+        ACCOUNT, StreamConfig(name="S", num_replicas=2, placement=Placement(tags=("!hdd",))), pedantic=False
+    )
+    assert moved.peers == (N2, N3)
+    with pytest.raises(ApiError, match=r"tags not matched \['nope'\]"):
+        await desk.frontend.update(
+            ACCOUNT, StreamConfig(name="S", num_replicas=2, placement=Placement(tags=("nope",))), pedantic=False
+        )
+    assert desk.machine.table.streams[moved.key] == moved
+
+
+async def test_creations_side_by_side_see_each_other() -> None:
+    desk = Desk(peers=THREE)
+    together = SlowGroup(desk.group)
+    desk.frontend.group = together
+    async with trio.open_nursery() as nursery:
+        for name in "ABC":
+            nursery.start_soon(desk.create, StreamConfig(name=name))
+    assert {row.peers for row in desk.machine.table.streams.values()} == {(N1,), (N2,), (N3,)}
+
+
+class SlowGroup:
+    """Applies only when everybody has proposed."""
+
+    def __init__(self, group: InstantGroup) -> None:
+        self.members_may_change = True
+        self._group = group
+
+    async def propose_and_wait(self, proposal: Proposal) -> object:
+        await trio.testing.wait_all_tasks_blocked()
+        return await self._group.propose_and_wait(proposal)

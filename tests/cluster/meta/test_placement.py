@@ -1,13 +1,15 @@
 """Where the replicas of a new stream go."""
 
 from collections import Counter
+from typing import Any
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.meta.placement import NodeLoad, Wanted, place
+from jetraft.cluster.meta.placement import NodeLoad, Wanted, choose_heir, fits, place
+from jetraft.store.model.config import Placement
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import NodeId
 
@@ -31,16 +33,14 @@ wishes = st.builds(
 )
 
 
-def node(name: str, *, online: bool = True, replicas: int = 0, leaders: int = 0, reserved_bytes: int = 0) -> NodeLoad:
-    return NodeLoad(
-        node_id=NodeId(name), online=online, replicas=replicas, leaders=leaders, reserved_bytes=reserved_bytes
-    )
+def node(name: str, *, online: bool = True, tags: str = "", **figures: Any) -> NodeLoad:
+    return NodeLoad(node_id=NodeId(name), online=online, tags=frozenset(tags.split()), **figures)
 
 
 @given(wishes, loads)
 def test_chosen_nodes_are_online_carry_the_tags_and_are_as_many_as_asked(wanted: Wanted, nodes: list[NodeLoad]) -> None:
     by_id = {load.node_id: load for load in nodes}
-    suitable = [load for load in nodes if load.online and fits(wanted, load)]
+    suitable = [load for load in nodes if load.online and carries(wanted, load)]
     if len(suitable) < wanted.replicas:
         with pytest.raises(ApiError, match="no suitable peers"):
             place(wanted, nodes, cluster="C")
@@ -48,7 +48,7 @@ def test_chosen_nodes_are_online_carry_the_tags_and_are_as_many_as_asked(wanted:
     placed = place(wanted, nodes, cluster="C")
     assert len(set(placed.peers)) == wanted.replicas
     assert placed.preferred in placed.peers
-    assert all(by_id[peer].online and fits(wanted, by_id[peer]) for peer in placed.peers)
+    assert all(by_id[peer].online and carries(wanted, by_id[peer]) for peer in placed.peers)
 
 
 @given(wishes, loads, st.randoms())
@@ -58,7 +58,7 @@ def test_the_order_of_the_nodes_does_not_matter(wanted: Wanted, nodes: list[Node
     assert outcome(wanted, nodes) == outcome(wanted, shuffled)
 
 
-def fits(wanted: Wanted, load: NodeLoad) -> bool:
+def carries(wanted: Wanted, load: NodeLoad) -> bool:
     return all((tag[1:] not in load.tags) if tag.startswith("!") else tag in load.tags for tag in wanted.tags)
 
 
@@ -96,12 +96,89 @@ def test_streams_and_leaders_spread_over_the_nodes() -> None:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        (Wanted(replicas=3), "no suitable peers for placement"),
+        (Wanted(replicas=3), "no suitable peers for placement, peer offline"),
         (Wanted(replicas=1, cluster="other"), "no suitable peers for placement"),
-        (Wanted(replicas=1, tags=("x",)), "no suitable peers for placement, tags not matched ['x']"),
+        (Wanted(replicas=2, tags=("x",)), "no suitable peers for placement, peer offline, tags not matched ['x']"),
+        (Wanted(replicas=2, max_bytes=9), "no suitable peers for placement, peer offline, insufficient storage"),
     ],
 )
 def test_refusals_are_in_the_words_of_the_reference(wanted: Wanted, text: str) -> None:
     with pytest.raises(ApiError, match=r"no suitable peers") as caught:
-        place(wanted, [node("a"), node("b"), node("c", online=False)], cluster="C")
+        place(wanted, [node("a", room_bytes=9), node("b", room_bytes=8), node("c", online=False)], cluster="C")
     assert caught.value.description == text
+
+
+ZONES = [node("a", tags="az:a ssd"), node("b", tags="az:a hdd"), node("c", tags="az:b ssd")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "peers"),
+    [
+        (Wanted(replicas=1, tags=("hdd",)), ("b",)),
+        (Wanted(replicas=2, tags=("SSD",)), ("a", "c")),
+        (Wanted(replicas=1, tags=("!ssd",)), ("b",)),
+        (Wanted(replicas=2, unique_tag="AZ:"), ("a", "c")),
+        (Wanted(replicas=1, unique_tag="az:", taken=frozenset({"az:a"})), ("c",)),
+    ],
+)
+def test_tags_choose_the_nodes(wanted: Wanted, peers: tuple[str, ...]) -> None:
+    assert place(wanted, ZONES, cluster="C").peers == peers
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        (Wanted(replicas=2, tags=("nope", "hdd")), "tags not matched ['nope']"),
+        (Wanted(replicas=3, tags=("hdd", "ssd")), "tags not matched ['hdd', 'ssd']"),
+        (Wanted(replicas=2, tags=("!ssd",)), "tags excluded ['ssd']"),
+        (Wanted(replicas=3, unique_tag="az:"), "server tag not unique"),
+        (Wanted(replicas=1, unique_tag="rack:"), "server tag not unique"),
+    ],
+)
+def test_a_refusal_says_which_tags_stand_in_the_way(wanted: Wanted, reason: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        place(wanted, ZONES, cluster="C")
+    assert caught.value.description == f"no suitable peers for placement, {reason}"
+
+
+def test_a_replica_stays_on_a_node_that_carries_the_tags_though_it_is_away_and_full() -> None:
+    away = node("a", online=False, room_bytes=0, tags="ssd")
+    assert fits(away, Wanted(replicas=1, tags=("ssd",), max_bytes=5), cluster="C")
+    assert not fits(away, Wanted(replicas=1, tags=("hdd",)), cluster="C")
+    assert not fits(away, Wanted(replicas=1, cluster="X"), cluster="C")
+
+
+MEMBERS = [
+    attrs.evolve(load, name=f"n{number}", leaders=leaders)
+    for number, (load, leaders) in enumerate(zip(ZONES, (0, 7, 5), strict=True), 1)
+]
+
+
+@pytest.mark.parametrize(
+    ("placement", "heir"),
+    [
+        (None, None),
+        (Placement(), "c"),
+        (Placement(preferred="n2"), "b"),
+        (Placement(preferred="n2", tags=("nope",)), "b"),
+        (Placement(cluster="C", tags=("HDD",)), "b"),
+        (Placement(tags=("az:b", "ssd")), "c"),
+    ],
+)
+def test_leadership_goes_to_the_one_asked_for_or_to_who_leads_least(placement: Placement, heir: str) -> None:
+    assert choose_heir(placement, MEMBERS, own=NodeId("a"), cluster="C") == heir
+
+
+@pytest.mark.parametrize(
+    ("placement", "text"),
+    [
+        (Placement(preferred="n1"), 'preferred server "n1" is already leader'),
+        (Placement(preferred="n9"), 'preferred server "n9" not known'),
+        (Placement(cluster="X"), "no replacement peer connected"),
+        (Placement(tags=("ssd", "hdd")), "no replacement peer connected"),
+    ],
+)
+def test_a_step_down_that_nobody_fits_is_refused(placement: Placement, text: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        choose_heir(placement, MEMBERS, own=NodeId("a"), cluster="C")
+    assert (caught.value.err_code, caught.value.description) == (10005, text)

@@ -1,0 +1,84 @@
+"""What a node says of itself to the others: its tags, the bytes that it may hold, and those that it holds.
+
+It travels with what the mesh tells of a server, and is believed only as far as its types go: a node that says nothing,
+or nonsense, has no tags and takes anything. What it holds is told again when that has changed enough to matter, so
+placement sees it some seconds late; what it has promised (`burden`) is known exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from jetraft.store.model.config import StorageType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+KEY: Final = "jetstream"  # in the mesh's metadata
+TAGS_MAX: Final = 64
+TAG_CHARS_MAX: Final = 256
+BYTES_MAX: Final = 1 << 62
+TOLD_STEP_BYTES: Final = 1 << 20  # a smaller change of what is held is not told
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NodeProfile:
+    """One node. Tags are in lower case, as nats-server compares them; a kind without a capacity has no limit."""
+
+    tags: frozenset[str] = frozenset()
+    capacity: Mapping[StorageType, int] = attrs.field(factory=dict)
+    held: Mapping[StorageType, int] = attrs.field(factory=dict)
+
+    def room(self, kind: StorageType, promised_bytes: int) -> int | None:
+        """Bytes that may still be promised, above what is promised or held already; None for any number."""
+        capacity = self.capacity.get(kind)
+        return None if capacity is None else max(0, capacity - max(promised_bytes, self.held.get(kind, 0)))
+
+    def differs_from(self, told: NodeProfile) -> bool:
+        """Whether the others should hear of it."""
+        if (self.tags, self.capacity) != (told.tags, told.capacity):
+            return True
+        return any(abs(self.held.get(kind, 0) - told.held.get(kind, 0)) >= TOLD_STEP_BYTES for kind in StorageType)
+
+    def pack(self) -> dict[str, object]:
+        """For the mesh's metadata."""
+        return {
+            "tags": sorted(self.tags),
+            "capacity": {kind.value: count for kind, count in self.capacity.items()},
+            "held": {kind.value: count for kind, count in self.held.items()},
+        }
+
+
+UNKNOWN: Final = NodeProfile()
+
+
+def lower(tags: Iterable[str]) -> frozenset[str]:
+    """Tags as they are compared."""
+    return frozenset(tag.lower() for tag in tags)
+
+
+def unpack_profile(metadata: Mapping[str, Any]) -> NodeProfile:
+    """The profile of a peer's metadata; `UNKNOWN` when there is none that makes sense."""
+    told = metadata.get(KEY)
+    if not isinstance(told, dict):
+        return UNKNOWN
+    tags = told.get("tags")
+    if not isinstance(tags, list) or not all(isinstance(tag, str) and len(tag) <= TAG_CHARS_MAX for tag in tags):
+        return UNKNOWN
+    capacity, held = _counts(told.get("capacity")), _counts(told.get("held"))
+    if capacity is None or held is None or len(tags) > TAGS_MAX:
+        return UNKNOWN
+    return NodeProfile(tags=lower(tags), capacity=capacity, held=held)
+
+
+def _counts(told: object) -> dict[StorageType, int] | None:
+    if not isinstance(told, dict) or len(told) > len(StorageType):
+        return None
+    counts: dict[StorageType, int] = {}
+    for name, count in told.items():
+        if name not in {kind.value for kind in StorageType} or type(count) is not int or not 0 <= count <= BYTES_MAX:
+            return None
+        counts[StorageType(name)] = count
+    return counts

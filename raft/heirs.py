@@ -1,0 +1,45 @@
+"""Whom to hand groups to, so that they spread: when a server stops, a thousand groups must not go to one node."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from jetraft.raft.group import ReplicaLag
+from jetraft.raft.membership import Configuration
+from jetraft.store.model.ids import NodeId
+
+
+class LedGroup(Protocol):
+    """What choosing looks at; raft.group.Group has it."""
+
+    @property
+    def leader(self) -> NodeId | None:
+        """The known leader."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The members."""
+
+    def replica_lag(self) -> Sequence[ReplicaLag]:
+        """The other members as the leader sees them."""
+
+
+class Heirs:
+    """Counts what each node leads of the groups that this one knows, and what `choose` has given it."""
+
+    def __init__(self, groups: Iterable[LedGroup]) -> None:
+        self._led = Counter(group.leader for group in groups if group.leader is not None)
+
+    @property
+    def led(self) -> Mapping[NodeId, int]:
+        """How many groups each node leads."""
+        return self._led
+
+    def choose(self, group: LedGroup) -> NodeId | None:
+        """The voter that has everything committed and leads least; None when there is none."""
+        voters = group.configuration.voters
+        ready = [lag.node for lag in group.replica_lag() if lag.node in voters and lag.current and not lag.offline]
+        heir = min(ready, key=lambda node: (self._led[node], node), default=None)
+        if heir is not None:
+            self._led[heir] += 1
+        return heir
