@@ -257,6 +257,7 @@ class Server:
             tags=self.options.server_tags,
             unique_tag=options.unique_tag,
             secrets=secrets_of(options),
+            scrub=options.scrub,
         )
         self.say.info("Starting JetStream")
         try:

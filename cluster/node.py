@@ -36,6 +36,7 @@ from jetraft.raft.repair import Repairs
 from jetraft.store.io import free_bytes, memory_bytes
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
+from jetraft.store.scrub import BYTES_PER_S_MAX, PERIOD_NS, Scrub
 from jetraft.store.space import SpaceWatch
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ class NodeSetting:
     tags: tuple[str, ...] = ()
     unique_tag: str = ""  # a prefix of tags whose values no two replicas of a stream may share
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes; without one most of what is free
+    scrub_period_ns: int | None = PERIOD_NS  # every block is read in this time; None: never
+    scrub_bytes_per_s: int = BYTES_PER_S_MAX
+    compare_ns: int | None = PERIOD_NS  # replicas are compared in this time; None: never
+    capacity: Mapping[StorageType, int] | None = None  # bytes that may be promised; None: most of what is free on disk
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -218,6 +223,7 @@ class ClusterNode:
             disk=ports.disk,
             clock=ports.clock,
             groups=lambda: [replica.group for _, replica in self.backend.replicas()],
+            scrub=Scrub(period_ns=setting.scrub_period_ns or PERIOD_NS, bytes_per_s_max=setting.scrub_bytes_per_s),
         )
         self._mender = Mender(
             node_id=setting.node_id,
@@ -253,6 +259,8 @@ class ClusterNode:
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._tell_profile)
             nursery.start_soon(self._scrubber.run)
+            if self._setting.scrub_period_ns is not None:
+                nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._mender.run)
             nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
@@ -300,6 +308,10 @@ class ClusterNode:
             scrub=self._scrubber.statistics(),
             mender=self._mender.statistics(),
         )
+
+    def scrub_statistics(self) -> ScrubStatistics:
+        """How far the reading of everything at rest is."""
+        return self._scrubber.statistics()
 
     def _meta_started(self, group: Group) -> None:
         self._group = group

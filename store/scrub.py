@@ -18,6 +18,7 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.port import StoreCorrupt
 
 PERIOD_NS: Final = 7 * 24 * 3600 * NS_PER_S  # a week, as ZFS and disk arrays are commonly scrubbed
+IDLE_NS: Final = 60 * NS_PER_S  # between rounds; a new store has its first block at rest after a while
 BYTES_PER_S_MAX: Final = 32 << 20  # a twentieth of what one SATA disk reads: publishers must not notice
 
 
@@ -60,6 +61,11 @@ class Scrub:
             self._rounds += 1
         self._verified.clear()
         return None
+
+    @property
+    def idle_ns(self) -> int:
+        """How long to wait after a round, or when there is nothing to read."""
+        return min(IDLE_NS, self._period_ns)
 
     def rest_ns(self, target: Target, bytes_total: int) -> int:
         """How long to rest after this block when all blocks together have `bytes_total`."""

@@ -7,9 +7,12 @@ from jetraft.api.config.flags import FlagError
 from jetraft.api.config.options import (
     CLUSTER_BULK_BYTES_PER_S,
     DEFAULT_PORT,
+    SCRUB_BYTES_PER_S,
+    SCRUB_PERIOD_NS,
     ClusterOptions,
     JetStreamOptions,
     Options,
+    ScrubOptions,
     User,
 )
 
@@ -74,6 +77,11 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         cipher=settings.get("cipher") or "chachapoly",
         key=settings.get("encryption_key") or "",
         prev_key=settings.get("prev_encryption_key") or "",
+        scrub=ScrubOptions(
+            period_ns=settings.get("scrub_period_ns", SCRUB_PERIOD_NS),
+            bytes_per_s=settings.get("scrub_bytes_per_s", SCRUB_BYTES_PER_S),
+            compare_ns=settings.get("scrub_compare_ns", SCRUB_PERIOD_NS),
+        ),
     )
 
 

@@ -158,6 +158,21 @@ def bulk_rate(settings: Settings, value: Any) -> None:
         raise OptionsError("cluster: bulk_rate must be positive")
 
 
+def scrub(settings: Settings, value: Any) -> None:
+    """`scrub { period, rate, compare }`: ours alone. Times or `off`; the rate in bytes a second."""
+    block = table("jetstream.scrub", value)
+    refuse_unknown("jetstream.scrub", block, {"period", "rate", "compare"})
+    for key, given in block.items():
+        if key.lower() == "rate":
+            settings["scrub_bytes_per_s"] = integer("rate", given)
+        else:
+            is_off = given is False or str(given).lower() == "off"  # the grammar reads `off` as false
+            settings[f"scrub_{key.lower()}_ns"] = None if is_off else duration_ns(given)
+    numbers = [settings.get(key, 1) for key in ("scrub_bytes_per_s", "scrub_period_ns", "scrub_compare_ns")]
+    if any(number is not None and number <= 0 for number in numbers):
+        raise OptionsError("jetstream.scrub: period, rate and compare must be positive, or times off")
+
+
 def jetstream(settings: Settings, value: Any) -> None:
     """`jetstream: enabled` or the block."""
     if isinstance(value, bool):
@@ -183,6 +198,7 @@ def jetstream(settings: Settings, value: Any) -> None:
         "strict": put("strict"),
         "sync_interval": lambda into, interval: into.__setitem__("sync_always", str(interval) == "always"),
         "raft_engine": put("raft_engine"),
+        "scrub": scrub,
         "cipher": put("cipher", cipher),
         **dict.fromkeys(("key", "ek", "encryption_key"), put("encryption_key", text)),
         **dict.fromkeys(("prev_key", "prev_ek", "prev_encryption_key"), put("prev_encryption_key", text)),

@@ -20,6 +20,8 @@ PING_MAX = 2
 WRITE_DEADLINE_NS = 10 * NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
 CLUSTER_BULK_BYTES_PER_S = 64 * 1024 * 1024  # raft/bulk.py says why; the key is `bulk_rate`, ours alone
+SCRUB_PERIOD_NS = 7 * 24 * 3600 * NS_PER_S  # a week, as ZFS and disk arrays are commonly scrubbed
+SCRUB_BYTES_PER_S = 32 * 1024 * 1024  # a twentieth of what one SATA disk reads: publishers must not notice
 CACHE_BYTES_MAX = 48 * 1024 * 1024  # the page cache holds the rest; reading it again costs a pread and a checksum
 
 
@@ -57,6 +59,15 @@ class ClusterOptions:
 
 
 @attrs.frozen(kw_only=True)
+class ScrubOptions:
+    """`jetstream { scrub { ... } }`: how often everything at rest is looked at; None for never."""
+
+    period_ns: int | None = SCRUB_PERIOD_NS  # every block is read from the disk once in this time
+    bytes_per_s: int = SCRUB_BYTES_PER_S  # and never faster than this
+    compare_ns: int | None = SCRUB_PERIOD_NS  # replicas are compared once in this time
+
+
+@attrs.frozen(kw_only=True)
 class JetStreamOptions:
     """The `jetstream` block. Sizes in bytes; 0: three quarters of what the machine has, as nats-server."""
 
@@ -72,6 +83,7 @@ class JetStreamOptions:
     prev_key: str = attrs.field(default="", repr=False)
     raft_engine: str = "core"
     unique_tag: str = ""
+    scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import trio
 
-from jetraft.api.config.options import JetStreamOptions
+from jetraft.api.config.options import JetStreamOptions, ScrubOptions
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.api.monitor.pages import Health
 from jetraft.api.outbox import PlaneOutbox
@@ -98,6 +98,7 @@ class JetStreamSetting:
     cluster_name: str | None
     expected_nodes: int
     cache_bytes_max: int
+    scrub: ScrubOptions
     raft_engine: str = CORE
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes
     tags: tuple[str, ...] = ()
@@ -158,6 +159,9 @@ class JetStreamNode:
                 tags=setting.tags,
                 unique_tag=setting.unique_tag,
                 store_limits=setting.store_limits,
+                scrub_period_ns=setting.scrub.period_ns,
+                scrub_bytes_per_s=setting.scrub.bytes_per_s,
+                compare_ns=setting.scrub.compare_ns,
             ),
             NodePorts(
                 mesh=mesh,
@@ -261,6 +265,7 @@ class JetStreamNode:
             "messages": sum(state.messages for state in states),
             "bytes": sum(state.bytes for state in states),
             "config": {"store_dir": str(self._setting.store_dir)},
+            "scrub": {**attrs.asdict(self._setting.scrub), **plain(self.node.scrub_statistics())},
         }
         meta = self.node.meta_group
         if self._mesh is not None and meta is not None:

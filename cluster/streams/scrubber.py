@@ -7,7 +7,7 @@ is one way to deal with damage, whoever meets it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from jetraft.store.io import Disk
     from jetraft.store.model.clock import Clock
     from jetraft.store.scrub import ScrubStatistics
-
-IDLE_S: Final = 60.0  # between rounds, and when there is nothing to read
 
 
 class Scrubber:
@@ -45,7 +43,7 @@ class Scrubber:
             targets = self._targets()
             target = self._scrub.next_target(targets)
             if target is None:
-                await trio.sleep(IDLE_S)
+                await trio.sleep(self._scrub.idle_ns / NS_PER_S)
                 continue
             await self._verify(target)
             await trio.sleep(self._scrub.rest_ns(target, bytes_of(targets)) / NS_PER_S)

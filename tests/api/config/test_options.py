@@ -5,7 +5,7 @@ import pytest
 from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import duration_ns, load_settings
 from jetraft.api.config.flags import FlagError, parse_flags
-from jetraft.api.config.options import ClusterTls
+from jetraft.api.config.options import ClusterTls, ScrubOptions
 
 CLUSTERED = """
 server_name: n1
@@ -132,6 +132,32 @@ def test_cluster_tls_is_named_as_nats_server_names_it(tmp_path: Path) -> None:
 def test_wrong_cluster_blocks_say_what_is_wrong(tmp_path: Path, block: str, message: str) -> None:
     path = tmp_path / "n.conf"
     path.write_text(f"cluster {{ name: C, listen: ':6222', {block} }}")
+    with pytest.raises(OptionsError) as caught:
+        build_options(load_settings(path))
+    assert str(caught.value) == message
+
+
+def test_the_scrub_block_says_how_often_everything_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text("jetstream { store_dir: s, scrub { period: 48h, rate: 1048576, compare: off } }")
+    options = build_options(load_settings(path)).jetstream
+    assert options is not None
+    assert options.scrub == ScrubOptions(period_ns=48 * 3600 * 10**9, bytes_per_s=1 << 20, compare_ns=None)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("rate: 0", "jetstream.scrub: period, rate and compare must be positive, or times off"),
+        ("period: 0s", "jetstream.scrub: period, rate and compare must be positive, or times off"),
+        ("period: soon", 'invalid duration "soon"'),
+        ("rate: fast", "rate: expected a number, got 'fast'"),
+        ("often: 1", 'unknown field "often" in jetstream.scrub'),
+    ],
+)
+def test_wrong_scrub_blocks_say_what_is_wrong(tmp_path: Path, block: str, message: str) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text(f"jetstream {{ store_dir: s, scrub {{ {block} }} }}")
     with pytest.raises(OptionsError) as caught:
         build_options(load_settings(path))
     assert str(caught.value) == message
