@@ -24,6 +24,7 @@ from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
 from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.service import ClusterService, wait_until
+from jetraft.cluster.streams.comparer import Comparer
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.cluster.streams.mender import Mender
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.table import TableStatistics
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.cluster.service import ServiceStatistics
+    from jetraft.cluster.streams.comparer import ComparerStatistics
     from jetraft.cluster.streams.mender import MenderStatistics
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.catchup import Swap
@@ -233,6 +235,15 @@ class ClusterNode:
             reopen=self._reopen,
             space=space,
         )
+        self.comparer: Comparer | None = None
+        if mesh is not None:
+            self.comparer = Comparer(
+                node_id=setting.node_id,
+                mesh=mesh,
+                outbox=ports.outbox,
+                replicas=lambda: [replica for _, replica in self.backend.replicas()],
+                period_ns=setting.compare_ns or PERIOD_NS,
+            )
         self.catchup = None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=self._reopen)
         if mesh is not None:
             mesh.on_peer_up.append(lambda _peer: self._steward.attend())
@@ -262,6 +273,8 @@ class ClusterNode:
             if self._setting.scrub_period_ns is not None:
                 nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._mender.run)
+            if self.comparer is not None and self._setting.compare_ns is not None:
+                nursery.start_soon(self.comparer.run)
             nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
                 await wait_until(self._all_lead, READY_WAIT_S)
@@ -312,6 +325,10 @@ class ClusterNode:
     def scrub_statistics(self) -> ScrubStatistics:
         """How far the reading of everything at rest is."""
         return self._scrubber.statistics()
+
+    def comparer_statistics(self) -> ComparerStatistics | None:
+        """What comparing replicas has found; None on a server that stands alone."""
+        return None if self.comparer is None else self.comparer.statistics()
 
     def _meta_started(self, group: Group) -> None:
         self._group = group

@@ -22,6 +22,7 @@ from jetraft.store.format import (
     FRAME_CRC_AT,
     FRAME_CRC_FROM,
     FRAME_HEADER_BYTES,
+    FRAME_INCARNATION_AT,
     RECORD_HEADER_BYTES,
     FileKind,
     Identity,
@@ -56,6 +57,15 @@ def erased(frame: bytes, record_offset: int) -> bytes:
     changed = bytearray(frame)
     changed[start:end] = bytes(end - start)
     changed[FRAME_CRC_AT:FRAME_CRC_FROM] = crc32c(memoryview(changed)[FRAME_CRC_FROM:]).to_bytes(4, "little")
+    return bytes(changed)
+
+
+def disowned(frame: bytes) -> bytes:
+    """The frame as no member's: with a wrong checksum, and of no incarnation, in case that it is sealed anew."""
+    crc = int.from_bytes(frame[FRAME_CRC_AT:FRAME_CRC_FROM], "little") ^ 0xFFFFFFFF
+    changed = bytearray(frame)
+    changed[FRAME_CRC_AT:FRAME_CRC_FROM] = crc.to_bytes(4, "little")
+    changed[FRAME_INCARNATION_AT : FRAME_INCARNATION_AT + 8] = bytes(8)
     return bytes(changed)
 
 

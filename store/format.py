@@ -58,6 +58,7 @@ MARK_BYTES: Final = 32
 FRAME_BYTES_MAX: Final = 1 << 28  # 256 MiB: a batch of the largest messages nats-server admits (64 MiB) fits well
 
 FRAME_FLAGS_AT: Final = 10
+FRAME_INCARNATION_AT: Final = 16
 FRAME_SEALED: Final = 1  # the body is encrypted: store/cipher.py; on disk only
 
 RECORD_HAS_MSG_ID: Final = 1  # headers contain Nats-Msg-Id: apply feeds the table of duplicates

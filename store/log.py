@@ -244,6 +244,18 @@ class FileLog:
         self._backlog.rewrites[block, frame_offset] = (self._reader.files[block], frame)
         self._token += 1
 
+    def disown(self, block: int, frame_offset: int) -> None:
+        """Make a frame unreadable that most members have otherwise: the next opening finds it faulty, and it is mended.
+
+        On disk when `durable_token` reaches the token. Raises StoreCorrupt, StoreFailed.
+        """
+        self._check_usable()
+        found = self._blocks.numbered(block)
+        frame = erasure.disowned(self._reader.frame(found, frame_offset))
+        self._reader.rewrite(found, frame_offset, frame)
+        self._backlog.rewrites[block, frame_offset] = (self._reader.files[block], frame)
+        self._token += 1
+
     def set_hard_state(self, hard_state: HardState) -> None:
         """See GroupLog."""
         self._check_usable()

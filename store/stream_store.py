@@ -269,6 +269,10 @@ class StreamStore:
         """The subject of a message, without reading it; None when it is not live."""
         return self._index.subject_at(seq)
 
+    def place(self, seq: int) -> tuple[int, int, int] | None:
+        """(block, offset of the frame, offset of the record) of a message; None when it is not live."""
+        return self._index.place(seq)
+
     def lost(self) -> list[tuple[int, int]]:
         """Runs (first, last) of sequences whose messages are damaged on every member, until something removes them.
 

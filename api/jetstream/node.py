@@ -267,6 +267,9 @@ class JetStreamNode:
             "config": {"store_dir": str(self._setting.store_dir)},
             "scrub": {**attrs.asdict(self._setting.scrub), **plain(self.node.scrub_statistics())},
         }
+        compared = self.node.comparer_statistics()
+        if compared is not None:
+            document["compare"] = plain(compared)
         meta = self.node.meta_group
         if self._mesh is not None and meta is not None:
             document["meta_cluster"] = self._meta_cluster(meta)

@@ -91,6 +91,16 @@ class SkipTo:
 
 
 @attrs.frozen
+class Digest:
+    """Changes nothing: every replica notes digests of these messages and consumers as they are at this entry."""
+
+    first_seq: int = attrs.field(validator=_is_number)
+    last_seq: int = attrs.field(validator=_is_number)
+    after_name: str = attrs.field(validator=_TEXT)
+    consumers: int = attrs.field(validator=_is_number)
+
+
+@attrs.frozen
 class CreateConsumer:
     """A consumer exists from here on; it starts where its policy says, judged on the state at this entry."""
 
@@ -184,7 +194,7 @@ class RestoreConsumer:
     state: bytes = attrs.field(validator=_BYTES)  # msgpack
 
 
-StreamCommand = UpdateConfig | Remove | RemoveBelow | Purge | SkipTo
+StreamCommand = UpdateConfig | Remove | RemoveBelow | Purge | SkipTo | Digest
 ConsumerCommand = (
     CreateConsumer
     | UpdateConsumer
@@ -206,6 +216,7 @@ STREAM_TAGS: Final[dict[int, type[StreamCommand]]] = {
     3: RemoveBelow,
     4: Purge,
     5: SkipTo,
+    6: Digest,
 }
 CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
     1: CreateConsumer,

@@ -17,6 +17,7 @@ import orjson
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP, FLAG_TTL, flagged_records, subjects_of
 from jetraft.cluster.streams.admit import limits_of, nats_headers
+from jetraft.cluster.streams.digest import KEPT, Digests, digests_of
 from jetraft.cluster.streams.interest import is_wanted, unneeded_after_done, unneeded_on_arrival
 from jetraft.cluster.streams.roster import TRANSITIONS, new_consumer, restored_consumer
 from jetraft.cluster.streams.ttl import TtlTable, parse_ttl
@@ -86,6 +87,7 @@ class StreamMachine:
         self.config: StreamConfig | None = None  # None until the first entry of the stream
         self.consumers: dict[str, ConsumerState] = {}
         self.last_msg_id = b""
+        self.digests: dict[int, Digests] = {}  # the newest ones that were asked for, by the index of their entry
         self.mutations = 0  # grows with every change of the set of messages; caches compare it
         self._events = events
         self._entries_applied = 0
@@ -204,6 +206,11 @@ class StreamMachine:
                 return removed
             case commands.SkipTo():
                 return self.store.skip_to(command.seq, command.ts_ns)
+            case commands.Digest():
+                self.digests[entry.index] = digests_of(self, command)
+                while len(self.digests) > KEPT:
+                    del self.digests[next(iter(self.digests))]
+                return entry.index
 
     def _update_config(self, config: StreamConfig) -> int:
         self.config = config

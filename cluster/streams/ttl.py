@@ -85,7 +85,7 @@ class TtlTable:
 
     def due(self, now_unix_ns: int, is_live: Callable[[int], bool], count_max: int) -> list[int]:
         """Live messages that have expired, ascending; they stay in the table until they are gone."""
-        found = []
+        found: list[tuple[int, int]] = []
         while self._heap and self._heap[0][0] <= now_unix_ns and len(found) < count_max:
             item = heappop(self._heap)
             if is_live(item[1]):

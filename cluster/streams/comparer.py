@@ -1,0 +1,340 @@
+"""Compares the replicas of a stream with each other, so that one that has silently gone wrong is found and mended.
+
+Checksums find bytes that have changed; they do not find a block that was put back from an old copy, or state that a bug
+has bent. The leader writes a `Digest` entry for one slice after the other, asks every member for the digests that it
+took when it applied that entry (digest.py), and believes what a majority says. A member that says otherwise, which may
+be the leader itself, is told whom to believe and mends itself:
+
+- It asks that member for the digests of single messages. The frames of messages that differ are disowned, so that its
+  log is opened again and they are fetched like damaged ones (raft/repair.py): there is one way to deal with damage.
+- If no message differs, its derived state does: the other's newest checkpoint takes the place of its own, and it starts
+  again from there, over its own log.
+
+Calls (msgpack): digest: group, incarnation, index -> messages, consumers. detail: group, incarnation, first, last ->
+[[seq, digest], ...]. mend: group, incarnation, first, last, whom -> empty. state: group, incarnation -> index, term,
+members, state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgpack
+import orjson
+import trio
+
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams.digest import (
+    SLICE_CONSUMERS,
+    UNKNOWN,
+    Digests,
+    consumer_names,
+    digest_of_message,
+    last_of_slice,
+    messages_between,
+)
+from jetraft.raft.engine import Proposal
+from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
+from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.store.format import Kind
+from jetraft.store.log import FileLog
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.port import StoreCorrupt, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jetraft.cluster.ports import Outbox
+    from jetraft.cluster.streams.shell import StreamShell
+    from jetraft.raft.catchup import CallLinks
+    from jetraft.raft.group import Group
+    from jetraft.store.model.ids import NodeId
+
+log = logging.getLogger(__name__)
+
+IDLE_S: Final = 60.0  # between rounds at most
+REST_S_MIN: Final = 0.02  # between slices: 50,000 messages a second at most
+ASK_S: Final = 2.0
+STATE_S: Final = 10.0
+POLL_S: Final = 0.02
+
+_DIGEST, _DETAIL, _MEND, _STATE = "stream.digest", "stream.detail", "stream.mend", "stream.state"
+_FAILURES: Final = (PeerUnavailableError, CallTimeoutError, RemoteCallError, ValueError, TypeError)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ComparerStatistics:
+    """A snapshot of the figures since the node started."""
+
+    rounds: int
+    slices: int
+    undecided: int  # too few answers, or no majority among them
+    differing: int  # members that a majority disagreed with
+    frames_disowned: int
+    states_replaced: int
+
+
+@attrs.define(slots=True)
+class _Figures:
+    rounds: int = 0
+    slices: int = 0
+    undecided: int = 0
+    differing: int = 0
+    frames_disowned: int = 0
+    states_replaced: int = 0
+
+
+class Comparer:
+    """See the module. `replicas` gives this node's; those that it leads are compared, once in `period_ns`."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        mesh: CallLinks,
+        outbox: Outbox,
+        replicas: Callable[[], Sequence[StreamShell]],
+        period_ns: int,
+    ) -> None:
+        self._node_id = node_id
+        self._mesh = mesh
+        self._outbox = outbox
+        self._replicas = replicas
+        self._period_s = period_ns / NS_PER_S
+        self._figures = _Figures()
+        for method, serve in (
+            (_DIGEST, self._serve_digest),
+            (_DETAIL, self._serve_detail),
+            (_MEND, self._serve_mend),
+            (_STATE, self._serve_state),
+        ):
+            mesh.serve(method, serve)
+
+    async def run(self) -> None:
+        """Compare, round after round, until cancelled."""
+        while True:
+            started = trio.current_time()
+            found_any = await self.compare_all()
+            left_s = self._period_s - (trio.current_time() - started)
+            await trio.sleep(max(REST_S_MIN, left_s if found_any else min(left_s, IDLE_S)))
+
+    async def compare_all(self) -> bool:
+        """Compare every stream that this node leads, once; say whether there was any."""
+        led = [replica for replica in self._replicas() if replica.is_leader and len(replica.group.members) > 1]
+        for replica in led:
+            await self._compare(replica, rest_s=self._rest_s(led))
+        self._figures.rounds += bool(led)
+        return bool(led)
+
+    def statistics(self) -> ComparerStatistics:
+        """Figures for monitoring and tests."""
+        return ComparerStatistics(**attrs.asdict(self._figures))
+
+    def _rest_s(self, led: Sequence[StreamShell]) -> float:
+        """How long to rest between slices so that all of them together take half a period."""
+        slices = sum(1 + replica.machine.messages // 500 + replica.consumer_count // SLICE_CONSUMERS for replica in led)
+        return max(REST_S_MIN, min(1.0, self._period_s / 2 / slices))
+
+    # --- the leader's part
+
+    async def _compare(self, replica: StreamShell, *, rest_s: float) -> None:
+        """Go through a stream that this node leads, until the end or until it does not lead any more."""
+        machine, seq, name = replica.machine, replica.machine.store.first_seq, ""
+        while replica.is_leader:
+            names = consumer_names(machine.consumers, name, SLICE_CONSUMERS)
+            last_seq = last_of_slice(machine, seq)
+            command = commands.Digest(seq, last_seq, name, SLICE_CONSUMERS)
+            body = commands.encode_stream_command(command)
+            try:
+                index = await replica.group.propose_and_wait(Proposal(kind=Kind.STREAM_OP, body=body))
+            except (NotLeaderError, OutcomeUnknownError):
+                return
+            assert isinstance(index, int)
+            await self._judge(replica, index, command)
+            self._figures.slices += 1
+            seq, name = last_seq + 1, names[-1] if names else name
+            if seq > machine.last_seq and len(names) < SLICE_CONSUMERS:
+                return
+            await trio.sleep(rest_s)
+
+    async def _judge(self, replica: StreamShell, index: int, command: commands.Digest) -> None:
+        """Ask all members for their digests of an entry; have those mended that a majority disagrees with."""
+        group = replica.group
+        found: dict[NodeId, Digests] = {self._node_id: replica.machine.digests.get(index, Digests(UNKNOWN, UNKNOWN))}
+
+        async def ask(node: NodeId) -> None:
+            try:
+                answer = await self._call(node, _DIGEST, group, index)
+                found[node] = Digests(*answer)
+            except _FAILURES as error:
+                log.debug("%s: no digest of entry %d from %s: %s", group.group_id, index, node, error)
+
+        async with trio.open_nursery() as nursery:
+            for node in group.members:
+                if node != self._node_id:
+                    nursery.start_soon(ask, node)
+        known = {node: digests for node, digests in found.items() if digests.messages != UNKNOWN}
+        common, count = Counter(known.values()).most_common(1)[0] if known else (None, 0)
+        if count <= len(group.members) // 2:
+            self._figures.undecided += 1
+            if len(set(known.values())) > 1:
+                log.error("%s: replicas differ at entry %d and none has a majority", group.group_id, index)
+            return
+        believed = sorted(node for node, digests in known.items() if digests == common)
+        for node, digests in sorted(known.items()):
+            if digests != common:
+                self._figures.differing += 1
+                self._report(replica, node, command)
+                await self._have_mended(replica, node, believed[0], command)
+
+    def _report(self, replica: StreamShell, node: NodeId, command: commands.Digest) -> None:
+        name, span = replica.config.name, (command.first_seq, command.last_seq)
+        log.error("stream %s: the replica on %s differs from the others in sequences %d to %d", name, node, *span)
+        subject = f"$JS.EVENT.ADVISORY.STREAM.REPLICA_DIFFERS.{name}".encode()
+        if self._outbox.has_interest(subject):
+            event = {
+                "type": "io.jetraft.advisory.v1.replica_differs",
+                "stream": name,
+                "peer": node,
+                "first_seq": command.first_seq,
+                "last_seq": command.last_seq,
+            }
+            self._outbox.send(subject, payload=orjson.dumps(event))
+
+    async def _have_mended(self, replica: StreamShell, node: NodeId, whom: NodeId, command: commands.Digest) -> None:
+        group = replica.group
+        try:
+            if node == self._node_id:
+                await self._mend(replica, command.first_seq, command.last_seq, whom)
+            else:
+                await self._call(node, _MEND, group, command.first_seq, command.last_seq, whom, timeout_s=STATE_S)
+        except (*_FAILURES, StoreError, OSError) as error:
+            log.warning("%s: %s cannot mend its replica now: %s", group.group_id, node, error)
+
+    # --- the part of a member that differs
+
+    async def _mend(self, replica: StreamShell, first_seq: int, last_seq: int, whom: NodeId) -> None:
+        """Disown the frames of messages that `whom` has otherwise; without any, take over its derived state."""
+        group = replica.group
+        rows = await self._call(whom, _DETAIL, group, first_seq, last_seq)
+        theirs = {int(seq): bytes(digest) for seq, digest in rows}
+        differing = {
+            message.seq
+            for message in messages_between(replica.machine, first_seq, last_seq)
+            if theirs.get(message.seq, mine := digest_of_message(message)) != mine
+        }
+        if differing:
+            self._disown(replica, differing)
+        else:
+            await self._take_state(replica, whom)
+
+    def _disown(self, replica: StreamShell, seqs: set[int]) -> None:
+        group_log = replica.group.log
+        if not isinstance(group_log, FileLog):
+            raise StoreError("a log in memory cannot be mended")
+        frames = {place[:2] for seq in sorted(seqs) if (place := replica.machine.store.place(seq)) is not None}
+        for block, offset in sorted(frames):
+            group_log.disown(block, offset)
+        self._figures.frames_disowned += len(frames)
+        replica.machine.store.records.forget()
+        log.warning("%s: %d frames that the others have otherwise are disowned", replica.group.group_id, len(frames))
+        replica.group.distrust(StoreCorrupt(f"{len(seqs)} messages differ from what a majority has"))
+
+    async def _take_state(self, replica: StreamShell, whom: NodeId) -> None:
+        group = replica.group
+        index, term, members, state = await self._call(whom, _STATE, group, timeout_s=STATE_S, bulk=True)
+        with trio.move_on_after(ASK_S):
+            while group.applied_index < index:  # noqa: ASYNC110  (it follows within milliseconds)
+                await trio.sleep(POLL_S)
+        own = group.log.load_checkpoint()
+        if group.failed is not None or group.applied_index < index or group.log.term_at(index) != term:
+            raise StoreError(f"{group.group_id}: not far enough for a state of entry {index}")
+        if own is not None and own.index > index:
+            raise StoreError(f"{group.group_id}: its own checkpoint is newer by now")
+        group.log.save_checkpoint(index, term, members, state)
+        self._figures.states_replaced += 1
+        log.warning("%s: starts again from the state that %s had at entry %d", group.group_id, whom, index)
+        group.distrust(StoreCorrupt("the state differs from what a majority has"))
+
+    # --- between nodes
+
+    async def _call(
+        self, node: NodeId, method: str, group: Group, *fields: object, timeout_s: float = ASK_S, bulk: bool = False
+    ) -> Any:
+        payload = msgpack.packb([group.group_id, group.incarnation, *fields])
+        answer = await self._mesh.call(node, method, payload, timeout_s=timeout_s, bulk=bulk)
+        return msgpack.unpackb(answer, max_bin_len=1 << 30)
+
+    def _replica(self, group_id: object, incarnation: object) -> StreamShell:
+        """This node's replica of a group. Raises RemoteCallError."""
+        for replica in self._replicas():
+            group = replica.group
+            if (group.group_id, group.incarnation) == (group_id, incarnation) and group.failed is None:
+                return replica
+        raise RemoteCallError("that group does not run here")
+
+    async def _serve_digest(self, _sender: NodeId, payload: bytes) -> bytes:
+        group_id, incarnation, index = _decoded(payload, 3)
+        replica = self._replica(group_id, incarnation)
+        with trio.move_on_after(ASK_S / 2):
+            while replica.group.applied_index < index:  # noqa: ASYNC110  (it follows within milliseconds)
+                await trio.sleep(POLL_S)
+        found = replica.machine.digests.get(index)
+        if found is None:
+            raise RemoteCallError(f"no digest of entry {index}")
+        return _encoded(attrs.astuple(found))
+
+    async def _serve_detail(self, _sender: NodeId, payload: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        group_id, incarnation, first_seq, last_seq = _decoded(payload, 4)
+        replica = self._replica(group_id, incarnation)
+        try:
+            found = messages_between(replica.machine, first_seq, last_seq)
+        except StoreCorrupt as error:
+            raise RemoteCallError(str(error)) from error
+        return _encoded([(message.seq, digest_of_message(message)) for message in found])
+
+    async def _serve_mend(self, _sender: NodeId, payload: bytes) -> bytes:
+        group_id, incarnation, first_seq, last_seq, whom = _decoded(payload, 5)
+        replica = self._replica(group_id, incarnation)
+        if whom not in replica.group.members or whom == self._node_id:
+            raise RemoteCallError("that is nobody to believe")
+        try:
+            await self._mend(replica, first_seq, last_seq, whom)
+        except (PeerUnavailableError, CallTimeoutError, StoreError, OSError) as error:
+            raise RemoteCallError(str(error)) from error
+        return _encoded(None)
+
+    async def _serve_state(self, _sender: NodeId, payload: bytes) -> bytes:
+        group_id, incarnation = _decoded(payload, 2)
+        group = self._replica(group_id, incarnation).group
+        group.checkpoint()
+        token = group.log.token()
+        with trio.move_on_after(ASK_S):
+            while group.log.durable_token < token:  # noqa: ASYNC110  (one fsync)
+                await trio.sleep(POLL_S)
+        found = group.snapshot()
+        if found is None:
+            raise RemoteCallError(f"{group_id} has no checkpoint")
+        checkpoint = found[1]
+        return _encoded([checkpoint.index, checkpoint.term, checkpoint.members, checkpoint.state])
+
+
+def _encoded(value: object) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def _decoded(payload: bytes, count: int) -> Any:
+    """The fields of a call. Raises RemoteCallError."""
+    try:
+        fields = msgpack.unpackb(payload)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise RemoteCallError("not understood") from error
+    numbers = fields[1:4] if isinstance(fields, list) else [None]
+    if len(fields) != count or not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise RemoteCallError("not understood")
+    return fields

@@ -1,0 +1,162 @@
+"""A replica that has silently gone wrong is found by comparing, and holds what the others hold afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jetraft.cluster.meta.assignment import StreamKey
+from jetraft.cluster.streams import commands
+from jetraft.cluster.streams.digest import digests_of
+from jetraft.store._frame import crc32c, parse_header
+from jetraft.store.format import FRAME_CRC_AT, FRAME_CRC_FROM
+from jetraft.store.log import FileLog
+from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import trio
+
+    from jetraft.cluster.streams.comparer import Comparer
+    from jetraft.cluster.streams.shell import StreamShell
+
+pytestmark = [pytest.mark.timeout(60)]
+KEY = StreamKey("$G", "S")
+COUNT = 40
+EVERYTHING = commands.Digest(1, COUNT, "", 10)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, nursery: trio.Nursery) -> InProcessCluster:
+    return InProcessCluster(tmp_path, nursery)
+
+
+def replica(node: InProcessNode) -> StreamShell:
+    found = node.node.backend.get(KEY)
+    assert found is not None
+    return found
+
+
+def comparer(node: InProcessNode) -> Comparer:
+    assert node.node.comparer is not None
+    return node.node.comparer
+
+
+def digest(node: InProcessNode) -> object:
+    found = node.node.backend.get(KEY)
+    return None if found is None or found.group.failed else digests_of(found.machine, EVERYTHING)
+
+
+async def started(cluster: InProcessCluster) -> InProcessNode:
+    """Three nodes with the stream S: messages, and a consumer in the middle of them. Returns its leader."""
+    await cluster.start("n1", "n2", "n3")
+    await cluster.meta_leader()
+    config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3, "storage": "file"}
+    assert "error" not in await cluster["n1"].ask("STREAM.CREATE.S", config)
+    consumer = {"stream_name": "S", "config": {"durable_name": "d", "ack_policy": "explicit"}}
+    assert "error" not in await cluster["n1"].ask("CONSUMER.CREATE.S.d", consumer)
+    leader = next(node for node in cluster.running if replica(node).is_leader)
+    for number in range(1, COUNT + 1):
+        leader.outbox.publish(b"s.a", b"", b"message %d" % number)
+    await settled(cluster)
+    return leader
+
+
+async def settled(cluster: InProcessCluster) -> None:
+    """Wait until all replicas have everything, and the same."""
+    await until(lambda: all(holds_all(node) for node in cluster.running))
+    await until(lambda: len({digest(node) for node in cluster.running}) == 1)
+
+
+def holds_all(node: InProcessNode) -> bool:
+    found = node.node.backend.get(KEY)
+    return found is not None and found.group.failed is None and found.machine.last_seq == COUNT
+
+
+def total(cluster: InProcessCluster, figure: str) -> int:
+    return sum(getattr(comparer(node).statistics(), figure) for node in cluster.running)
+
+
+async def compare(cluster: InProcessCluster) -> None:
+    for node in cluster.running:
+        await comparer(node).compare_all()
+
+
+def followers(cluster: InProcessCluster, leader: InProcessNode) -> list[InProcessNode]:
+    return [node for node in cluster.running if node is not leader]
+
+
+async def test_replicas_that_are_equal_are_found_equal(cluster: InProcessCluster) -> None:
+    await started(cluster)
+    await compare(cluster)
+    assert total(cluster, "slices") >= 1
+    assert total(cluster, "differing") == total(cluster, "undecided") == 0
+
+
+def forge(node: InProcessNode, old: bytes, new: bytes) -> None:
+    """Change a message in the block file, with a checksum that is right again; and in memory, as after a restart."""
+    log = replica(node).group.log
+    assert isinstance(log, FileLog)
+    place = next(ref for ref, entry in log.frames(1, log.last_index) if old in entry.frame)
+    frame = log.frame_at(place.block, place.offset)
+    changed = bytearray(frame.replace(old, new))
+    assert len(changed) == parse_header(frame).length
+    changed[FRAME_CRC_AT:FRAME_CRC_FROM] = crc32c(memoryview(changed)[FRAME_CRC_FROM:]).to_bytes(4, "little")
+    path = next(path for path in log.place.log.iterdir() if frame in path.read_bytes())
+    data = path.read_bytes()
+    path.write_bytes(data.replace(frame, bytes(changed)))
+    reader = log._reader
+    reader._cache.replace((reader._log, place.block, place.offset), bytes(changed))
+    replica(node).machine.store.records.forget()
+
+
+@pytest.mark.parametrize("whose", ["a follower's", "the leader's"])
+async def test_a_message_changed_under_a_right_checksum_is_fetched_anew(cluster: InProcessCluster, whose: str) -> None:
+    leader = await started(cluster)
+    wrong = leader if whose == "the leader's" else followers(cluster, leader)[0]
+    right = digest(followers(cluster, leader)[1])
+    forge(wrong, b"message 17", b"massage 17")
+    assert digest(wrong) != right
+    await compare(cluster)
+    assert total(cluster, "frames_disowned") == 1
+    await settled(cluster)
+    assert digest(wrong) == right
+
+
+def lose_a_message(found: StreamShell) -> None:
+    found.machine.store.remove([7])
+
+
+def bend_a_consumer(found: StreamShell) -> None:
+    found.machine.consumers["d"].delivered_consumer += 5
+
+
+def forget_a_consumer(found: StreamShell) -> None:
+    del found.machine.consumers["d"]
+
+
+@pytest.mark.parametrize("bend", [lose_a_message, bend_a_consumer, forget_a_consumer])
+async def test_state_that_was_bent_is_taken_over_from_a_majority(
+    cluster: InProcessCluster, bend: Callable[[StreamShell], None]
+) -> None:
+    leader = await started(cluster)
+    wrong, good = followers(cluster, leader)
+    bend(replica(wrong))
+    assert digest(wrong) != digest(good)
+    await compare(cluster)
+    assert total(cluster, "states_replaced") == 1
+    await settled(cluster)
+
+
+async def test_without_a_majority_nobody_is_believed(cluster: InProcessCluster) -> None:
+    leader = await started(cluster)
+    first, second = followers(cluster, leader)
+    lose_a_message(replica(first))
+    bend_a_consumer(replica(second))
+    before: list[Any] = [digest(node) for node in cluster.running]
+    await compare(cluster)
+    assert total(cluster, "undecided") == 1
+    assert [digest(node) for node in cluster.running] == before
