@@ -91,7 +91,6 @@ class NodeSetting:
     scrub_period_ns: int | None = PERIOD_NS  # every block is read in this time; None: never
     scrub_bytes_per_s: int = BYTES_PER_S_MAX
     compare_ns: int | None = PERIOD_NS  # replicas are compared in this time; None: never
-    capacity: Mapping[StorageType, int] | None = None  # bytes that may be promised; None: most of what is free on disk
 
 
 @attrs.frozen(kw_only=True, slots=True)
