@@ -124,17 +124,29 @@ class Repairs:
             frames_served=self._served,
         )
 
-    async def open(
-        self, disk: Disk, path: Path, identity: Identity, cache: BlockCache, others: Sequence[NodeId]
+    async def open(  # noqa: PLR0913  (what a log is opened with)
+        self,
+        disk: Disk,
+        path: Path,
+        identity: Identity,
+        cache: BlockCache,
+        others: Sequence[NodeId],
+        *,
+        accept_lost_hard_state: bool = False,
     ) -> FileLog:
         """Open a group's log, and repair it when it is damaged; `others` are the group's other members.
 
+        `accept_lost_hard_state`: the only voter of a group has nobody whom it could contradict.
         Raises what `open_log` raises, and RepairPendingError: call again after a while.
         """
         key = identity.group_id, identity.incarnation
         log = self._waiting.get(key)
         if log is None:
-            options = attrs.evolve(self._options, distrust_cache=key in self._distrusted)
+            options = attrs.evolve(
+                self._options,
+                distrust_cache=key in self._distrusted,
+                accept_lost_hard_state=accept_lost_hard_state,
+            )
             log = await run_blocking(partial(open_log, disk, path, identity, cache, options))
         return await self.repair(log, others) if log.damaged else log
 

@@ -34,7 +34,10 @@ class PeerState(enum.Enum):
 
 @attrs.define(slots=True)
 class Progress:
-    """What the leader knows of one member. `match_index < next_index`, and the match never goes back in a term."""
+    """What the leader knows of one member.
+
+    `match_index < next_index`; the match goes back in a term only when the member itself says that it has lost entries.
+    """
 
     node: NodeId
     next_index: int
@@ -220,13 +223,20 @@ class Replication:
         peer.wake_ns = now_ns + self._timing.ack_timeout_ns if peer.inflight else None
 
     def rejected(self, peer: Progress, prev_index: int, hint_index: int) -> None:
-        """The member's log does not match at `prev_index`."""
+        """The member's log does not match at `prev_index`.
+
+        A reject of the point that it had acknowledged itself, in the order of one link session, says that its disk has
+        lost the end of its log without a trace. It is fed from there again: the alternative is a member that stays
+        behind for ever and counts as one that holds everything.
+        """
         if peer.state is PeerState.REPLICATE:
             if prev_index <= peer.match_index:
                 return
         elif prev_index != peer.next_index - 1:
             return
         peer.probe()
+        if prev_index == peer.match_index and hint_index <= prev_index:
+            peer.match_index = max(0, hint_index - 1)
         peer.next_index = max(peer.match_index + 1, min(hint_index, prev_index, self._log.last_index + 1))
 
     def tick(self, now_ns: int) -> None:

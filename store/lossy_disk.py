@@ -1,9 +1,7 @@
 """A disk in memory that forgets what was not fsynced: for tests and the simulator.
 
-Model, from "All file systems are not created equal" (OSDI'14): a crash keeps, of the writes to a file since its last
-fsync, any subset, each of them torn at any sector; sizes may be kept without content. Of the changes to a directory
-since its last fsync it keeps a prefix, as journals do. Batches are done when the owner says so, operation by operation,
-so a crash can come between any two. Faults can be ordered for any kind of operation.
+What a crash keeps is in lossy_tree.py. Batches are done when the owner says so, operation by operation, so a crash can
+come between any two. Faults can be ordered for any kind of operation.
 """
 
 import errno as errors
@@ -11,100 +9,9 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Final, Union
-
-import attrs
 
 from jetraft.store.io import Batch, Done
-
-SECTOR_BYTES: Final = 512
-
-
-@attrs.define(eq=False, kw_only=True)
-class _File:
-    """Bytes as readers see them, bytes as the device has them, and what is between the two."""
-
-    data: bytearray = attrs.field(factory=bytearray)
-    durable: bytearray = attrs.field(factory=bytearray)
-    pending: list[tuple[int, bytes | None]] = attrs.field(factory=list)  # (offset, bytes), or (size, None)
-
-    def apply(self, target: bytearray, offset: int, piece: bytes | None) -> None:
-        if piece is None:
-            del target[offset:]
-            target.extend(bytes(offset - len(target)))
-            return
-        target.extend(bytes(max(0, offset - len(target))))
-        target[offset : offset + len(piece)] = piece
-
-    def change(self, offset: int, piece: bytes | None) -> None:
-        self.apply(self.data, offset, piece)
-        self.pending.append((offset, piece))
-
-    def sync(self) -> None:
-        for offset, piece in self.pending:
-            self.apply(self.durable, offset, piece)
-        self.pending.clear()
-
-    def lose(self) -> None:
-        """An fsync has failed: the pages count as clean, and the device never gets them (ATC'20)."""
-        self.pending.clear()
-
-    def crash(self, random: Random) -> None:
-        for offset, piece in self.pending:
-            if random.random() < 0.5:  # noqa: PLR2004  (each write is as likely to be lost as to be kept)
-                self.apply(self.durable, offset, piece if piece is None else _torn(piece, offset, random))
-        self.pending.clear()
-        self.data = bytearray(self.durable)
-
-
-def _torn(piece: bytes, offset: int, random: Random) -> bytes:
-    """`piece` cut at a sector of the device, or whole."""
-    ends = [end - offset for end in range(offset - offset % SECTOR_BYTES, offset + len(piece), SECTOR_BYTES)]
-    end = random.choice([len(piece), *ends])
-    return piece[: max(0, end)]
-
-
-_Node = Union[_File, "_Directory"]
-
-
-@attrs.define(eq=False, kw_only=True)
-class _Directory:
-    """Names as processes see them, names as the device has them, and the changes between the two in order."""
-
-    names: dict[str, _Node] = attrs.field(factory=dict)
-    durable: dict[str, _Node] = attrs.field(factory=dict)
-    pending: list[tuple[str, _Node | None]] = attrs.field(factory=list)
-
-    def set(self, name: str, node: _Node) -> None:
-        self.names[name] = node
-        self.pending.append((name, node))
-
-    def remove(self, name: str) -> None:
-        if name not in self.names:
-            raise FileNotFoundError(errors.ENOENT, "no such name", name)
-        del self.names[name]
-        self.pending.append((name, None))
-
-    def rename(self, old: str, new: str) -> None:
-        node = self.names[old]
-        del self.names[old]
-        self.names[new] = node
-        self.pending.append((f"{old}/{new}", node))
-
-    def sync(self, count: int | None = None) -> None:
-        for name, node in self.pending[:count]:
-            old, _, new = name.partition("/")
-            if node is None or new:
-                self.durable.pop(old, None)
-            if node is not None:
-                self.durable[new or old] = node
-        self.pending.clear()
-
-    def crash(self, random: Random) -> None:
-        self.sync(random.randint(0, len(self.pending)))
-        self.names = dict(self.durable)
-        for node in self.names.values():
-            node.crash(random)
+from jetraft.store.lossy_tree import LossyDirectory, LossyFile, LossyNode
 
 
 class LossyBatch:
@@ -150,8 +57,8 @@ class LossyDisk:
     """Implements Disk. `step` and `finish` do what was submitted; `crash` forgets; `fail_next` orders an error."""
 
     def __init__(self) -> None:
-        self._root = _Directory()
-        self._open: dict[int, _Node] = {}
+        self._root = LossyDirectory()
+        self._open: dict[int, LossyNode] = {}
         self._next_fd = 100
         self._queue: deque[tuple[LossyBatch, Done]] = deque()
         self._asides: deque[tuple[LossyBatch, Done]] = deque()
@@ -168,10 +75,10 @@ class LossyDisk:
         grown = []
         for depth, name in enumerate(path.parts[1:], start=1):
             if name not in at.names:
-                at.set(name, _Directory())
+                at.set(name, LossyDirectory())
                 grown.append(Path(*path.parts[:depth]))
             found = at.names[name]
-            assert isinstance(found, _Directory)
+            assert isinstance(found, LossyDirectory)
             at = found
         return grown
 
@@ -195,7 +102,7 @@ class LossyDisk:
         if path.name not in parent.names:
             if not create:
                 raise FileNotFoundError(errors.ENOENT, "no such file", str(path))
-            parent.set(path.name, _File())
+            parent.set(path.name, LossyFile())
         return self._descriptor(parent.names[path.name])
 
     def open_directory(self, path: Path) -> int:
@@ -297,7 +204,7 @@ class LossyDisk:
     def flip_bit(self, path: Path, offset: int) -> None:
         """Damage one bit of a file, on the device and in memory. What waited for a sync reaches the device first."""
         file = self._directory(path.parent).names[path.name]
-        assert isinstance(file, _File)
+        assert isinstance(file, LossyFile)
         file.sync()
         file.durable[offset] ^= 1
         file.data[offset] ^= 1
@@ -305,7 +212,7 @@ class LossyDisk:
     def read_whole(self, path: Path) -> bytes:
         """A file as readers see it."""
         file = self._directory(path.parent).names[path.name]
-        assert isinstance(file, _File)
+        assert isinstance(file, LossyFile)
         return bytes(file.data)
 
     def sync_names(self) -> None:
@@ -314,7 +221,7 @@ class LossyDisk:
         while waiting:
             directory = waiting.pop()
             directory.sync()
-            waiting += [node for node in directory.names.values() if isinstance(node, _Directory)]
+            waiting += [node for node in directory.names.values() if isinstance(node, LossyDirectory)]
 
     @property
     def open_files(self) -> int:
@@ -326,7 +233,7 @@ class LossyDisk:
             self._raise_fault(name)
         except OSError:
             node = self._open[arguments[0]] if name == "sync" and isinstance(arguments[0], int) else None
-            if isinstance(node, _File):
+            if isinstance(node, LossyFile):
                 node.lose()
             raise
         getattr(self, f"_do_{name}")(*arguments)
@@ -357,21 +264,21 @@ class LossyDisk:
         if errno is not None:
             raise OSError(errno, f"{name}: ordered to fail")
 
-    def _directory(self, path: Path) -> _Directory:
-        at: _Node = self._root
+    def _directory(self, path: Path) -> LossyDirectory:
+        at: LossyNode = self._root
         for name in path.parts[1:]:
-            if not isinstance(at, _Directory) or name not in at.names:
+            if not isinstance(at, LossyDirectory) or name not in at.names:
                 raise FileNotFoundError(errors.ENOENT, "no such directory", str(path))
             at = at.names[name]
-        assert isinstance(at, _Directory)
+        assert isinstance(at, LossyDirectory)
         return at
 
-    def _file(self, fd: int) -> _File:
+    def _file(self, fd: int) -> LossyFile:
         node = self._open[fd]
-        assert isinstance(node, _File)
+        assert isinstance(node, LossyFile)
         return node
 
-    def _descriptor(self, node: _Node) -> int:
+    def _descriptor(self, node: LossyNode) -> int:
         self._next_fd += 1
         self._open[self._next_fd] = node
         return self._next_fd

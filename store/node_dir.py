@@ -5,6 +5,7 @@
     <small files>    others of the node, each replaced as a whole
     groups/<id>.<incarnation>/   a group's log, see store/format.py
     trash/           groups that were deleted, on their way out
+    quarantine/      logs that could not be repaired and were replaced from other members
 
 Opening refuses a directory of another node, of a newer format, or in use, with one line that says which.
 """
@@ -27,6 +28,7 @@ IDENTITY_NAME: Final = "node.json"
 LOCK_NAME: Final = "lock"
 GROUPS_NAME: Final = "groups"
 TRASH_NAME: Final = "trash"
+QUARANTINE_NAME: Final = "quarantine"
 SMALL_FILE_BYTES_MAX: Final = 1 << 20
 STAT_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's is
 
@@ -81,8 +83,11 @@ class NodeDir:
         A server that stands alone and was given no name (`named` False) has another name at every start; it goes on
         under the node id that the directory has.
         """
+        missing = [place for place in (root, *root.parents) if not place.exists()]
         (root / GROUPS_NAME).mkdir(parents=True, exist_ok=True)
         (root / TRASH_NAME).mkdir(exist_ok=True)
+        for place in reversed(missing):
+            sync_directory(place.parent)  # else a power cut may take the whole store
         lock_fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,6 +126,20 @@ class NodeDir:
         """What the groups' files take on disk."""
         files = (path for path in (self.root / GROUPS_NAME).rglob("*") if path.is_file())
         return sum(path.stat().st_blocks * STAT_BLOCK_BYTES for path in files)
+
+    def set_aside(self, group_id: GroupId, incarnation: int) -> None:
+        """Rename a group's directory into the quarantine, durably, for whoever wants to look at it: the newest one."""
+        source = self.group(group_id, incarnation)
+        target = self.root / QUARANTINE_NAME / source.name
+        if not source.exists():
+            return
+        target.parent.mkdir(exist_ok=True)
+        if target.exists():
+            shutil.rmtree(target)
+        source.rename(target)
+        sync_directory(target.parent)
+        sync_directory(source.parent)
+        sync_directory(self.root)
 
     def move_to_trash(self, group_id: GroupId, incarnation: int) -> Path | None:
         """Rename a group's directory out of the way, durably; None when there is none."""

@@ -1,8 +1,8 @@
 """Where this node's replicas live: opens their logs, starts and stops their shells, throws deleted data away.
 
 A replica that knows nothing of its group, though the group may know it, has to be admitted before it starts
-(raft/joining.py): one that came later, one whose disk was wiped, one whose log was in memory, and one whose log has no
-use any more: its term and vote are unreadable, or the group has gone on without what is damaged in it.
+(raft/joining.py): one that came later, one whose disk was wiped, one whose log was in memory, one that has lost its
+term and vote or more of its log than can be repaired. What the last one still had is set aside first, never deleted.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from jetraft.store.format import Identity
 from jetraft.store.io import run_blocking
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import StorageType
-from jetraft.store.port import HardStateLost
+from jetraft.store.port import HardStateLost, StoreCorrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.streams.memory_groups import MemoryGroups
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from jetraft.raft.repair import Repairs
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.io import Disk
-    from jetraft.store.model.ids import GroupId
+    from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.node_dir import NodeDir
-    from jetraft.store.port import GroupLog, StoreError
+    from jetraft.store.port import GroupLog
 
 log_ = logging.getLogger(__name__)
 
@@ -82,37 +82,56 @@ class StreamHost:
     async def _open(self, assignment: StreamAssignment) -> GroupLog:
         if assignment.config.storage is StorageType.MEMORY:
             return await self._memory_log(assignment)
-        identity = Identity(
-            node_id=self.node_dir.node_id, group_id=assignment.group_id, incarnation=assignment.incarnation
-        )
-        path = self.node_dir.group(assignment.group_id, assignment.incarnation)
-        others = [node for node in assignment.holders if node != identity.node_id]
-        group = identity.group_id, identity.incarnation
-        log: GroupLog
         try:
-            log = await self.repairs.open(self.disk, path, identity, self.cache, others)
-        except (HardStateLost, OvertakenError) as error:
-            if not others:
-                raise  # nobody could admit it
-            self._give_up_log(*group, error)
-            log = await self.repairs.open(self.disk, path, identity, self.cache, others)
-        is_known = self._may_be_known(assignment) or group in self.memory_groups
-        if log.load_checkpoint() is None and is_known:
-            try:
-                await self._be_admitted(assignment, log)
-            except BaseException:
-                log.close()
+            return await self._file_log(assignment)
+        except (HardStateLost, OvertakenError, StoreCorrupt) as error:
+            if assignment.holders == (self.node_dir.node_id,):
                 raise
+            return await self._begin_anew(assignment, error)
+
+    async def _file_log(self, assignment: StreamAssignment) -> GroupLog:
+        """Open the log and repair it. Raises HardStateLost, OvertakenError, StoreCorrupt: it is of no use."""
+        own = self.node_dir.node_id
+        others = [node for node in assignment.holders if node != own]
+        log = await self._opened(assignment, others)
+        try:
+            if log.load_checkpoint() is None:
+                await self._begin(assignment, log)
+        except BaseException:
+            log.close()
+            raise
         return log
 
-    def _give_up_log(self, group_id: GroupId, incarnation: int, error: StoreError) -> None:
-        """A log without its promises is no memory: begin anew, and never as if nothing had been promised.
+    async def _opened(self, assignment: StreamAssignment, others: Sequence[NodeId]) -> GroupLog:
+        key = assignment.group_id, assignment.incarnation
+        identity = Identity(node_id=self.node_dir.node_id, group_id=key[0], incarnation=key[1])
+        path, is_alone = self.node_dir.group(*key), not others
+        return await self.repairs.open(self.disk, path, identity, self.cache, others, accept_lost_hard_state=is_alone)
 
-        It is noted before the log goes, so that a crash in between does not make a founder of this node again.
+    async def _begin(self, assignment: StreamAssignment, log: GroupLog) -> None:
+        """There is no checkpoint: the log is new, or its first batch was cut short, or its checkpoints are gone."""
+        key = assignment.group_id, assignment.incarnation
+        must_ask = key in self.memory_groups or self._may_be_known(assignment)
+        if log.boundary[0] or (must_ask and log.last_index):
+            raise StoreCorrupt(f"{key[0]}: the checkpoints are gone")
+        if must_ask:
+            await self._be_admitted(assignment, log)
+
+    async def _begin_anew(self, assignment: StreamAssignment, error: Exception) -> GroupLog:
+        """Give the log up and become a learner of the group, as if the disk were new.
+
+        Until the group's leader agrees everything stays as it is (JoinPendingError). That the old self is forgotten is
+        on disk before its log is out of the way, so a crash in between cannot bring back a member that votes.
         """
-        log_.error("%s: the log is given up, this node has to be admitted again: %s", group_id, error)
-        self.memory_groups.note(group_id, incarnation)
-        self.node_dir.move_to_trash(group_id, incarnation)
+        key = assignment.group_id, assignment.incarnation
+        admission = await self.admit(assignment)
+        log_.error("%s: %s; this replica is filled anew, what it held is kept aside", key[0], error)
+        self.memory_groups.note(*key)
+        await run_blocking(partial(self.node_dir.set_aside, *key))
+        log = await self._opened(assignment, ())
+        admission.begin(log)
+        await until_durable(log)
+        return log
 
     async def _memory_log(self, assignment: StreamAssignment) -> GroupLog:
         log, own = MemLog(), self.node_dir.node_id

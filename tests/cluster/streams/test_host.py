@@ -17,7 +17,7 @@ from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import HARD_STATE_NAMES
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import HardState, HardStateLost
+from jetraft.store.port import HardState
 from tests.cluster.lab import stream_config
 
 A, B, C = (NodeId(letter * 8) for letter in "ABC")
@@ -31,14 +31,14 @@ class Dir:
 
     root: Path
     node_id: NodeId = A
-    trashed: int = 0
+    kept: int = 0
 
     def group(self, group_id: GroupId, incarnation: int) -> Path:
         return self.root / "groups" / f"{group_id}-{incarnation}"
 
-    def move_to_trash(self, group_id: GroupId, incarnation: int) -> Path:
-        self.trashed += 1
-        return self.group(group_id, incarnation).rename(self.root / f"trashed-{self.trashed}")
+    def set_aside(self, group_id: GroupId, incarnation: int) -> None:
+        self.kept += 1
+        self.group(group_id, incarnation).rename(self.root / f"kept-{self.kept}")
 
     def file(self, name: str) -> Any:
         return Record(self.root / name)
@@ -155,6 +155,7 @@ async def test_a_member_without_its_vote_is_admitted_before_it_takes_part(node: 
     log = await opened(node)
 
     assert (log.hard_state, log.last_index, node.asked) == (HardState(term=9, vote=B), 0, 1)
+    assert list((node.root / "kept-1").iterdir()), "nothing is deleted"
     assert Configuration.decode(log.load_checkpoint().members).learners == (A,)
     log.close()
 
@@ -182,11 +183,11 @@ async def test_a_log_that_the_group_has_gone_on_without_is_given_up_too(node: No
 
         calls = 0
 
-        async def open(self, *arguments: Any) -> Any:
+        async def open(self, *arguments: Any, **options: Any) -> Any:
             self.calls += 1
             if self.calls == 1:
                 raise OvertakenError("entries are trimmed elsewhere")
-            return await real.open(*arguments)
+            return await real.open(*arguments, **options)
 
     node.repairs = Overtaken()
     log = await opened(node)
@@ -194,9 +195,23 @@ async def test_a_log_that_the_group_has_gone_on_without_is_given_up_too(node: No
     log.close()
 
 
-async def test_a_group_of_one_has_nobody_to_admit_it(node: Node) -> None:
+async def test_a_group_of_one_has_nobody_whom_it_could_contradict_and_goes_on_with_its_log(node: Node) -> None:
     await write_log(node)
     lose_hard_state(node)
-    with pytest.raises(HardStateLost):
-        await node.host()._open(assignment(A))
+    log: Any = await node.host()._open(assignment(A))
+    assert log.hard_state_lost
     assert node.asked == 0
+    assert log.load_checkpoint() is not None
+    log.close()
+
+
+async def test_lost_checkpoints_of_a_newcomer_are_no_new_log(node: Node) -> None:
+    await write_log(node)
+    path = Dir(node.root).group(GROUP, 7)
+    for checkpoint in path.rglob("*.ckpt"):
+        checkpoint.write_bytes(b"damaged")
+
+    log = await opened(node)
+
+    assert (log.hard_state, node.asked) == (HardState(term=9, vote=B), 1)
+    log.close()
