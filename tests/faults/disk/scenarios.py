@@ -1,0 +1,301 @@
+"""What is done to the disks. Each scenario is one function: it returns when the fault is over and all is well again.
+
+Faults come while the load runs. Where a server notices that its disk fails, it goes on running for a moment before
+anything else happens: what it acknowledges then counts.
+"""
+
+import errno
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import attrs
+
+from tests.faults.disk.mounts import FaultyDisk, LoopDisk
+from tests.faults.disk.stage import Stage
+
+Medium = Literal["loop", "fuse", "plain"]
+HELD_S: Final = 2.0  # how long a fault that does not end by itself lasts
+MOVED_S: Final = 10.0
+FLIPS: Final = 2
+MIB: Final = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class DiskScenario:
+    """One kind of fault. `repeats` faults make a run."""
+
+    name: str
+    act: Callable[[Stage], None]
+    size: int = 3
+    medium: Medium = "fuse"
+    repeats: int = 3
+    rate: float = 400.0
+    loses: bool = False  # what is damaged on every replica cannot be had back: it must be reported instead
+    jetraft_only: bool = False
+
+
+# Power.
+
+
+def power_cut(stage: Stage) -> None:
+    """The power of all nodes goes at once, at any moment."""
+    places = list(range(len(stage.nodes)))
+    time.sleep(stage.random.uniform(0.05, 0.6))
+    for place in places:
+        disk = stage.disks[place]
+        assert isinstance(disk, LoopDisk | FaultyDisk)
+        disk.cut(stage.random.randrange(1 << 30))
+    time.sleep(stage.random.uniform(0, 0.2))  # the processes see errors, and must not say that anything is stored
+    stage.kill(places)
+    for place in places:
+        disk = stage.disks[place]
+        if isinstance(disk, LoopDisk):
+            disk.power_on()
+    began_s = time.monotonic()
+    stage.start(places)
+    stage.healed(began_s)
+
+
+def power_cut_of_one(stage: Stage) -> None:
+    """The leader's power goes; it comes back when another one has led for a while."""
+    place = stage.leader()
+    disk = stage.disks[place]
+    assert isinstance(disk, LoopDisk | FaultyDisk)
+    disk.cut(stage.random.randrange(1 << 30))
+    time.sleep(stage.random.uniform(0, 0.2))
+    stage.kill([place])
+    _note_move(stage, place)
+    if isinstance(disk, LoopDisk):
+        disk.power_on()
+    began_s = time.monotonic()
+    stage.start([place])
+    stage.healed(began_s)
+
+
+# Errors.
+
+
+def _faulty(stage: Stage, place: int) -> FaultyDisk:
+    disk = stage.disks[place]
+    assert isinstance(disk, FaultyDisk)
+    return disk
+
+
+def _note_move(stage: Stage, place: int) -> None:
+    """Wait until another node leads, and note how long that took."""
+
+    def moved() -> bool:
+        return any(stage.leads(node) for other, node in enumerate(stage.nodes) if other != place)
+
+    stage.moved_s.append(stage.wait(moved, "another node led", MOVED_S))
+
+
+def _fails_once(kind: str, *, of_leader: bool) -> Callable[[Stage], None]:
+    """The next operation of a kind gives EIO, once."""
+
+    def act(stage: Stage) -> None:
+        place = stage.leader() if of_leader else stage.follower()
+        disk = _faulty(stage, place)
+        disk.order(fail=kind, errno=errno.EIO, path="S-R3F" if stage.kind == "jetraft" else STREAM_PATH)
+        if of_leader:
+            _note_move(stage, place)
+        else:
+            stage.wait(lambda: bool(stage.health(place)), "the node said that it was not well", MOVED_S)
+        _recover(stage, place)
+
+    return act
+
+
+STREAM_PATH: Final = "streams/DISK"
+
+
+def _recover(stage: Stage, place: int) -> None:
+    """Wait for the node to recover by itself; restart it if it does not, and say so."""
+    if stage.kind == "jetraft":
+        stage.healed()
+        return
+    try:
+        stage.wait(lambda: not stage.health(place), "the node recovered by itself", MOVED_S)
+    except Exception:  # noqa: BLE001  (whatever it was: the reference is helped, and the table says so)
+        stage.notes.append("restarted")
+        stage.kill([place])
+        stage.start([place])
+    stage.healed()
+
+
+def _slow(*, of_leader: bool) -> Callable[[Stage], None]:
+    """Every fsync takes a second."""
+
+    def act(stage: Stage) -> None:
+        place = stage.leader() if of_leader else stage.follower()
+        disk = _faulty(stage, place)
+        disk.order(delay="fsync", seconds=1.0)
+        if of_leader and stage.kind == "jetraft":
+            _note_move(stage, place)
+        time.sleep(HELD_S)
+        disk.order(delay="fsync", seconds=0.0)
+        stage.healed()
+
+    return act
+
+
+def _read_only(stage: Stage) -> None:
+    """The leader's file system becomes read-only, as ext4 does by itself, and is writable again later."""
+    place = stage.leader()
+    disk = _faulty(stage, place)
+    disk.order(read_only=True)
+    _note_move(stage, place)
+    time.sleep(HELD_S)
+    disk.order(read_only=False)
+    _recover(stage, place)
+
+
+def _full(who: Literal["leader", "follower", "all"]) -> Callable[[Stage], None]:
+    """Nothing more fits on the disk, from one moment to the next; later there is room again. Nobody is restarted."""
+
+    def act(stage: Stage) -> None:
+        chosen = {"leader": lambda: [stage.leader()], "follower": lambda: [stage.follower()]}
+        places = chosen.get(who, lambda: list(range(len(stage.nodes))))()
+        for place in places:
+            disk = _faulty(stage, place)
+            disk.order(capacity_bytes=disk.order()["used_bytes"])
+        time.sleep(2 * HELD_S)
+        for place in places:
+            _faulty(stage, place).order(capacity_bytes=1 << 40)
+        for place in places:
+            _recover(stage, place)
+
+    return act
+
+
+# Damage, done while the nodes are down.
+
+
+def _damaged(hurt: Callable[[Stage, int], None], *, everywhere: bool = False) -> Callable[[Stage], None]:
+    """Stop nodes, damage their files, start them again."""
+
+    def act(stage: Stage) -> None:
+        places = list(range(len(stage.nodes))) if everywhere else [stage.follower()]
+        stage.kill(places)
+        for place in places:
+            hurt(stage, place)
+        began_s = time.monotonic()
+        stage.start(places)
+        if everywhere:
+            stage.wait_acks()
+        else:
+            stage.healed(began_s)
+
+    return act
+
+
+def flip_bits(stage: Stage, place: int) -> None:
+    """Two bits in each file of messages."""
+    for path in stage.log_files(place):
+        data = bytearray(path.read_bytes())
+        used = len(data.rstrip(b"\0"))
+        for _ in range(FLIPS if used else 0):
+            data[stage.random.randrange(used)] ^= 1 << stage.random.randrange(8)
+        path.write_bytes(data)
+
+
+def flip_same_message(stage: Stage, place: int) -> None:
+    """A bit of the same message on every replica."""
+    payload = min(sent.payload for sent in stage.journal.messages.values() if sent.seq == 20)
+    for path in stage.log_files(place):
+        data = bytearray(path.read_bytes())
+        at = data.find(payload)
+        if at >= 0:
+            data[at] ^= 1
+            path.write_bytes(data)
+            return
+
+
+def zero_a_page(stage: Stage, place: int) -> None:
+    """A page of zeros in the middle of the largest file."""
+    path = _largest(stage, place)
+    data = bytearray(path.read_bytes())
+    used = len(data.rstrip(b"\0"))
+    start = used // 2 & ~4095
+    data[start : min(start + 4096, used)] = bytes(min(start + 4096, used) - start)
+    path.write_bytes(data)
+
+
+def truncate(stage: Stage, place: int) -> None:
+    """The second half of the largest file is gone."""
+    path = _largest(stage, place)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data.rstrip(b"\0")) // 2])
+
+
+def put_back_an_older_copy(stage: Stage, place: int) -> None:
+    """The largest file is as it was a while ago: it was copied, the node went on, and the copy is put back."""
+    path = _largest(stage, place)
+    copy = path.read_bytes()
+    stage.start([place])
+    stage.wait_acks(400)
+    stage.wait(lambda: not stage.health(place), "it has caught up")
+    stage.kill([place])
+    if path.exists():
+        path.write_bytes(copy)
+
+
+def delete_checkpoints(stage: Stage, place: int) -> None:
+    """Derived state is gone (jetraft: checkpoints; nats-server: index.db)."""
+    pattern = "*.ckpt" if stage.kind == "jetraft" else "index.db"
+    for path in stage.nodes[place].store_dir.rglob(pattern):
+        path.unlink()
+
+
+def delete_hard_state(stage: Stage, place: int) -> None:
+    """Term and vote of the stream's group are gone (jetraft: both copies; nats-server: tav.idx of every group)."""
+    if stage.kind == "jetraft":
+        paths = [path for group in stage.groups(place) for path in group.glob("hard-state*")]
+    else:
+        paths = list(stage.nodes[place].store_dir.rglob("tav.idx"))
+    for path in paths:
+        path.unlink()
+
+
+def wipe(stage: Stage, place: int) -> None:
+    """The disk is new."""
+    shutil.rmtree(stage.nodes[place].store_dir)
+
+
+def _largest(stage: Stage, place: int) -> Path:
+    return max(stage.log_files(place), key=lambda path: len(path.read_bytes().rstrip(b"\0")))
+
+
+SCENARIOS: Final = (
+    DiskScenario(name="power-cut-one-replica", act=power_cut, size=1, medium="loop", repeats=10),
+    DiskScenario(name="power-cut-all-three", act=power_cut, medium="loop", repeats=5),
+    DiskScenario(name="power-cut-leader", act=power_cut_of_one, medium="loop", repeats=3),
+    DiskScenario(name="torn-power-cut-one-replica", act=power_cut, size=1, repeats=10),
+    DiskScenario(name="torn-power-cut-all-three", act=power_cut, repeats=5),
+    DiskScenario(name="fsync-error-leader", act=_fails_once("fsync", of_leader=True)),
+    DiskScenario(name="fsync-error-follower", act=_fails_once("fsync", of_leader=False)),
+    DiskScenario(name="torn-write-leader", act=_fails_once("write", of_leader=True)),
+    DiskScenario(name="slow-fsync-leader", act=_slow(of_leader=True)),
+    DiskScenario(name="slow-fsync-follower", act=_slow(of_leader=False)),
+    DiskScenario(name="read-only-leader", act=_read_only),
+    DiskScenario(name="full-leader", act=_full("leader"), rate=2000),
+    DiskScenario(name="full-follower", act=_full("follower"), rate=2000),
+    DiskScenario(name="full-all", act=_full("all"), rate=2000),
+    DiskScenario(name="flipped-bits", act=_damaged(flip_bits), medium="plain"),
+    DiskScenario(name="zeroed-page", act=_damaged(zero_a_page), medium="plain"),
+    DiskScenario(name="truncated-file", act=_damaged(truncate), medium="plain"),
+    DiskScenario(name="older-copy", act=_damaged(put_back_an_older_copy), medium="plain"),
+    DiskScenario(name="deleted-checkpoints", act=_damaged(delete_checkpoints), medium="plain"),
+    DiskScenario(name="deleted-term-and-vote", act=_damaged(delete_hard_state), medium="plain"),
+    DiskScenario(name="wiped-disk", act=_damaged(wipe), medium="plain", repeats=1),
+    DiskScenario(
+        name="same-message-everywhere",
+        act=_damaged(flip_same_message, everywhere=True),
+        medium="plain",
+        repeats=1,
+        loses=True,
+    ),
+)
