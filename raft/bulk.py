@@ -124,7 +124,7 @@ class BulkLinks:
         finally:
             if self._sessions.get(node) is session:
                 session.link = None
-                log.info("bulk connection to %s ended: %s", node, link.closed_because)
+                log.debug("bulk connection to %s ended: %s", node, link.closed_because)
                 self._on_ended(node, broke_protocol=link.broke_protocol)
 
     def _link(self, made: Made) -> Link:

@@ -156,7 +156,7 @@ class Calls:
         except (RemoteCallError, CallTimeoutError, PeerUnavailableError) as error:
             self._answer(channel, sender, number, _STATUS_ERROR, str(error).encode())
         except Exception as error:  # the caller must learn it, and one bad request must not end the node
-            self._complain((sender, method), f"serving {method} to {sender} failed: {error!r}")
+            self._complain((sender, method), f"with {sender}: serving {method} failed: {error!r}")
             log.debug("serving %s to %s failed", method, sender, exc_info=True)
             self._answer(channel, sender, number, _STATUS_ERROR, repr(error).encode())
         else:

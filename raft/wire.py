@@ -32,8 +32,9 @@ from jetraft.raft.engine import (
     VoteGrant,
     VoteRequest,
 )
+from jetraft.raft.membership import BadConfigurationError, Configuration
 from jetraft.store._frame import parse_header, verify
-from jetraft.store.format import FRAME_HEADER_BYTES
+from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import Entry
 
@@ -44,6 +45,7 @@ _FIXED = struct.Struct("<IBBHQQ")
 _NUMBERS = tuple(struct.Struct(f"<{count}Q") for count in range(4))
 _FLAG_TRANSFER = 1
 GROUP_NAME_BYTES_MAX = 64
+TERM_MAX = (1 << 64) - (1 << 32)  # a term out of the blue must leave room for elections after it
 
 
 class RemoteProtocolError(Exception):
@@ -115,6 +117,8 @@ def decode(payload: memoryview) -> list[Addressed]:
 
 def _decode_one(data: memoryview) -> Addressed:
     _, code, name_bytes, flags, incarnation, term = _FIXED.unpack_from(data)
+    if term > TERM_MAX:
+        raise RemoteProtocolError(f"a raft message of term {term}")
     known = _CLASSES.get(code)
     if known is None:
         raise RemoteProtocolError(f"unknown raft message type {code}")
@@ -134,13 +138,22 @@ def _decode_one(data: memoryview) -> Addressed:
         prev_index, prev_term = numbers_struct.unpack_from(data, numbers_at)[:2]
         fields["entries"] = split_frames(body, prev_index, prev_term, incarnation, term)
     elif message_type is SnapshotOffer:
-        fields["members"] = bytes(body)
+        fields["members"] = _checked_configuration(bytes(body))
     elif len(body):
         raise RemoteProtocolError(f"raft message type {code} has a body")
     if message_type is VoteRequest:
         fields["transfer"] = bool(flags & _FLAG_TRANSFER)
     build: Callable[..., Message] = message_type
     return Addressed(group_id=group_id, incarnation=incarnation, message=build(term=term, **fields))
+
+
+def _checked_configuration(body: bytes) -> bytes:
+    """The body itself. A group takes a configuration into force as it comes, so it is judged here."""
+    try:
+        Configuration.decode(body)
+    except BadConfigurationError as error:
+        raise RemoteProtocolError(str(error)) from error
+    return body
 
 
 def split_frames(body: memoryview, prev_index: int, prev_term: int, incarnation: int, term: int) -> list[Entry]:
@@ -161,6 +174,8 @@ def split_frames(body: memoryview, prev_index: int, prev_term: int, incarnation:
             raise RemoteProtocolError(f"frame {index} has term {header.term} after {entry_term} in an append of {term}")
         if not verify(frame):
             raise RemoteProtocolError(f"frame {index} has a wrong checksum")
+        if header.kind == Kind.RAFT_CONFIG:
+            _checked_configuration(frame[FRAME_HEADER_BYTES:])
         entry_term = header.term
         entries.append(Entry(index=index, term=entry_term, kind=header.kind, frame=frame))
         offset += length

@@ -110,7 +110,7 @@ def answer_nonsense(stranger: Stranger, dice: random.Random, reader: FrameReader
 
 def talk(port: int, dice: random.Random, name: str) -> None:
     """Join with the secret, and talk nonsense until hung up on or tired."""
-    with Stranger(port, name, cluster=CLUSTER_NAME, secret=SECRET) as stranger, contextlib.suppress(ConnectionError):
+    with Stranger(port, name, cluster=CLUSTER_NAME, secret=SECRET) as stranger, contextlib.suppress(OSError):
         if not stranger.join():
             return
         reader = FrameReader()
@@ -126,7 +126,7 @@ def talk(port: int, dice: random.Random, name: str) -> None:
 
 def knock(port: int, dice: random.Random) -> None:
     """Know nothing, and try."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as sock, contextlib.suppress(ConnectionError):
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as sock, contextlib.suppress(OSError):
         sock.sendall(dice.choice((b"GET / HTTP/1.1\r\n\r\n", noise(dice), dice.randbytes(HELLO_BYTES + 33))))
         if dice.random() < 0.5:
             sock.shutdown(socket.SHUT_WR)

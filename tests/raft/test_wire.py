@@ -20,16 +20,19 @@ from jetraft.raft.engine import (
     VoteGrant,
     VoteRequest,
 )
-from jetraft.raft.wire import RemoteProtocolError, decode, encode
-from tests.raft.rig import INCARNATION, entries, entry
+from jetraft.raft.membership import Configuration
+from jetraft.raft.wire import TERM_MAX, RemoteProtocolError, decode, encode
+from jetraft.store.format import Kind
+from tests.raft.rig import INCARNATION, A, B, C, entries, entry
 
+MEMBERS = Configuration(voters=[A, B], learners=[C]).encode()
 MESSAGES: list[Message] = [
     PreVoteRequest(term=3, last_index=9, last_term=2),
     PreVoteGrant(term=3),
     VoteRequest(term=3, last_index=9, last_term=2, transfer=True),
     VoteRequest(term=3, last_index=2**63, last_term=2, transfer=False),
     VoteGrant(term=3),
-    TermNotice(term=2**64 - 1),
+    TermNotice(term=TERM_MAX),
     Append(term=5, prev_index=0, prev_term=0, commit_index=0, entries=[]),
     Append(term=5, prev_index=3, prev_term=1, commit_index=2, entries=entries(1, 4, 5, first=4)),
     AppendAccepted(term=3, prev_index=1, verified_index=2),
@@ -40,7 +43,7 @@ MESSAGES: list[Message] = [
     TransferNow(term=1),
     ReadProbe(term=1, round=2),
     ReadProbeSeen(term=1, round=2),
-    SnapshotOffer(term=1, index=9, index_term=1, members=b"members"),
+    SnapshotOffer(term=1, index=9, index_term=1, members=MEMBERS),
 ]
 
 
@@ -73,6 +76,20 @@ def test_a_payload_holds_messages_of_many_groups() -> None:
 def test_entries_that_do_not_continue_the_log_are_refused(damage: Append) -> None:
     with pytest.raises(RemoteProtocolError):
         decode(memoryview(payload_of(damage)))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Append(term=1, prev_index=0, prev_term=0, commit_index=0, entries=[entry(1, 1, b"\x80", Kind.RAFT_CONFIG)]),
+        SnapshotOffer(term=1, index=9, index_term=1, members=b"nobody"),
+        TermNotice(term=TERM_MAX + 1),
+    ],
+    ids=["configuration", "members of a snapshot", "term without a next one"],
+)
+def test_what_a_group_would_stumble_over_is_refused_before_it_gets_it(message: Message) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode(memoryview(payload_of(message)))
 
 
 def test_entries_of_another_incarnation_are_refused() -> None:
