@@ -166,6 +166,7 @@ class Core:
             elections.ask_pre_votes(self, now_ns)
         else:
             self.restart_timer(now_ns)
+            self._look_soon(now_ns)
 
     def step(self, sender: NodeId, message: Message, now_ns: int) -> None:
         """A peer's message arrived. Raises LogDivergedError, after which the group must stop."""
@@ -211,6 +212,8 @@ class Core:
             self.leadership.link_changed(node, up=True, now_ns=now_ns)
         elif self.ballot is not None:
             self.ballot.resend_ns = now_ns
+        else:
+            self._look_soon(now_ns)
 
     def peer_down(self, node: NodeId, now_ns: int) -> None:
         """The link session ended: its claim and what was in flight are gone."""
@@ -293,6 +296,16 @@ class Core:
         self.claimed, self.leader = False, None
         if self.ballot is None:
             self._arm_timer(now_ns, 0, self.timing.failover_spread_ns)
+
+    def _look_soon(self, now_ns: int) -> None:
+        """Nobody is known to lead and a majority can be asked, as after the start of all: do not wait for the timer.
+
+        If somebody leads after all, the pre-vote disturbs nobody, and the leader answers it by claiming the group.
+        """
+        asks = self.leader is None and self.ballot is None and self.election_ns is not None
+        if asks and self.configuration.has_quorum({*self.up, self.node_id}):
+            soon_ns = now_ns + self._setup.rng.randrange(0, self.timing.failover_spread_ns)
+            self.election_ns = min(soon_ns, self.election_ns or soon_ns)
 
     def restart_timer(self, now_ns: int) -> None:
         """Wait for a leader for a random while."""

@@ -25,11 +25,34 @@ def vote_request(term: int, last_index: int = 0, last_term: int = 0, *, transfer
     return VoteRequest(term=term, last_index=last_index, last_term=last_term, transfer=transfer)
 
 
+def wait_ns(rig: Rig) -> int:
+    assert rig.core.deadline_ns is not None
+    return rig.core.deadline_ns - rig.now_ns
+
+
 def test_an_election_begins_within_the_election_time() -> None:
     rig, timing = Rig(), Timing()
+    rig.core.up.clear()
     rig.core.start(rig.now_ns)
-    assert rig.core.deadline_ns is not None
-    assert timing.election_min_ns <= rig.core.deadline_ns - rig.now_ns <= timing.election_max_ns
+    assert timing.election_min_ns <= wait_ns(rig) <= timing.election_max_ns
+
+
+def test_it_begins_sooner_when_nobody_is_known_to_lead_and_a_majority_can_be_asked() -> None:
+    """All servers of a cluster were started again: the first two that see each other need not wait."""
+    rig, timing = Rig(), Timing()
+    rig.core.up.clear()
+    rig.core.start(rig.now_ns)
+    rig.core.peer_up(B, rig.now_ns)
+    assert 0 <= wait_ns(rig) < timing.failover_spread_ns
+
+
+def test_who_follows_a_leader_is_not_made_restless_by_another_link() -> None:
+    rig = Rig()
+    rig.core.start(rig.now_ns)
+    rig.step(B, heartbeat(1))
+    assert rig.core.deadline_ns is None
+    rig.core.peer_up(C, rig.now_ns)
+    assert rig.core.deadline_ns is None
 
 
 def test_the_preferred_leader_of_a_fresh_group_asks_at_once() -> None:
