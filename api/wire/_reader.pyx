@@ -39,8 +39,14 @@ cdef extern from "<poll.h>" nogil:
     int ppoll(pollfd* fds, unsigned long n, const timespec* timeout, const void* mask)
     int POLLIN
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
 cdef enum:
     EVENTS_PER_TURN = 256
+    SPIN_NS = 40_000            # a sleeping thread of a virtual machine is awake 20 to 50 us after its event
+    SPIN_SCORE_MAX = 16         # so many misses until it is given up
+    SPIN_PROBE = 32             # and tried again
     PAUSE_NS = 5_000_000        # nats-server stalls producers for 2 to 10 ms
 
 
@@ -127,12 +133,41 @@ cdef void resume_paused(plane_t* plane) noexcept nogil:
     plane.paused_conns.count = kept
 
 
+cdef int spin(plane_t* plane, epoll_event* events) noexcept nogil:
+    """Look for events for a moment without going to sleep, as long as that has paid lately.
+
+    A client that waits for an answer sends its next message 10 to 30 us after it. Others may run meanwhile.
+    """
+    cdef int n
+    cdef int64_t until_ns
+    if plane.spin_score == 0:
+        plane.spin_skipped += 1
+        if plane.spin_skipped < SPIN_PROBE:
+            return 0
+        plane.spin_skipped = 0
+    until_ns = jr_mono_ns() + SPIN_NS
+    while True:
+        sched_yield()
+        n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, 0)
+        if n != 0:
+            plane.spin_score = min(plane.spin_score + 2, SPIN_SCORE_MAX)
+            return n
+        if jr_mono_ns() >= until_ns:
+            break
+    if plane.spin_score:
+        plane.spin_score -= 1
+    return 0
+
+
 cdef int wait_ready(plane_t* plane, epoll_event* events, int64_t timeout_ns) noexcept nogil:
     """The ready descriptors; waits for the first one, at most `timeout_ns` (ppoll has the resolution, epoll_wait not)."""
     cdef pollfd fds
     cdef timespec timeout
     cdef int n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, 0)
     if n != 0 or timeout_ns <= 0:
+        return n
+    n = spin(plane, events)
+    if n != 0:
         return n
     fds.fd = plane.epfd
     fds.events = POLLIN

@@ -243,5 +243,7 @@ cdef struct plane_t:
     uint64_t turns
     uint64_t sends
     uint64_t recvs
+    int spin_score                # of late successes of looking again without sleeping; 0 = it does not pay
+    int spin_skipped
     uint64_t cache_misses
     uint64_t stalls
