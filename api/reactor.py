@@ -116,8 +116,8 @@ class Reactor:
             self._kick.set()
 
     def watch(self, fd: int, on_ready: Callable[[], None] | None = None) -> None:
-        """Let a lingering turn notice this descriptor: call `on_ready` in the turn, or go back to trio for its task."""
-        self._watched[fd] = on_ready
+        """Let turns notice this descriptor: call `on_ready` in the turn, or go back to trio for its task."""
+        self._watched[fd] = None if on_ready is None else self.within_turn(on_ready)
         self.plane.watch(fd)
 
     def unwatch(self, fd: int) -> None:

@@ -1,6 +1,5 @@
 """Core NATS between nodes: the plane's route records ride on the mesh; clients learn where else they can connect."""
 
-import os
 from collections.abc import Iterator
 
 import attrs
@@ -42,7 +41,6 @@ class Routes:
     advertise: bool = True
     by_node: dict[NodeId, int] = attrs.field(factory=dict)
     by_route: dict[int, NodeId] = attrs.field(factory=dict)
-    _watched: dict[NodeId, int] = attrs.field(factory=dict)
 
     def start(self) -> None:
         """Listen to the mesh; call before it runs."""
@@ -54,7 +52,6 @@ class Routes:
     def _up(self, node: NodeId) -> None:
         route = self.plane.open_route()
         self.by_node[node], self.by_route[route] = route, node
-        self._watch(node)
         self.update_connect_urls()
 
     def _down(self, node: NodeId) -> None:
@@ -62,21 +59,7 @@ class Routes:
         if route is not None:
             del self.by_route[route]
             self.plane.close_route(route)
-            self._unwatch(node)
         self.update_connect_urls()
-
-    def _watch(self, node: NodeId) -> None:
-        """Let a lingering turn notice frames of this peer: through a descriptor of our own, so ends cannot race."""
-        fd = self.mesh.link_fd(node)
-        if fd is not None:
-            self._watched[node] = os.dup(fd)
-            self.reactor.watch(self._watched[node])
-
-    def _unwatch(self, node: NodeId) -> None:
-        fd = self._watched.pop(node, None)
-        if fd is not None:
-            self.reactor.unwatch(fd)
-            os.close(fd)
 
     def _on_frame(self, node: NodeId, payload: memoryview) -> None:
         route = self.by_node.get(node)

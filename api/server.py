@@ -183,6 +183,7 @@ class Server:
             self.routes = Routes(self.mesh, self.plane, self.sessions, self.reactor, advertise=advertise)
             self.routes.start()
             self.mesh.after_frames = self.reactor.end_turn
+            self.mesh.sockets = self.reactor
             self.reactor.after_send = self.mesh.flush
         self.jetstream = self._build_jetstream()
         self.monitor = self._build_monitor()

@@ -28,7 +28,7 @@ from jetraft.raft.establish import Identity
 from jetraft.raft.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_RPC, CHANNELS
 from jetraft.raft.gossip import ADDRESSES_MAX, About
 from jetraft.raft.handshake import HandshakeRefusedError, Hello, Purpose, Verdict, cluster_key
-from jetraft.raft.link import Link, LinkStatistics
+from jetraft.raft.link import Link, LinkStatistics, Sockets
 from jetraft.raft.routes import Address
 from jetraft.raft.rpc import REQUEST_BYTES_MAX, Calls, Handler
 from jetraft.raft.wire import RemoteProtocolError
@@ -110,6 +110,7 @@ class Mesh:
         self.on_peer_down: list[Callable[[NodeId], None]] = []
         self.on_peer_changed: list[Callable[[NodeId], None]] = []  # its metadata is new, inside a session
         self.after_frames: Callable[[], None] = lambda: None  # ends the turn in which frames were handled
+        self.sockets: Sockets | None = None  # where links are read inside turns; set before `run`
         self._links: dict[NodeId, Link] = {}
         self._ended: dict[NodeId, trio.Event] = {}
         self._reserved: set[NodeId] = set()
@@ -147,10 +148,6 @@ class Mesh:
         """Whether frames can be sent to the node."""
         peer = self._peers.get(node)
         return peer is not None and peer.up
-
-    def link_fd(self, node: NodeId) -> int | None:
-        """The socket of the node's link, for those who want to notice that it is readable; None when it is down."""
-        return self._links[node].fileno() if self.is_up(node) else None
 
     def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
         """Queue a frame; False when there is no link. Ordered inside the channel, never dropped inside a session.
@@ -283,7 +280,8 @@ class Mesh:
         node = hello.node_id
         self._sessions_begun += 1
         session = self._sessions_begun
-        link = Link(made.connection.take(), node_id=node, session=session, boot=hello.boot, clock=self._clock)
+        sock, clock, sockets = made.connection.take(), self._clock, self.sockets
+        link = Link(sock, node_id=node, session=session, boot=hello.boot, clock=clock, sockets=sockets)
         try:
             while node in self._links:
                 self._links[node].close("replaced by a new connection")

@@ -195,7 +195,7 @@ class JetStreamNode:
     async def _run_writer(self) -> None:
         """Turns for what the writer threads have finished, when no lingering turn sees it first."""
         drain = self._reactor.within_turn(self.writer.drain)
-        self._reactor.watch(self.writer.fileno(), drain)
+        self._reactor.watch(self.writer.fileno(), self.writer.drain)
         try:
             while True:
                 await trio.lowlevel.wait_readable(self.writer.fileno())

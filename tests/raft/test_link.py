@@ -1,10 +1,12 @@
 """Priorities and back-pressure of one link, over a socket pair that nobody, or a test, reads."""
 
 import socket
+from collections.abc import Callable
 from typing import Self
 
 import pytest
 import trio
+import trio.testing
 
 from jetraft.raft.framing import (
     CHANNEL_BULK,
@@ -15,7 +17,7 @@ from jetraft.raft.framing import (
     FrameReader,
     frame_head,
 )
-from jetraft.raft.link import QUEUE_BYTES_MAX, SEND_BYTES, Link
+from jetraft.raft.link import QUEUE_BYTES_MAX, SEND_BYTES, Link, Sockets
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 from jetraft.store.model.ids import NodeId
 
@@ -23,12 +25,12 @@ from jetraft.store.model.ids import NodeId
 class Pair:
     """A link, and the other end of its socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, sockets: Sockets | None = None) -> None:
         own, self.other = socket.socketpair()
         own.settimeout(0)
         self.other.settimeout(0)
         self.clock = ManualClock()
-        self.link = Link(own, node_id=NodeId("n" * 8), session=1, boot=1, clock=self.clock)
+        self.link = Link(own, node_id=NodeId("n" * 8), session=1, boot=1, clock=self.clock, sockets=sockets)
         self.reader = FrameReader()
 
     def __enter__(self) -> Self:
@@ -128,3 +130,70 @@ async def test_a_frame_that_was_changed_ends_the_session_after_those_before_it()
             )
         assert (frames, turns) == ([b"good"], [1])
         assert pair.link.broke_protocol
+
+
+class Turns:
+    """Implements Sockets; the test says when a socket is ready."""
+
+    def __init__(self) -> None:
+        self.watched: dict[int, Callable[[], None]] = {}
+        self.kicks = 0
+
+    def watch(self, fd: int, on_ready: Callable[[], None]) -> None:
+        self.watched[fd] = on_ready
+
+    def unwatch(self, fd: int) -> None:
+        del self.watched[fd]
+
+    def kick_outside(self) -> None:
+        self.kicks += 1
+
+    def ready(self) -> None:
+        for on_ready in list(self.watched.values()):
+            on_ready()
+
+
+async def test_a_link_reads_where_turns_watch_its_socket_and_ends_when_the_peer_does() -> None:
+    turns = Turns()
+    frames: list[bytes] = []
+    with Pair(turns) as pair:
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                await pair.link.run(lambda _channel, payload: frames.append(bytes(payload)), lambda: None)
+
+            nursery.start_soon(run)
+            await trio.testing.wait_all_tasks_blocked()
+            turns.ready()  # nothing there: nothing happens
+            pair.other.send(frame_head(CHANNEL_RAFT, b"one") + b"one" + frame_head(CHANNEL_RAFT, b"two") + b"two")
+            turns.ready()
+            assert frames == [b"one", b"two"]
+            assert pair.link.closed_because is None
+            pair.other.shutdown(socket.SHUT_WR)
+            turns.ready()
+        assert pair.link.closed_because == "the peer closed the connection"
+        assert not turns.watched
+
+
+async def test_what_the_socket_does_not_take_in_a_turn_is_sent_when_it_can() -> None:
+    turns = Turns()
+    frames: list[tuple[int, bytes]] = []
+    with Pair(turns) as pair:
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                await pair.link.run(lambda _channel, _payload: None, lambda: None)
+
+            nursery.start_soon(run)
+            await trio.testing.wait_all_tasks_blocked()
+            for _ in range(20):
+                pair.link.send(CHANNEL_ROUTE, bytes(100_000))
+            assert turns.kicks == 20
+            pair.link.flush()
+            assert pair.link.queued_bytes
+            with trio.fail_after(5):
+                while len(frames) < 20:
+                    await trio.lowlevel.wait_readable(pair.other)
+                    frames += pair.received()
+            assert not pair.link.queued_bytes
+            nursery.cancel_scope.cancel()
