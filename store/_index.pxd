@@ -49,6 +49,7 @@ cdef class Index:
                         PackedRanges dead) except -1
     cdef int put(self, uint64_t seq, uint32_t frame_offset, const Upcoming *upcoming) except -1
     cdef int drop(self, uint64_t seq) except -1
+    cdef int drop_some(self, const uint64_t *seqs, size_t count, list dropped) except -1
     cdef int drop_first(self) except -1
     cdef int enforce_subject(self, uint32_t subject_id) except -1
     cdef int enforce_totals(self) except -1

@@ -20,7 +20,7 @@ from libc.string cimport memset
 
 from jetraft.store._chunks cimport CHUNK_MASK, Chunk, ChunkTable
 from jetraft.store._frame cimport FRAME_HEADER_BYTES, FrameHeader, Record, read_header, read_record
-from jetraft.store._lookahead cimport LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_oldest, look_ahead
+from jetraft.store._lookahead cimport LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_doomed, fetch_oldest, look_ahead
 from jetraft.store._seqset cimport PackedRanges, RangePacker
 from jetraft.store._spans cimport Place, SpanTable
 from jetraft.store._subjtree cimport SubjectTree
@@ -118,18 +118,25 @@ cdef class Index:
 
     def remove_many(self, seqs):
         """Remove messages; return those that were live, in the order given."""
+        cdef uint64_t some[LOOKAHEAD_RECORDS]
         cdef list out = []
         cdef uint64_t seq
+        cdef size_t count = 0
         for seq in seqs:
-            if self.chunks.subject_of(seq):
-                self.drop(seq)
-                out.append(seq)
+            some[count] = seq
+            count += 1
+            if count == LOOKAHEAD_RECORDS:
+                self.drop_some(some, count, out)
+                count = 0
+        self.drop_some(some, count, out)
         return out
 
     def remove_below(self, uint64_t seq):
         """Remove every message below `seq`; return how many. last_seq stays."""
         cdef uint64_t before = self.tree.removals
         while self.messages and self.first_seq < seq:
+            if (self.tree.removals - before) % LOOKAHEAD_RECORDS == 0:
+                fetch_oldest(self.first_seq, LOOKAHEAD_RECORDS, self.tree, self.chunks)
             self.drop_first()
         return self.tree.removals - before
 
@@ -445,6 +452,16 @@ cdef class Index:
             self.chunks.give_back(seq)
         return 0
 
+    cdef int drop_some(self, const uint64_t *seqs, size_t count, list dropped) except -1:
+        """Remove those that are live, and add them to `dropped`."""
+        cdef size_t i
+        fetch_doomed(seqs, count, self.tree, self.chunks)
+        for i in range(count):
+            if self.chunks.subject_of(seqs[i]):
+                self.drop(seqs[i])
+                dropped.append(seqs[i])
+        return 0
+
     cdef int drop_first(self) except -1:
         """Remove the oldest message."""
         return self.drop(self.first_seq)
@@ -457,8 +474,13 @@ cdef class Index:
 
     cdef int enforce_totals(self) except -1:
         """Drop the oldest messages until both totals are within their limits."""
+        cdef uint32_t done = 0
         while self.messages and (self.messages > self.max_msgs or self.message_bytes > self.max_bytes):
+            # Publishing drops one or two at a time, and has fetched them; a new limit drops many.
+            if done and done % LOOKAHEAD_RECORDS == 0:
+                fetch_oldest(self.first_seq, LOOKAHEAD_RECORDS, self.tree, self.chunks)
             self.drop_first()
+            done += 1
         return 0
 
     cdef void _forget_before(self, uint64_t seq) noexcept:

@@ -18,4 +18,5 @@ cdef uint32_t look_ahead(const uint8_t *frame, size_t size, size_t *at, uint32_t
                          Upcoming *upcoming) noexcept
 cdef void fetch_chains(const Upcoming *upcoming, uint32_t count, SubjectTree tree, ChunkTable chunks,
                        uint64_t count_max) noexcept
+cdef void fetch_doomed(const uint64_t *seqs, size_t count, SubjectTree tree, ChunkTable chunks) noexcept
 cdef void fetch_oldest(uint64_t seq, uint32_t count, SubjectTree tree, ChunkTable chunks) noexcept

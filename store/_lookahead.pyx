@@ -2,7 +2,7 @@
 """What the next records of a frame will touch, fetched before it is needed.
 
 With many subjects, every message needs a slot of the hash table, a subject, and the row of the subject's message before,
-each somewhere else in memory: three waits of a hundred nanoseconds, one after the other. Here 32 records are looked at
+each somewhere else in memory: three waits of a hundred nanoseconds, one after the other. Here 32 records, or removals, are looked at
 together, one step at a time for all of them, so that the waits of a step pass at the same time.
 
 These are hints: nothing is changed, and what has become wrong until it is used costs a wait and no more.
@@ -62,16 +62,27 @@ cdef void fetch_chains(const Upcoming *upcoming, uint32_t count, SubjectTree tre
             fetch_row(subject.first_seq, chunks)
 
 
-cdef void fetch_oldest(uint64_t seq, uint32_t count, SubjectTree tree, ChunkTable chunks) noexcept:
-    """Fetch what dropping the oldest messages will touch: their subjects, and the messages that come first then."""
-    cdef uint32_t i, subject_id
-    cdef Chunk *chunk
+cdef void fetch_doomed(const uint64_t *seqs, size_t count, SubjectTree tree, ChunkTable chunks) noexcept:
+    """Fetch what removing messages will touch: their rows, then their subjects and the rows that come after them."""
+    cdef size_t i
+    cdef uint32_t subject_id
     for i in range(count):
-        subject_id = chunks.subject_of(seq + i)
+        fetch_row(seqs[i], chunks)
+    for i in range(count):
+        subject_id = chunks.subject_of(seqs[i])
         if subject_id:
             fetch(tree.at(subject_id))
-            chunk = chunks.at(seq + i)
-            fetch_row(seq + i + chunk.next[(seq + i) & CHUNK_MASK], chunks)
+            fetch_row(seqs[i] + chunks.at(seqs[i]).next[seqs[i] & CHUNK_MASK], chunks)
+
+
+cdef void fetch_oldest(uint64_t seq, uint32_t count, SubjectTree tree, ChunkTable chunks) noexcept:
+    """Fetch what dropping the oldest messages will touch: their subjects, and the messages that come first then."""
+    cdef uint64_t seqs[LOOKAHEAD_RECORDS]
+    cdef uint32_t i
+    assert count <= LOOKAHEAD_RECORDS
+    for i in range(count):
+        seqs[i] = seq + i
+    fetch_doomed(seqs, count, tree, chunks)
 
 
 cdef inline void fetch_row(uint64_t seq, ChunkTable chunks) noexcept:
