@@ -11,6 +11,7 @@ Recovery is in store/recovery.py, the layout in store/format.py. Source of the i
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -357,14 +358,23 @@ class FileLog:
 
     def _prepare(self, piece: Piece) -> None:
         """Write zeros where the block will grow (store/prepare.py)."""
-        fd = self._reader.files[piece.block.number].fd
-        assert fd is not None
-        batch = self._place.disk.batch()
+        disk = self._place.disk
+        try:
+            fd = disk.open_file(self._reader.files[piece.block.number].path)
+        except OSError:
+            self._preparation.done()  # nothing was written, so nothing is lost: the block grows a little slower
+            return
+        batch = disk.batch()
         self._preparation.fill(batch, fd)
-        self._place.disk.submit(batch, self._prepared, aside=True)
+        disk.submit(batch, partial(self._prepared, fd), aside=True)
 
-    def _prepared(self, error: OSError | None) -> None:
-        """A piece is prepared. An error counts as one of the frames': who asked first is told by the kernel."""
+    def _prepared(self, fd: int, error: OSError | None) -> None:
+        """A piece is prepared. An error may be one of the frames', so it is final.
+
+        The kernel tells an error once to each descriptor that was open: with one of its own this fsync cannot take the
+        news away from the one that the frames wait for.
+        """
+        self._place.disk.close_file(fd)
         self._preparation.done()
         if self._closed:
             self._close_when_idle()

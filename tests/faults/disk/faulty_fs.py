@@ -36,7 +36,7 @@ from tests.faults.disk.fuse_wire import Op, Request
 
 ROOT: Final = 1
 UNLIMITED: Final = 1 << 40
-MNT_DETACH: Final = 2
+MNT_FORCE, MNT_DETACH = 1, 2
 SYNCS: Final = frozenset({Op.FSYNC, Op.FSYNCDIR})
 CHANGES: Final = frozenset(
     {Op.SETATTR, Op.MKDIR, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2, Op.WRITE, Op.CREATE, Op.FALLOCATE}
@@ -312,6 +312,7 @@ class FaultyFs:
 
     def unmount(self) -> None:
         """Take the mount away, whoever still uses it."""
+        self._libc.umount2(bytes(self._directory), MNT_FORCE)  # ends requests that wait for an answer
         self._libc.umount2(bytes(self._directory), MNT_DETACH)
         os.close(self._fd)
 
