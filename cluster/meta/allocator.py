@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import attrs
+
 from jetraft.cluster.meta.burden import Burden
 from jetraft.cluster.meta.placement import NodeLoad, Placed, Wanted, fits, place, unique_tag_of
 from jetraft.store.model import errors
@@ -47,7 +49,7 @@ class Allocator:
         """The nodes of a new stream. Raises ApiError: no suitable nodes, or, standing alone, no room."""
         if not self._cluster.clustered:
             self._require_room_of((self._cluster.node_id,), config, more_bytes=config.max_bytes)
-        return self._place(config, replicas=config.num_replicas, kept=())
+        return self._place(config, replicas=config.num_replicas, kept=(), away_max=(config.num_replicas - 1) // 2)
 
     def changed(self, existing: StreamAssignment, config: StreamConfig, leader: NodeId | None) -> tuple[NodeId, ...]:
         """The peers of a stream under a new config, empty when they stay. Raises ApiError.
@@ -94,13 +96,15 @@ class Allocator:
         replicas: int,
         kept: Sequence[NodeId],
         without: AbstractSet[NodeId] = frozenset(),
+        away_max: int = 0,
     ) -> Placed:
         loads = [
             self._load(node, config.storage)
             for node in sorted(self._cluster.members())
             if node not in without and node not in kept
         ]
-        return place(self._wanted(config, replicas=replicas, kept=kept), loads, cluster=self._name)
+        wanted = self._wanted(config, replicas=replicas, kept=kept)
+        return place(attrs.evolve(wanted, away_max=away_max), loads, cluster=self._name)
 
     def _wanted(self, config: StreamConfig, *, replicas: int, kept: Sequence[NodeId]) -> Wanted:
         """A server that stands alone looks at no placement, as nats-server."""

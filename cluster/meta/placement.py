@@ -1,7 +1,8 @@
 """Which nodes get the replicas of a stream, and who leads it. Pure: the same question has the same answer.
 
-Online nodes that carry the tags and have the room; those with the fewest replicas first, then the least promised
-bytes, then the fewest led streams. With a unique tag no two replicas share its value. The preferred leader is the
+Nodes that carry the tags and have the room; those that are online first, then those with the fewest replicas, the least
+promised bytes, the fewest led streams. A new replicated stream may count on nodes that are away, as long as a majority
+is there: it begins, and they catch up. With a unique tag no two replicas share its value. The preferred leader is the
 chosen node that leads least, so leaders spread even when every node holds everything.
 
 Source of the rules and of the texts: jetstream_cluster.go, selectPeerGroup and getStepDownPreferredPlacement.
@@ -44,7 +45,7 @@ class Wanted:
     """What a stream asks for. Tags that start with `!` exclude nodes that carry them.
 
     `unique_tag` is a prefix: each replica's node must have a tag that starts with it, and no two the same one;
-    `taken` are those of replicas that stay where they are.
+    `taken` are those of replicas that stay where they are. `away_max` of the nodes may be offline.
     """
 
     replicas: int
@@ -53,6 +54,7 @@ class Wanted:
     max_bytes: int = 0
     unique_tag: str = ""
     taken: frozenset[str] = frozenset()
+    away_max: int = 0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -106,10 +108,12 @@ def place(wanted: Wanted, nodes: Sequence[NodeLoad], *, cluster: str) -> Placed:
                 continue
             taken.add(unique)
         chosen.append(node)
-    if len(chosen) < wanted.replicas:
-        raise errors.CLUSTER_NO_PEERS.with_values(err=reasons.text(wanted.tags))
     chosen = chosen[: wanted.replicas]
-    leader = min(chosen, key=lambda node: (node.leaders, node.node_id))
+    too_many_away = sum(not node.online for node in chosen) > wanted.away_max
+    if len(chosen) < wanted.replicas or too_many_away:
+        reasons.offline |= too_many_away
+        raise errors.CLUSTER_NO_PEERS.with_values(err=reasons.text(wanted.tags))
+    leader = min((node for node in chosen if node.online), key=lambda node: (node.leaders, node.node_id))
     return Placed(peers=tuple(sorted(node.node_id for node in chosen)), preferred=leader.node_id)
 
 
@@ -148,12 +152,12 @@ def choose_heir(
     return min(others, key=lambda node: (node.leaders, node.node_id)).node_id
 
 
-def _by_load(node: NodeLoad) -> tuple[int, int, int, NodeId]:
-    return (node.replicas, node.reserved_bytes, node.leaders, node.node_id)
+def _by_load(node: NodeLoad) -> tuple[bool, int, int, int, NodeId]:
+    return (not node.online, node.replicas, node.reserved_bytes, node.leaders, node.node_id)
 
 
 def _suits(node: NodeLoad, wanted: Wanted, reasons: _Reasons) -> bool:
-    if not node.online:
+    if not node.online and not wanted.away_max:
         reasons.offline = True
         return False
     for tag in wanted.tags:

@@ -108,6 +108,17 @@ def test_refusals_are_in_the_words_of_the_reference(wanted: Wanted, text: str) -
     assert caught.value.description == text
 
 
+def test_a_new_replicated_stream_may_count_on_a_minority_that_is_away() -> None:
+    nodes = [node("a", replicas=5), node("b", replicas=5), node("c", online=False), node("d", online=False)]
+    placed = place(Wanted(replicas=3, away_max=1), nodes, cluster="C")
+    assert placed.peers == ("a", "b", "c")
+    assert placed.preferred == "a", "who is away does not lead"
+    with pytest.raises(ApiError, match="peer offline"):
+        place(Wanted(replicas=4, away_max=1), nodes, cluster="C")
+    enough = [*nodes, node("e", replicas=9)]
+    assert place(Wanted(replicas=3, away_max=1), enough, cluster="C").peers == ("a", "b", "e")
+
+
 ZONES = [node("a", tags="az:a ssd"), node("b", tags="az:a hdd"), node("c", tags="az:b ssd")]
 
 
