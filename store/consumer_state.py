@@ -44,6 +44,7 @@ class ConsumerState:
     # ack wait counts; their consumer sequence is that of the first delivery, so that the floor can be derived.
     pending: UnackedTable = attrs.Factory(UnackedTable)
     acked_ahead: set[int] = attrs.Factory(set)  # acks for deliveries that this state has not seen, above delivered
+    config_json: bytes = attrs.field(default=b"", eq=False)  # of `config`, kept for the next snapshot; empty: not known
 
     def __attrs_post_init__(self) -> None:
         if not self.delivered_stream:

@@ -5,11 +5,17 @@ to it: a pull, an ack, a timer, or new messages for one that waits for them. Com
 call become one entry. Commands whose commit nobody waits for (plain acks, deliveries that have left already) wait while
 an entry of the desk is in flight, and where no message hangs on them for NOTED_REST_NS after the last one, and go
 together: a hundred entries a second, not one a turn. (nats-server keeps them in memory longer before it writes them.)
+
+A consumer has a runner from the moment in which something can happen to it: a client asks for it, an ack is awaited, a
+listener or a threshold is watched. The others are their replicated state and nothing else, so a stream may have a
+hundred thousand, and a new leader of it begins at once.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.acks import AckKind, parse_ack_body, parse_ack_subject
@@ -17,7 +23,7 @@ from jetraft.cluster.consumers.core import Now
 from jetraft.cluster.consumers.notes import Notes
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
-from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, ConsumerRunner
+from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, ConsumerRunner, make_core, needs_runner
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams._admit import captured_at, captured_payload
 from jetraft.raft.engine import Proposal
@@ -30,6 +36,7 @@ from jetraft.store.model.config import RetentionPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from jetraft.cluster.consumers.core import CoreStatistics
     from jetraft.cluster.ports import MessageSource, TimerHandle
     from jetraft.cluster.streams.machine import StreamMachine
     from jetraft.cluster.streams.site import Site
@@ -39,6 +46,17 @@ if TYPE_CHECKING:
 
 COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting
 NOTED_REST_NS: Final = 10 * NS_PER_MS  # between entries that nobody waits for: a crash repeats that much more
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeskStatistics:
+    """A frozen look at a desk."""
+
+    consumers: int
+    running: int  # those with a runner: used in this term, or with something to wait for
+    hungry: int  # those that a new message would be delivered to at once
+    commands_noted: int
+    entries_in_flight: int
 
 
 class ConsumerDesk:
@@ -60,7 +78,8 @@ class ConsumerDesk:
         self._rest: TimerHandle | None = None
         self._depth = 0
         self._hungry: dict[str, ConsumerRunner] = {}
-        self._runners = {name: ConsumerRunner(self, state) for name, state in machine.consumers.items()}
+        states = machine.consumers.values()
+        self._runners = {state.name: ConsumerRunner(self, state) for state in states if needs_runner(state)}
         name = self.stream
         self._sinks = [
             site.outbox.add_sink(f"$JS.API.CONSUMER.MSG.NEXT.{name}.*".encode(), self.on_pulls),
@@ -80,8 +99,28 @@ class ConsumerDesk:
         return Now(self.site.clock.mono_ns(), self.site.clock.unix_ns())
 
     def runner(self, name: str) -> ConsumerRunner | None:
-        """The consumer of that name."""
-        return self._runners.get(name)
+        """The consumer of that name, made when this is the first time that somebody asks for it."""
+        found = self._runners.get(name)
+        if found is None and (state := self._machine.consumers.get(name)) is not None:
+            found = self._runners[name] = ConsumerRunner(self, state)
+        return found
+
+    def figures(self, state: ConsumerState, *, initial: bool) -> CoreStatistics:
+        """Where a consumer is, with `initial` where it was when this leader made it; it needs no runner for that."""
+        runner = self._runners.get(state.name)
+        if runner is None:
+            return make_core(self, state).statistics()
+        return runner.initial if initial and runner.initial is not None else runner.core.statistics()
+
+    def statistics(self) -> DeskStatistics:
+        """A frozen look."""
+        return DeskStatistics(
+            consumers=len(self._machine.consumers),
+            running=len(self._runners),
+            hungry=len(self._hungry),
+            commands_noted=len(self._notes),
+            entries_in_flight=self._in_flight,
+        )
 
     # --- what clients send
 
@@ -92,7 +131,7 @@ class ConsumerDesk:
             start = position
             position, subject, reply, _hdr, _size = captured_at(batch, start)
             name = subject.rpartition(b".")[2].decode(errors="replace")
-            runner = self._runners.get(name)
+            runner = self.runner(name)
             if runner is None:
                 self._nobody(subject, reply)
             elif isinstance(runner.core, PullConsumer):
@@ -108,7 +147,7 @@ class ConsumerDesk:
         plain, others = sort_acks(batch)
         for consumer, seqs in plain.items():
             name = consumer.decode(errors="replace")
-            runner = self._runners.get(name)
+            runner = self.runner(name)
             if runner is not None:
                 runner.core.acknowledge(seqs, now)
                 if runner.core.is_hungry:
@@ -128,7 +167,7 @@ class ConsumerDesk:
         while position < len(batch):
             position, subject, _reply, _hdr, _size = captured_at(batch, position)
             name = subject.split(b".")[3].decode(errors="replace")
-            runner = self._runners.get(name)
+            runner = self.runner(name)
             if runner is not None and isinstance(runner.core, PushConsumer):
                 runner.core.flow_answered(subject, now)
                 touched[name] = runner
@@ -139,7 +178,7 @@ class ConsumerDesk:
         _end, subject, reply, _hdr, _size = captured_at(batch, start)
         parsed = parse_ack_subject(subject)
         name = "" if parsed is None else parsed.consumer.decode(errors="replace")
-        runner = self._runners.get(name)
+        runner = self.runner(name)
         if parsed is None or runner is None:
             self._nobody(subject, reply)
             return ""
@@ -162,18 +201,27 @@ class ConsumerDesk:
 
     def created(self, state: ConsumerState) -> None:
         """A consumer exists: it may have messages at once."""
-        self._runners[state.name] = runner = ConsumerRunner(self, state)
-        self._step([runner], self.now())
+        if needs_runner(state):
+            self._runners[state.name] = runner = ConsumerRunner(self, state)
+            runner.initial = runner.core.statistics()
+            self._step([runner], self.now())
 
     def updated(self, state: ConsumerState) -> None:
         """A consumer has changed."""
-        self._runners[state.name].updated()
+        runner = self._runners.get(state.name)
+        if runner is not None:
+            runner.updated()
+        elif needs_runner(state):
+            self._runners[state.name] = runner = ConsumerRunner(self, state)
+            self._step([runner], self.now())
 
     def deleted(self, state: ConsumerState) -> None:
         """A consumer is gone: its requests end, and what waits to be said about it is not about its namesake."""
         self._notes.forget(state.name)
         self._hungry.pop(state.name, None)
-        self._runners.pop(state.name).end(STATUS_DELETED)
+        runner = self._runners.pop(state.name, None)
+        if runner is not None:
+            runner.end(STATUS_DELETED)
 
     def purged(self, first_seq: int) -> None:
         """Nothing is left below a sequence: consumers need not wait for acks there."""

@@ -6,6 +6,7 @@ first entry made, and the second is answered from that.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -22,10 +23,13 @@ from jetraft.store.model.unsupported import check_consumer_is_served
 from jetraft.store.model.validate_consumer import check_consumer_action, check_consumer_fits, normalise_consumer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jetraft.cluster.consumers.desk import ConsumerDesk
     from jetraft.cluster.streams.machine import StreamMachine
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.group import Group
+    from jetraft.store.consumer_state import ConsumerState
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig
     from jetraft.store.model.state import ClusterInfo
 
@@ -38,6 +42,22 @@ class Created:
 
     name: str
     is_new: bool = attrs.field(kw_only=True)
+
+
+class _Configs(Mapping[str, "ConsumerConfig"]):
+    """The configurations of all consumers, without a copy: most questions are about their number."""
+
+    def __init__(self, states: Mapping[str, ConsumerState]) -> None:
+        self._states = states
+
+    def __getitem__(self, name: str) -> ConsumerConfig:
+        return self._states[name].config
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
 
 
 class ConsumerFrontend:
@@ -58,8 +78,7 @@ class ConsumerFrontend:
         name = config.durable_name or config.name or self._new_name()
         existing = self._machine.consumers.get(name)
         check_consumer_action(existing.config if existing else None, config, action)
-        others = {other: state.config for other, state in self._machine.consumers.items()}
-        check_consumer_fits(name, config, stream, others)
+        check_consumer_fits(name, config, stream, _Configs(self._machine.consumers))
         if existing is None:
             command: commands.ConsumerCommand = commands.CreateConsumer(
                 name, encode_config(config), self._site.clock.unix_ns()
@@ -90,10 +109,10 @@ class ConsumerFrontend:
         `initial` shows it as it was before its first delivery: clients that replay a stream (key-value watchers) learn
         from the answer to a creation how many messages are to come.
         """
-        runner = self._desk.runner(name)
-        if runner is None:
+        state = self._machine.consumers.get(name)
+        if state is None:
             return None
-        state, figures = runner.state, runner.initial if initial else runner.core.statistics()
+        figures = self._desk.figures(state, initial=initial)
         config = state.config
         last_ack_ns = None if config.ack_policy is AckPolicy.NONE else figures.last_ack_ns
         return ConsumerInfo(

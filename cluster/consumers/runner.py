@@ -21,6 +21,7 @@ from jetraft.cluster.consumers.selector import Selector
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
+    from jetraft.cluster.consumers.core import CoreStatistics
     from jetraft.cluster.consumers.desk import ConsumerDesk
     from jetraft.cluster.consumers.effects import Effects
     from jetraft.cluster.ports import DeliveryRun, TimerHandle
@@ -48,15 +49,8 @@ class ConsumerRunner:
         self._timer: TimerHandle | None = None
         self._timer_ns = 0
         self._ended = False
-        kind = PushConsumer if state.config.deliver_subject else PullConsumer
-        self.core = kind(
-            state,
-            Selector(state, desk.messages),
-            stream=desk.stream,
-            has_interest=desk.site.outbox.has_interest,
-            now=desk.now(),
-        )
-        self.initial = self.core.statistics()
+        self.core = make_core(desk, state)
+        self.initial: CoreStatistics | None = None  # before the first delivery; of consumers that this leader has made
         self._watched = b""  # the deliver subject whose listeners are watched
         self._watch = 0
         self._watch_listeners()
@@ -185,4 +179,22 @@ class ConsumerRunner:
         self.step(self._desk.now())
 
 
-__all__ = ["STATUS_DELETED", "STATUS_LEADER", "STATUS_SHUTDOWN", "ConsumerRunner", "Now"]
+def make_core(desk: ConsumerDesk, state: ConsumerState) -> PullConsumer | PushConsumer:
+    """The leader's working copy of a consumer."""
+    kind = PushConsumer if state.config.deliver_subject else PullConsumer
+    return kind(
+        state,
+        Selector(state, desk.messages),
+        stream=desk.stream,
+        has_interest=desk.site.outbox.has_interest,
+        now=desk.now(),
+    )
+
+
+def needs_runner(state: ConsumerState) -> bool:
+    """True when something may happen to a consumer before a client asks for it: the others get a runner then."""
+    config = state.config
+    return bool(config.deliver_subject or config.inactive_threshold or len(state.pending))
+
+
+__all__ = ["STATUS_DELETED", "STATUS_LEADER", "STATUS_SHUTDOWN", "ConsumerRunner", "Now", "make_core", "needs_runner"]

@@ -108,7 +108,7 @@ class StreamMachine:
     def snapshot(self) -> bytes:
         """The state after the last applied entry."""
         config = b"" if self.config is None else encode_config(self.config)
-        consumers = [(encode_config(state.config), state.to_tuple()) for state in self.consumers.values()]
+        consumers = [(config_json_of(state), state.to_tuple()) for state in self.consumers.values()]
         ttl = self.ttl.to_list(self.is_live)
         dedup = self.dedup.snapshot()
         parts = (SNAPSHOT_VERSION, config, self.store.snapshot(), dedup, ttl, self.last_msg_id, consumers)
@@ -125,8 +125,11 @@ class StreamMachine:
         self.store.restore(store)
         self.dedup = Dedup.restore(dedup)
         self.ttl.restore(ttl)
-        restored = [ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail) for body, tail in consumers]
-        self.consumers = {consumer.name: consumer for consumer in restored}
+        self.consumers = {}
+        for body, tail in consumers:
+            consumer = ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail)
+            consumer.config_json = body
+            self.consumers[consumer.name] = consumer
         self.mutations += 1
 
     def became_leader(self, term: int) -> None:
@@ -330,3 +333,10 @@ class StreamMachine:
 def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
     """A configuration as the log keeps it: its JSON."""
     return orjson.dumps(config.to_json_dict())
+
+
+def config_json_of(state: ConsumerState) -> bytes:
+    """The same of a consumer, worked out once: a stream may have a hundred thousand, most of which rest."""
+    if not state.config_json:
+        state.config_json = encode_config(state.config)
+    return state.config_json

@@ -42,7 +42,7 @@ def _reset(state: ConsumerState, command: commands.ResetConsumer) -> Done:
 
 
 def _update(state: ConsumerState, command: commands.UpdateConsumer) -> Done:
-    state.config = ConsumerConfig.from_json(command.config)
+    state.config, state.config_json = ConsumerConfig.from_json(command.config), command.config
     return NOTHING
 
 
@@ -78,6 +78,7 @@ def new_consumer(command: commands.CreateConsumer, store: StreamStore) -> Consum
         start_seq=start.seq,
         initial=start.initial,
         resume_seq=start.resume_seq,
+        config_json=command.config,
     )
 
 

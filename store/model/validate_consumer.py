@@ -101,8 +101,8 @@ def check_consumer_fits(
 
     A work queue gives each message to one consumer: explicit acks, deliver all, and filters that do not touch.
     """
-    rivals = {other: kept for other, kept in others.items() if other != name}
     if stream.retention is RetentionPolicy.WORK_QUEUE:
+        rivals = {other: kept for other, kept in others.items() if other != name}
         if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
             raise errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.with_values()
         if config.deliver_policy is not DeliverPolicy.ALL:

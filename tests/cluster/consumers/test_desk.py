@@ -1,0 +1,101 @@
+"""The desk of a stream's leader: which consumers it runs, and when it writes down what they do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.config import AckPolicy
+from tests.cluster.lab import Node, add_consumer, finish, start_stream
+
+if TYPE_CHECKING:
+    from jetraft.cluster.consumers.desk import DeskStatistics
+    from jetraft.cluster.streams.shell import StreamShell
+
+S = 10**9
+
+
+def desk(shell: StreamShell) -> DeskStatistics:
+    assert shell._leadership is not None
+    return shell._leadership.desk.statistics()
+
+
+def pull(node: Node, name: str) -> list[bytes]:
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S." + name.encode(), b'{"batch":1,"no_wait":true}', reply=b"_INBOX.r")
+    return [message.reply for message in node.turn() if message.reply]
+
+
+def test_a_consumer_that_nobody_has_used_is_its_state_and_nothing_else() -> None:
+    node = Node()
+    shell = start_stream(node)
+    node.publish(b"s.a", b"x")
+    node.turn()
+    for number in range(20):
+        created = add_consumer(node, shell, durable_name=f"c{number}", ack_policy=AckPolicy.EXPLICIT)
+        assert created.num_pending == 1
+    assert (desk(shell).consumers, desk(shell).running) == (20, 0)
+    assert shell.consumer_info("c7") == shell.consumer_info("c7")
+    assert desk(shell).running == 0, "asking makes nothing"
+    assert len(pull(node, "c7")) == 1
+    assert (desk(shell).consumers, desk(shell).running) == (20, 1)
+    info = shell.consumer_info("c7")
+    assert info is not None
+    assert (info.num_pending, info.num_ack_pending) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "running"),
+    [({}, 0), ({"deliver_subject": "to.me"}, 1), ({"inactive_threshold": 60 * S}, 1)],
+)
+def test_what_can_happen_by_itself_is_watched_from_the_creation_on(fields: dict[str, object], running: int) -> None:
+    node = Node()
+    shell = start_stream(node)
+    add_consumer(node, shell, durable_name="c", **fields)
+    assert desk(shell).running == running
+
+
+def test_a_new_leader_runs_the_consumers_that_wait_for_acks_and_no_others() -> None:
+    node, log = Node(), MemLog()
+    shell = start_stream(node, log)
+    for _ in range(2):
+        node.publish(b"s.a", b"x")
+    for name in ("idle", "waiting", "done"):
+        add_consumer(node, shell, durable_name=name, ack_policy=AckPolicy.EXPLICIT, ack_wait=S)
+    pull(node, "waiting")
+    (reply,) = pull(node, "done")
+    node.publish(reply)
+    node.sleep(S // 10)
+    shell.stop()
+    again = Node()
+    shell = start_stream(again, log)
+    assert (desk(shell).consumers, desk(shell).running) == (3, 1)
+    assert pull(again, "waiting")[0].startswith(b"$JS.ACK.S.waiting.2.1.")
+    assert pull(again, "done")[0].startswith(b"$JS.ACK.S.done.1.2.")
+
+
+def test_a_deleted_consumer_that_never_ran_is_gone() -> None:
+    node = Node()
+    shell = start_stream(node)
+    add_consumer(node, shell, durable_name="c", ack_policy=AckPolicy.EXPLICIT)
+    assert finish(node, lambda: shell.delete_consumer("c"))
+    assert shell.consumer_info("c") is None
+    assert pull(node, "c") == []
+
+
+def test_what_nobody_waits_for_is_written_down_a_hundred_times_a_second() -> None:
+    node, log = Node(), MemLog()
+    shell = start_stream(node, log)
+    for _ in range(50):
+        node.publish(b"s.a", b"x")
+    add_consumer(node, shell, durable_name="c", ack_policy=AckPolicy.EXPLICIT)
+    node.sleep(S)
+    before = log.last_index
+    for _ in range(50):
+        (reply,) = pull(node, "c")
+        node.publish(reply)
+        node.sleep(10**6)
+    node.sleep(S)
+    assert 5 <= log.last_index - before <= 7, "one at once, then every ten milliseconds"
+    assert shell.machine.consumers["c"].ack_floor == (50, 50)
