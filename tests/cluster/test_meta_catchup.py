@@ -1,4 +1,4 @@
-"""A node comes back after so many changes that it gets the table as a snapshot: nothing is missing, no ghost is left."""
+"""A node comes back after so many changes that it gets the table as a snapshot: nothing lacks, no ghost is left."""
 
 from pathlib import Path
 
