@@ -216,7 +216,6 @@ class ClusterNode:
             outbox=ports.outbox,
             clock=ports.clock,
             rng=ports.rng,
-            directory=ports.node_dir.root,
             space=space,
         )
         self.service.backups = self.backups

@@ -11,9 +11,7 @@ Restore V2", and the bytes of nats-server 2.15.1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jetraft.cluster.backup.s2 import CorruptArchiveError
 
@@ -26,15 +24,15 @@ CONSUMER_PREFIX: Final = b"consumers/"
 NAME_BYTES_MAX: Final = 1 << 16  # a subject: the record of a message has two bytes for its length
 BODY_BYTES_MAX: Final = 64 << 20  # nats-server admits messages of up to 64 MiB
 VARINT_BYTES_MAX: Final = 10
+NUMBERS: Final = 5  # at the head of an entry
 
 _SEVEN_BITS, _MORE = 0x7F, 0x80  # of a byte of a varint
 _CUT_OFF: Final = "unexpected EOF"
 _INVALID: Final = "archive: invalid archive stream"
 
 
-@attrs.frozen(slots=True)
-class Entry:
-    """One entry: a message, or `state.json` or a consumer with sequence 0."""
+class Entry(NamedTuple):
+    """One entry: a message, or `state.json` or a consumer with sequence 0. A tuple: there is one for each message."""
 
     name: bytes
     ts_ns: int
@@ -88,8 +86,12 @@ class EntryReader:
     def _next(self) -> Entry | None:
         buffer, at = self._buffer, self._at
         numbers = []
-        for _ in range(5):
-            number, at = _uvarint(buffer, at)
+        for _ in range(NUMBERS):
+            if at < len(buffer) and buffer[at] <= _SEVEN_BITS:  # as most are
+                number: int | None = buffer[at]
+                at += 1
+            else:
+                number, at = _uvarint(buffer, at)
             if number is None:
                 return None
             numbers.append(number)

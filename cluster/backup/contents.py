@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, STATE_NAME, Entry, cut_off
 from jetraft.cluster.backup.consumers import SEQ_MAX, unpack_consumer
 from jetraft.cluster.backup.s2 import CorruptArchiveError
@@ -24,21 +22,11 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
 CONSUMERS_MAX: Final = 100_000
+SUBJECTS_REMEMBERED: Final = 10_000
 TS_NS_MAX: Final = (1 << 63) - 1
 
 
-@attrs.frozen(slots=True)
-class Message:
-    """A message as it goes into the stream."""
-
-    seq: int
-    ts_ns: int
-    subject: bytes
-    hdr: bytes
-    payload: bytes
-
-
-Item = StreamState | ConsumerState | Message
+Item = StreamState | ConsumerState | Entry  # an entry is a message
 
 
 class Contents:
@@ -49,6 +37,7 @@ class Contents:
         self._now_unix_ns = now_unix_ns
         self._consumers_left = 0
         self._names: set[str] = set()
+        self._subjects: set[bytes] = set()
         self._message_bytes = 0
         self._last_seq = 0
         self._ended = False
@@ -106,10 +95,10 @@ class Contents:
         self._consumers_left -= 1
         return unpack_consumer(name, entry.body, self._config, self._now_unix_ns)
 
-    def _message(self, entry: Entry, state: StreamState) -> Message:
+    def _message(self, entry: Entry, state: StreamState) -> Entry:
         if not self._last_seq < entry.seq <= state.last_seq:
             raise CorruptArchiveError(f"snapshot sequence {entry.seq} out of order")
-        if not valid_publish_subject(entry.name) or not 0 <= entry.ts_ns <= TS_NS_MAX:
+        if not 0 <= entry.ts_ns <= TS_NS_MAX or not self._is_valid(entry.name):
             raise CorruptArchiveError(f"invalid message at sequence {entry.seq}")
         if entry.hdr and not valid_block(entry.hdr):
             raise CorruptArchiveError(f"invalid header at sequence {entry.seq}")
@@ -121,4 +110,15 @@ class Contents:
         if self._message_bytes > state.bytes or self.messages > state.messages:
             raise CorruptArchiveError("snapshot message bytes exceed maximum store message size")
         self._last_seq = entry.seq
-        return Message(entry.seq, entry.ts_ns, entry.name, entry.hdr, entry.body)
+        return entry
+
+    def _is_valid(self, subject: bytes) -> bool:
+        """Whether one may publish to it; remembers those that were looked at, as subjects mostly come again."""
+        if subject in self._subjects:
+            return True
+        if len(self._subjects) >= SUBJECTS_REMEMBERED:
+            self._subjects.clear()
+        if not valid_publish_subject(subject):
+            return False
+        self._subjects.add(subject)
+        return True

@@ -1,9 +1,9 @@
 """Backups on one node: starts snapshots of streams that it leads, takes uploads, and restores streams from them.
 
-A restore belongs to the node where the request entered. The archive is received and checked as a whole before anything
-else happens; then the stream is created with a mark in its configuration (restoration.py), filled through its leader
-with the very sequences and times of the archive, and unmarked. A restore that fails deletes the stream again, so there
-is all of it or nothing. A node that dies in between leaves a marked stream, which its leader has deleted.
+A restore belongs to the node where the request entered. The stream is created with a mark in its configuration
+(restoration.py), filled through its leader as chunks come in, with the very sequences and times of the archive, and
+unmarked when the archive was whole. A restore that fails deletes the stream again, and a marked one serves nobody, so
+there is all of it or nothing. A node that dies in between leaves a marked stream, which its leader has deleted.
 
 Between nodes: `backup.free` may this be restored, `.create`, `.finish` and `.remove` are for the meta leader, `.fill`
 for the stream's leader. Answers are one byte, 0 for done, and JSON; 1 and the error of the catalogue.
@@ -12,6 +12,7 @@ for the stream's leader. Answers are one byte, 0 for done, and JSON; 1 and the e
 from __future__ import annotations
 
 import logging
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,6 @@ from jetraft.store.model.state import StreamState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
     from random import Random
 
     from jetraft.cluster.backup.sending import Manner
@@ -88,7 +88,6 @@ class Backups:
         outbox: Outbox,
         clock: Clock,
         rng: Random,
-        directory: Path,
         space: SpaceWatch,
     ) -> None:
         self._service = service
@@ -98,7 +97,6 @@ class Backups:
         self._outbox = outbox
         self._clock = clock
         self._rng = rng
-        self._directory = directory
         self._space = space
         self._nursery: trio.Nursery | None = None
         self._snapshots = self._uploads = 0
@@ -171,7 +169,6 @@ class Backups:
         upload = Upload(
             outbox=self._outbox,
             subject=subject.encode(),
-            directory=self._directory,
             has_room=lambda: not self._space.is_low(self._clock.mono_ns()),
         )
         self._uploads += 1
@@ -185,60 +182,60 @@ class Backups:
         upload: Upload,
         answer: Callable[[Mapping[str, Any] | ApiError], bytes],
     ) -> None:
-        reply = b""
         outcome: Mapping[str, Any] | ApiError
         try:
-            reply = await upload.receive()
             outcome = await self._restored_from(account, config, upload)
-        except UploadFailedError as error:
-            reply, outcome = error.reply, errors.STREAM_RESTORE_FAILED.with_values(err=error)
-        except CorruptArchiveError as error:
+        except (UploadFailedError, CorruptArchiveError) as error:
             outcome = errors.STREAM_RESTORE_FAILED.with_values(err=error)
         except errors.ApiError as error:
             outcome = error
         except Exception:  # a bug in one transfer must not end the server
             log.exception("restore of %s > %s", account, config.name)
             outcome = errors.STREAM_RESTORE_FAILED.with_values(err="internal error")
+        failed = isinstance(outcome, errors.ApiError)
+        try:
+            await upload.drain()
+        except UploadFailedError as error:
+            log.info("upload for %s > %s: %s", account, config.name, error)
         finally:
             upload.close()
             self._uploads -= 1
-        failed = isinstance(outcome, errors.ApiError)
         self._not_restored += failed
         self._restored += not failed
         told = outcome if failed else "complete"
         log.info("restore of %s > %s: %d bytes: %s", account, config.name, upload.bytes_received, told)
-        if reply:
-            self._outbox.send(reply, payload=answer(outcome))
+        if upload.reply:
+            self._outbox.send(upload.reply, payload=answer(outcome))
 
     async def _restored_from(self, account: str, config: StreamConfig, upload: Upload) -> Mapping[str, Any]:
-        """Check the archive, make the stream and fill it; return its info. Raises CorruptArchiveError, ApiError."""
+        """Make the stream and fill it; return its info. Raises CorruptArchiveError, UploadFailedError, ApiError."""
         now_ns = self._clock.unix_ns()
-        async for item in items_of(upload.pieces(), config, now_ns):
-            if isinstance(item, StreamState):
-                self._require_room(item)
-        mark = f"{self._service.node_id}.{self._new_id()}"  # no other restore's, so that none takes this one's stream
-        body = orjson.dumps(marked(config, mark).to_json_dict())
-        incarnation = int(await self._ask(account, Owner.META, "", _CREATE, body))
+        incarnation, planner, state = 0, Planner(config, now_ns), StreamState()
+        ask = partial(self._ask, account, Owner.STREAM, config.name, _FILL)
         try:
-            await self._fill(account, config, upload, incarnation, now_ns)
+            async with aclosing(items_of(upload.pieces(), config, now_ns)) as items:
+                async for item in items:
+                    if isinstance(item, StreamState):
+                        self._require_room(item)
+                        state, incarnation = item, await self._create(account, config)
+                    for steps in planner.take(item):
+                        await ask(pack_steps(incarnation, steps))
+            for steps in planner.finish(state):
+                await ask(pack_steps(incarnation, steps))
             body = orjson.dumps([incarnation, config.to_json_dict()])
             await self._ask(account, Owner.META, "", _FINISH, body)
             return await self._service.info_of(await self._row_of(account, config.name, incarnation))
         except BaseException:
-            with trio.move_on_after(REMOVE_WAIT_S, shield=True):
-                await self._remove(account, config.name, incarnation)
+            if incarnation:
+                with trio.move_on_after(REMOVE_WAIT_S, shield=True):
+                    await self._remove(account, config.name, incarnation)
             raise
 
-    async def _fill(self, account: str, config: StreamConfig, upload: Upload, incarnation: int, now_ns: int) -> None:
-        planner, state = Planner(config, now_ns), StreamState()
-        ask = partial(self._ask, account, Owner.STREAM, config.name, _FILL)
-        async for item in items_of(upload.pieces(), config, now_ns):
-            if isinstance(item, StreamState):
-                state = item
-            for steps in planner.take(item):
-                await ask(pack_steps(incarnation, steps))
-        for steps in planner.finish(state):
-            await ask(pack_steps(incarnation, steps))
+    async def _create(self, account: str, config: StreamConfig) -> int:
+        """Have the stream created with a mark that no other restore has; return its incarnation. Raises ApiError."""
+        mark = f"{self._service.node_id}.{self._new_id()}"
+        body = orjson.dumps(marked(config, mark).to_json_dict())
+        return int(await self._ask(account, Owner.META, "", _CREATE, body))
 
     def _require_room(self, state: StreamState) -> None:
         if state.bytes > self._space.room_bytes():

@@ -11,7 +11,7 @@ from jetraft.cluster.backup.contents import Contents
 from jetraft.cluster.backup.s2 import Decompressor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from jetraft.cluster.backup.contents import Item
     from jetraft.store.model.config import StreamConfig
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 ITEMS_AT_ONCE: Final = 256  # a turn waits for so many: about a millisecond
 
 
-async def items_of(pieces: AsyncIterator[bytes], config: StreamConfig, now_unix_ns: int) -> AsyncIterator[Item]:
-    """Yield state, consumers and messages; the end is reached only if the archive is whole. Raises CorruptArchiveError.
-
-    The same pieces give the same items or the same error, so an archive can be checked first and used afterwards.
-    """
+async def items_of(pieces: AsyncIterator[bytes], config: StreamConfig, now_unix_ns: int) -> AsyncGenerator[Item, None]:
+    """Yield state, consumers and messages. It ends without CorruptArchiveError only if the archive is whole."""
     decompressor, reader, contents = Decompressor(), EntryReader(), Contents(config, now_unix_ns)
     count = 0
     async for piece in pieces:

@@ -26,7 +26,8 @@ from jetraft.store.model.state import StreamState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jetraft.cluster.backup.contents import Item, Message
+    from jetraft.cluster.backup.archive import Entry
+    from jetraft.cluster.backup.contents import Item
     from jetraft.store.model.config import StreamConfig
 
 BATCH_BYTES: Final = 512 << 10  # of steps that travel together; one message may be larger
@@ -59,7 +60,8 @@ class Planner:
         self._has_ttls = config.allow_msg_ttl
         self._now_unix_ns = now_unix_ns
         self._next_seq = 1
-        self._run: list[bytes] = []  # records that follow each other without a gap
+        self._run: list[bytes] = []  # the parts of records that follow each other without a gap
+        self._run_count = 0
         self._run_first_seq = 1
         self._steps: list[Step] = []
         self._bytes = 0
@@ -86,19 +88,20 @@ class Planner:
         if self._steps:
             yield self._batch()
 
-    def _take_message(self, item: Message) -> None:
+    def _take_message(self, item: Entry) -> None:
         if not self._run:
             self._run_first_seq = item.seq
         flags = FLAG_MSG_ID if b"Nats-Msg-Id" in item.hdr and message.get(item.hdr, b"Nats-Msg-Id") else 0
         if self._has_ttls and _ttl_of(item) is not None:
             flags |= FLAG_TTL
-        length = RECORD_HEADER_BYTES + len(item.subject) + len(item.hdr) + len(item.payload)
-        head = _RECORD.pack(length, len(item.hdr), len(item.subject), flags, item.ts_ns)
-        self._run.append(b"".join((head, item.subject, item.hdr, item.payload)))
+        length = RECORD_HEADER_BYTES + len(item.name) + len(item.hdr) + len(item.body)
+        head = _RECORD.pack(length, len(item.hdr), len(item.name), flags, item.ts_ns)
+        self._run += (head, item.name, item.hdr, item.body)
+        self._run_count += 1
         self._bytes += length
         self._next_seq = item.seq + 1
 
-    def _has_expired(self, item: Message) -> bool:
+    def _has_expired(self, item: Entry) -> bool:
         """Whether the message has outlived its own TTL: its sequence is passed over, as nats-server does."""
         ttl_ns = _ttl_of(item) if self._has_ttls else None
         return ttl_ns is not None and ttl_ns != NEVER_NS and item.ts_ns + ttl_ns <= self._now_unix_ns
@@ -111,8 +114,8 @@ class Planner:
 
     def _end_run(self) -> None:
         if self._run:
-            step = Step(StepKind.MESSAGES, self._run_first_seq, len(self._run), b"".join(self._run))
-            self._run = []
+            step = Step(StepKind.MESSAGES, self._run_first_seq, self._run_count, b"".join(self._run))
+            self._run, self._run_count = [], 0
             self._steps.append(step)
 
     def _add(self, step: Step) -> None:
@@ -126,7 +129,7 @@ class Planner:
         return batch
 
 
-def _ttl_of(item: Message) -> int | None:
+def _ttl_of(item: Entry) -> int | None:
     text = message.get(item.hdr, b"Nats-TTL") if b"Nats-TTL" in item.hdr else None
     return parse_ttl(text) if text else None
 

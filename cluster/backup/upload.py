@@ -1,31 +1,26 @@
-"""Receiving one archive: chunks that come as requests go to a file without a name, each is acknowledged when written.
+"""Receiving one archive: chunks that come as requests, each acknowledged when it has been used.
 
-The file is gone with the process or the upload, whatever happens, so nothing is left behind. An upload ends with an
-empty chunk, with silence, or when the disk has no room for it. Source: jetstream_api.go (processStreamRestore).
+So a client sends no faster than the archive can be used, and nothing is kept of it. An upload ends with an empty chunk,
+with silence, or when the disk has no room. Source: jetstream_api.go (processStreamRestore).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
-from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from jetraft.cluster.streams._admit import captured_at, captured_payload
-from jetraft.store.io import run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from jetraft.cluster.ports import Outbox
 
 SILENCE_S: Final = 5.0  # nats-server's restoreNetTimeout
 QUEUE_BYTES_MAX: Final = 32 << 20  # what a client may send ahead of acknowledgements: nats-server's largest window
-READ_BYTES: Final = 1 << 16
 
 
 @attrs.frozen(slots=True)
@@ -47,65 +42,61 @@ def captured_in(batch: bytes) -> list[Chunk]:
 
 
 class UploadFailedError(Exception):
-    """The upload is over; the text says why. `reply` is where that should be told, if anywhere."""
-
-    def __init__(self, reason: str, reply: bytes = b"") -> None:
-        super().__init__(reason)
-        self.reply = reply
+    """The upload is over; the text says why."""
 
 
 class Upload:
-    """One archive that comes in on `subject`. Use as a context: the sink and the file end with it."""
+    """One archive that comes in on `subject`. `close` ends it; `reply` is where its sender wants the outcome."""
 
-    def __init__(self, *, outbox: Outbox, subject: bytes, directory: Path, has_room: Callable[[], bool]) -> None:
+    def __init__(self, *, outbox: Outbox, subject: bytes, has_room: Callable[[], bool]) -> None:
         """Listen at once, before the client is told the subject."""
         self._outbox = outbox
-        self._directory = directory
         self._has_room = has_room
         self._chunks: deque[Chunk] = deque()
         self._queued_bytes = 0
         self._overrun = False
+        self._ended = False
         self._woken = trio.Event()
-        self._file: IO[bytes] | None = None
         self._sink: int | None = outbox.add_sink(subject, self._on_chunks)
+        self._in_use = b""  # where the chunk that is being used is to be acknowledged
+        self.reply = b""
         self.bytes_received = 0
 
-    async def receive(self) -> bytes:
-        """Take chunks until an empty one; return where its sender wants the outcome. Raises UploadFailedError."""
-        file = self._file = await run_blocking(self._new_file)
-        while True:
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield chunks until the empty one, each acknowledged when the next is asked for. Raises UploadFailedError."""
+        while not self._ended:
             chunk = await self._next()
             if not chunk.payload:
-                return chunk.reply
+                self._ended, self.reply = True, chunk.reply
+                return
             if not self._has_room():
-                raise UploadFailedError("insufficient storage resources available", chunk.reply)
-            try:
-                await run_blocking(partial(file.write, chunk.payload))
-            except OSError as error:
-                raise UploadFailedError(str(error), chunk.reply) from error
+                raise UploadFailedError("insufficient storage resources available")
             self.bytes_received += len(chunk.payload)
-            if chunk.reply:
-                self._outbox.send(chunk.reply)
+            self._in_use = chunk.reply
+            yield chunk.payload
+            self._acknowledge()
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield what was received, from its beginning; others have their turn in between."""
-        file = self._file
-        assert file is not None, "receive() comes first"
-        await run_blocking(partial(file.seek, 0))
-        while piece := await run_blocking(partial(file.read, READ_BYTES)):
-            yield piece
+    async def drain(self) -> None:
+        """Acknowledge what is still sent, for nothing: as with nats-server, the outcome is told at the end only."""
+        self._acknowledge()
+        while not self._ended:
+            chunk = await self._next()
+            if chunk.payload:
+                self._in_use = chunk.reply
+                self._acknowledge()
+            else:
+                self._ended, self.reply = True, chunk.reply
 
     def close(self) -> None:
-        """Stop listening and forget the file; harmless when it has been done."""
+        """Stop listening; harmless when it has been done."""
         if self._sink is not None:
             self._outbox.remove_sink(self._sink)
             self._sink = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
-    def _new_file(self) -> IO[bytes]:
-        return TemporaryFile(dir=self._directory)
+    def _acknowledge(self) -> None:
+        reply, self._in_use = self._in_use, b""
+        if reply:
+            self._outbox.send(reply)
 
     async def _next(self) -> Chunk:
         if not self._chunks:
