@@ -8,7 +8,7 @@ connections does not matter.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 import attrs
@@ -17,7 +17,7 @@ import trio
 from jetraft.raft.connector import REDIAL_S, Made
 from jetraft.raft.framing import CHANNEL_BULK, CHANNEL_CONTROL
 from jetraft.raft.handshake import Hello, Verdict
-from jetraft.raft.link import Link
+from jetraft.raft.link import Link, LinkStatistics
 from jetraft.raft.pacing import Pace
 from jetraft.raft.routes import Address
 from jetraft.raft.wire import RemoteProtocolError
@@ -143,6 +143,10 @@ class BulkLinks:
         session = self._sessions.get(node)
         link = None if session is None else session.link
         return link if link is not None and link.closed_because is None else None
+
+    def statistics(self) -> Mapping[NodeId, LinkStatistics]:
+        """Figures of the open connections."""
+        return {node: link.statistics() for node in self._sessions if (link := self.get(node)) is not None}
 
     def watch(self, now_ns: int, keepalive_ns: int, *, is_late: bool) -> None:
         """Keepalives, and the end of connections that are silent. `is_late`: this node itself was, so wait for once."""

@@ -256,6 +256,11 @@ class Connector:
         self.refused += 1
         self.complain((where, "refused"), f"{where}: refused: {why}")
 
+    @property
+    def complaints_unsaid(self) -> int:
+        """How many complaints were not logged."""
+        return self._complaints.unsaid
+
     def complain(self, key: Hashable, text: str) -> None:
         """Log what a peer or a stranger did wrong, unless it was said just now."""
         line = self._complaints.line(key, text, self._clock.mono_ns())

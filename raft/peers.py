@@ -87,6 +87,7 @@ class MeshStatistics:
     links: Mapping[NodeId, LinkStatistics]
     bulk_links: Mapping[NodeId, LinkStatistics]
     handshakes_refused: int
+    complaints_unsaid: int  # what was not logged, because it had been just now or there was too much
     sessions_begun: int
 
 
@@ -200,8 +201,9 @@ class Mesh:
         """Figures for monitoring and tests."""
         return MeshStatistics(
             links={node: link.statistics() for node, link in self._links.items()},
-            bulk_links={node: bulk.statistics() for node in self._links if (bulk := self._bulk.get(node)) is not None},
+            bulk_links=self._bulk.statistics(),
             handshakes_refused=self._connector.refused,
+            complaints_unsaid=self._connector.complaints_unsaid,
             sessions_begun=self._sessions_begun,
         )
 
