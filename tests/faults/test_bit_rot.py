@@ -51,6 +51,14 @@ def leader_name(node: Server) -> str:
     return str(cluster["leader"])
 
 
+def messages_of(node: Server) -> int:
+    """How many messages the node's own replica has."""
+    _, body = node.get("/jsz?streams=true")
+    accounts = body.get("account_details") or [] if isinstance(body, dict) else []
+    found = [detail["state"]["messages"] for account in accounts for detail in account["stream_detail"]]
+    return int(found[0]) if found else 0
+
+
 def held_by(node: Server) -> dict[int, bytes]:
     """Every message that this node gives out while it is the only one that can be asked."""
     with RawClient(node.address) as client:
@@ -133,3 +141,50 @@ def test_a_follower_with_flipped_bits_repairs_itself_and_holds_every_message(clu
         if other is not follower:
             other.kill()
     assert held_by(follower) == {number: payload(number) for number in range(1, MESSAGES + 1)}
+
+
+def test_damage_that_a_get_meets_on_a_running_replica_is_repaired_at_once(cluster: Cluster) -> None:
+    fill(cluster[0], replicas=3)
+    follower = next(node for node in cluster if node.name != leader_name(node))
+    follower.restart()  # what it has just written is not in its memory any more
+    follower.running.wait_until(lambda: messages_of(follower) == MESSAGES, what="its replica was complete")
+    group = group_of(follower)
+    path = Path(group.path) / group.generation / group.blocks[0].name
+    flip(path, path.read_bytes().index(payload(50)) + 20, 1)
+
+    with RawClient(follower.address) as client:
+        (answer,) = client.request(f"$JS.API.DIRECT.GET.{STREAM}", b'{"seq": 50}')
+
+    assert answer.status.startswith("500"), "an error, and not another replica's message"
+    follower.running.wait_for_line("takes part again")
+    cluster.wait_healthy()
+    assert inspect(follower.store_dir).all_damage == ()
+    with RawClient(follower.address) as client:
+        (answer,) = client.request(f"$JS.API.DIRECT.GET.{STREAM}", b'{"seq": 50}')
+        assert answer.payload == payload(50)
+
+
+def test_damage_that_a_search_by_time_meets_on_the_only_replica_ends_no_process(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path) as node:
+        fill(node, replicas=1)
+        node.restart()
+        with RawClient(node.address) as client:
+            half = client.api(f"STREAM.MSG.GET.{STREAM}", {"seq": MESSAGES // 2})["message"]["time"]
+        node.restart()
+        group = group_of(node)
+        path = Path(group.path) / group.generation / group.blocks[0].name
+        flip(path, path.read_bytes().index(payload(MESSAGES // 2)) + 20, 1)
+
+        with RawClient(node.address) as client:
+            by_time = {"deliver_policy": "by_start_time", "opt_start_time": half, "ack_policy": "explicit"}
+            config = {"stream_name": STREAM, "config": {"durable_name": "D", **by_time}}
+            client.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{STREAM}.D", json.dumps(config).encode())
+            node.running.wait_for_line("takes part again")
+            node.running.wait_until(
+                lambda: client.api(f"STREAM.INFO.{STREAM}").get("state", {}).get("messages") == MESSAGES - 1,
+                what="the stream went on without the damaged message",
+            )
+            state = client.api(f"STREAM.INFO.{STREAM}")["state"]
+            assert state["lost"]["msgs"] == [MESSAGES // 2]
+            assert client.api(f"STREAM.MSG.GET.{STREAM}", {"seq": 2})["message"]["seq"] == 2
+            assert json.loads(client.request("rot.1", b"more")[0].payload)["seq"] == MESSAGES + 1

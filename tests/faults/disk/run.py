@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +10,16 @@ import attrs
 
 from tests.faults.disk.mounts import FaultyDisk, LoopDisk
 from tests.faults.disk.scenarios import DiskScenario
-from tests.faults.disk.stage import STREAM, Disk, PlainDisk, Stage, read_all, reported_lost, running
+from tests.faults.disk.stage import (
+    STREAM,
+    Disk,
+    PlainDisk,
+    Stage,
+    read_all,
+    read_what_is_left,
+    reported_lost,
+    running,
+)
 from tests.faults.journal import Journal, Verdict, judge
 from tests.faults.writers import Load
 from tests.harness.process import ServerFailed
@@ -61,8 +71,14 @@ def run(  # noqa: PLR0913  (the coordinates of a run)
     result = DiskResult(scenario=scenario.name, seed=seed)
     try:
         with running(kind, disk, scenario.size, directory=directory, config=config, seed=seed) as stage:
-            moments = write(stage, scenario, repeats or scenario.repeats)
-            result = judged(stage, result)
+            moments: list[int] = []
+            try:
+                write(stage, scenario, repeats or scenario.repeats, moments)
+                replicas = read_all(stage)
+            except ServerFailed as error:
+                result = attrs.evolve(result, problem=str(error))
+                replicas = read_what_is_left(stage)
+            result = judged(stage, result, replicas) if replicas else result
             result = attrs.evolve(result, gaps_s=gaps(stage.journal, moments))
     except (ServerFailed, OSError, AssertionError) as error:
         result = attrs.evolve(result, problem=f"{type(error).__name__}: {error}")
@@ -77,26 +93,23 @@ def run(  # noqa: PLR0913  (the coordinates of a run)
     )
 
 
-def write(stage: Stage, scenario: DiskScenario, repeats: int) -> list[int]:
-    """Faults under load; returns the moments at which they began when all that was sent is acknowledged."""
-    moments = []
+def write(stage: Stage, scenario: DiskScenario, repeats: int, moments: list[int]) -> None:
+    """Faults under load, until all that was sent is acknowledged; `moments` receives when they began."""
     addresses = [node.address for node in stage.nodes]
     with Load(stage.journal, stream=STREAM, addresses=addresses, rate=scenario.rate) as load:
         stage.wait_acks(200)
         for _ in range(repeats):
             moments.append(time.monotonic_ns())
-            scenario.act(stage)
             stage.faults += 1
+            scenario.act(stage)
             time.sleep(BETWEEN_S)
         unknown = load.finish(DRAIN_S)
     if unknown:
         raise ServerFailed(f"{unknown} messages are not acknowledged {DRAIN_S:.0f} s after the last fault")
-    return moments
 
 
-def judged(stage: Stage, result: DiskResult) -> DiskResult:
+def judged(stage: Stage, result: DiskResult, replicas: Mapping[str, Mapping[int, bytes]]) -> DiskResult:
     """Compare what was acknowledged with what each replica holds; what is listed as lost is not gone without a word."""
-    replicas = read_all(stage)
     listed = reported_lost(stage)
     acked = [sent for sent in stage.journal.messages.values() if sent.acked_ns]
     gone = {sent.seq for held in replicas.values() for sent in acked if held.get(sent.seq) != sent.payload}
