@@ -24,6 +24,8 @@ cdef enum:
     CACHE_ENTRIES = 1 << 14     # about 3 MB with their contents; nats-server caches 1024 per sublist
     CACHE_WAYS = 4              # entries where an answer may be; their tags lie side by side
     CACHE_STEADY = 8            # of so many misses that find their places taken, one replaces another answer
+    ENTRY_ALIGN = 128           # two lines of the processor's cache, which come together
+    SUBJECT_NEAR = 24           # bytes of a subject that stand in its answer
     SUBS_START = 4              # room of a node or queue group with a second member
     CACHE_SUBJECT_MAX = 256     # longer subjects are matched each time, so the cache stays bounded in bytes
 
@@ -31,16 +33,19 @@ cdef enum:
 cdef int sublist_init(plane_t* plane) except -1:
     plane.table = <node_t**>calloc(TABLE_START, sizeof(node_t*))
     plane.table_mask = TABLE_START - 1
-    plane.cache = <match_t*>calloc(CACHE_ENTRIES, sizeof(match_t))
+    plane.cache_memory = calloc(CACHE_ENTRIES * sizeof(match_t) + ENTRY_ALIGN, 1)
+    plane.cache = <match_t*>((<size_t>plane.cache_memory + ENTRY_ALIGN - 1) & ~<size_t>(ENTRY_ALIGN - 1))
     plane.cache_tags = <uint32_t*>calloc(CACHE_ENTRIES, sizeof(uint32_t))
-    if plane.table == NULL or plane.cache == NULL or plane.cache_tags == NULL:
+    if plane.table == NULL or plane.cache_memory == NULL or plane.cache_tags == NULL:
         raise MemoryError
     return 0
 
 
 cdef void free_match(match_t* match) noexcept:
-    free(match.subject)
-    free(match.subs)
+    if match.subject != match.near:
+        free(match.subject)
+    if match.subs != &match.only:
+        free(match.subs)
     free(match.groups)
     free(match.members)
     free(match.queues)
@@ -50,10 +55,10 @@ cdef void free_match(match_t* match) noexcept:
 cdef void sublist_free(plane_t* plane) noexcept:
     """Free the tree's own memory; the subscriptions belong to their owners and are gone already."""
     cdef uint32_t i
-    for i in range(CACHE_ENTRIES if plane.cache != NULL else 0):
+    for i in range(CACHE_ENTRIES if plane.cache_memory != NULL else 0):
         free_match(&plane.cache[i])
     free_match(&plane.scratch)
-    free(plane.cache)
+    free(plane.cache_memory)
     free(plane.cache_tags)
     free(plane.table)
 
@@ -247,16 +252,16 @@ cdef inline void push_sub(sub_t*** items, uint32_t* count, uint32_t* cap, sub_t*
     count[0] += 1
 
 
-cdef void push_plain(node_t* node, sub_t* sub) noexcept nogil:
-    """Hang a plain subscription on its node; the first one has its place in the node itself, as most are alone."""
-    if node.cap == 0:
-        node.subs = &node.only
-        node.cap = 1
-    elif node.subs == &node.only and node.count == 1:
-        node.subs = <sub_t**>malloc(SUBS_START * sizeof(sub_t*))
-        node.subs[0] = node.only
-        node.cap = SUBS_START
-    push_sub(&node.subs, &node.count, &node.cap, sub)
+cdef inline void push_plain(sub_t*** items, uint32_t* count, uint32_t* cap, sub_t** only, sub_t* sub) noexcept nogil:
+    """The same for a node's or an answer's plain subscriptions: most have one, which has its place there, at `only`."""
+    if cap[0] == 0:
+        items[0] = only
+        cap[0] = 1
+    elif items[0] == only and count[0] == 1:
+        items[0] = <sub_t**>malloc(SUBS_START * sizeof(sub_t*))
+        items[0][0] = only[0]
+        cap[0] = SUBS_START
+    push_sub(items, count, cap, sub)
 
 
 cdef void drop_sub(sub_t** items, uint32_t* count, sub_t* sub) noexcept nogil:
@@ -293,7 +298,7 @@ cdef bint sublist_add(
         if tell:
             sub.queue.local_count += 1
     else:
-        push_plain(node, sub)
+        push_plain(&node.subs, &node.count, &node.cap, &node.only, sub)
         if tell:
             node.local_count += 1
             tell = node.local_count == 1
@@ -377,7 +382,7 @@ cdef void take(match_t* out, node_t* node) noexcept nogil:
     cdef uint32_t i
     cdef queue_t* queue = node.queues
     for i in range(node.count):
-        push_sub(&out.subs, &out.count, &out.cap, node.subs[i])
+        push_plain(&out.subs, &out.count, &out.cap, &out.only, node.subs[i])
     while queue != NULL:
         if out.queue_count == out.queue_cap:
             out.queue_cap = out.queue_cap * 2 if out.queue_cap else 4
@@ -468,8 +473,12 @@ cdef bint match_is_current(plane_t* plane, match_t* match) noexcept nogil:
 cdef inline void remember(plane_t* plane, match_t* match, const char* subject, Py_ssize_t n) noexcept nogil:
     """Note for which subject an answer is, and what it depends on. The whole subject chose the bucket's first token."""
     if match.subject_cap < n:
-        match.subject = <char*>realloc(match.subject, n)
-        match.subject_cap = <unsigned short>n
+        if n <= SUBJECT_NEAR:
+            match.subject = match.near
+            match.subject_cap = SUBJECT_NEAR
+        else:
+            match.subject = <char*>realloc(NULL if match.subject == match.near else match.subject, n)
+            match.subject_cap = <unsigned short>n
     memcpy(match.subject, subject, n)
     match.subject_len = <unsigned short>n
     match.bucket = bucket_of(plane, subject, n)

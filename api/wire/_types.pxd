@@ -78,20 +78,20 @@ cdef struct conn_t:
     uint32_t slot       # place in plane_t.conns
     conn_t* next_dead
 
-cdef struct sub_t:
+cdef struct sub_t:      # what a delivery needs stands in the first 64 bytes
     uint8_t kind        # SubKind
     uint8_t closed
     uint8_t local_only  # a sink whose interest is not told to peers
-    uint32_t weight     # members behind a route's queue subscription
-    conn_t* conn
-    sink_t* sink
-    route_t* route
-    node_t* node
-    queue_t* queue      # NULL: plain
-    char* sid
     uint16_t sid_len
+    conn_t* conn
+    char* sid
     int64_t max_msgs    # 0: no limit
     int64_t delivered
+    sink_t* sink
+    route_t* route
+    queue_t* queue      # NULL: plain
+    node_t* node
+    uint32_t weight     # members behind a route's queue subscription
     uint64_t sid_hash
     sub_t* next_in_bucket
     sub_t* next_dead
@@ -131,19 +131,21 @@ cdef struct group_t:        # queue groups of one name that match one subject
     uint32_t first          # into match_t.members
     uint32_t count
 
-cdef struct match_t:
+cdef struct match_t:        # 128 bytes, of which one short subject with one receiver needs nothing else
     uint64_t generation
     uint64_t wild_generation
     uint32_t bucket         # which generation counter it depends on
-    char* subject
     uint16_t subject_len
     uint16_t subject_cap
-    sub_t** subs            # plain ones
+    char* subject           # &near while it is short
+    sub_t** subs            # plain ones: &only while there is room for one
+    sub_t* only
     uint32_t count
     uint32_t cap
-    group_t* groups
     uint32_t group_count
     uint32_t group_cap
+    char near[24]           # SUBJECT_NEAR
+    group_t* groups
     sub_t** members
     uint32_t member_count
     uint32_t member_cap
@@ -200,7 +202,8 @@ cdef struct plane_t:
     uint32_t table_used
     uint64_t generations[GENERATIONS]
     uint64_t wild_generation
-    match_t* cache
+    match_t* cache          # aligned to its entries
+    void* cache_memory      # what is freed for it
     uint32_t* cache_tags    # of the same places, by hash; 0: empty
     match_t scratch         # result of an uncached match
     uint64_t rng
