@@ -81,9 +81,7 @@ class FaultyDisk:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         process, self._process = self._process, None
         if process is not None:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
+            process.communicate()  # the end of its input ends it
 
     def order(self, **order: Any) -> dict[str, Any]:
         """Have the file system do something: see faulty_fs.py. Returns its figures."""

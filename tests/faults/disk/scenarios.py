@@ -65,15 +65,16 @@ def power_cut_of_one(stage: Stage) -> None:
     place = stage.leader()
     disk = stage.disks[place]
     assert isinstance(disk, LoopDisk | FaultyDisk)
+    began_s = time.monotonic()
     disk.cut(stage.random.randrange(1 << 30))
     time.sleep(stage.random.uniform(0, 0.2))
     stage.kill([place])
-    _note_move(stage, place)
+    _note_move(stage, place, began_s)
     if isinstance(disk, LoopDisk):
         disk.power_on()
-    began_s = time.monotonic()
+    started_s = time.monotonic()
     stage.start([place])
-    stage.healed(began_s)
+    stage.healed(started_s)
 
 
 # Errors.
@@ -85,14 +86,15 @@ def _faulty(stage: Stage, place: int) -> FaultyDisk:
     return disk
 
 
-def _note_move(stage: Stage, place: int) -> None:
-    """Wait until another node leads, and note how long that took."""
+def _note_move(stage: Stage, place: int, began_s: float) -> None:
+    """Wait until another node leads, and note how long that took since the fault began (monotonic)."""
 
     def moved() -> bool:
         return any(stage.leads(node) for other, node in enumerate(stage.nodes) if other != place)
 
     try:
-        stage.moved_s.append(stage.wait(moved, "another node led", MOVED_S))
+        stage.wait(moved, "another node led", MOVED_S)
+        stage.moved_s.append(time.monotonic() - began_s)
     except ServerFailed:
         if stage.kind == "jetraft":
             raise
@@ -105,9 +107,10 @@ def _fails_once(kind: str, *, of_leader: bool) -> Callable[[Stage], None]:
     def act(stage: Stage) -> None:
         place = stage.leader() if of_leader else stage.follower()
         disk = _faulty(stage, place)
+        began_s = time.monotonic()
         disk.order(fail=kind, errno=errno.EIO, path="S-R3F")
         if of_leader:
-            _note_move(stage, place)
+            _note_move(stage, place, began_s)
         elif stage.kind == "jetraft":
             stage.wait(lambda: bool(stage.health(place)), "the node said that it was not well", MOVED_S)
         _recover(stage, place)
@@ -135,9 +138,10 @@ def _slow(*, of_leader: bool) -> Callable[[Stage], None]:
     def act(stage: Stage) -> None:
         place = stage.leader() if of_leader else stage.follower()
         disk = _faulty(stage, place)
+        began_s = time.monotonic()
         disk.order(delay="fsync", seconds=1.0)
         if of_leader and stage.kind == "jetraft":
-            _note_move(stage, place)
+            _note_move(stage, place, began_s)
         time.sleep(HELD_S)
         disk.order(delay="fsync", seconds=0.0)
         stage.healed()
@@ -149,8 +153,9 @@ def _read_only(stage: Stage) -> None:
     """The leader's file system becomes read-only, as ext4 does by itself, and is writable again later."""
     place = stage.leader()
     disk = _faulty(stage, place)
+    began_s = time.monotonic()
     disk.order(read_only=True)
-    _note_move(stage, place)
+    _note_move(stage, place, began_s)
     time.sleep(HELD_S)
     disk.order(read_only=False)
     _recover(stage, place)

@@ -154,13 +154,16 @@ def running(  # noqa: PLR0913  (the coordinates of a run)
 ) -> Iterator[Stage]:
     """Servers on new disks, with an empty stream of `size` replicas. Everything is taken away at the end."""
     with ExitStack() as stack:
-        disks = [stack.enter_context(make_disk(place)) for place in range(size)]
+        disks = [make_disk(place) for place in range(size)]
+        for made in disks:
+            stack.enter_context(made)
+        runner: Server | Cluster
         if size == 1:
-            single = Server(kind, directory=directory / "n1", config=config)
-            nodes, runner = [single], single
+            runner = Server(kind, directory=directory / "n1", config=config)
+            nodes = [runner]
         else:
-            cluster = Cluster(kind, size, directory=directory, config=config)
-            nodes, runner = cluster.nodes, cluster
+            runner = Cluster(kind, size, directory=directory, config=config)
+            nodes = runner.nodes
         for node, disk in zip(nodes, disks, strict=True):
             node.directory.mkdir(parents=True, exist_ok=True)
             node.store_dir = disk.directory / "store"
