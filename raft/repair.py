@@ -148,6 +148,12 @@ class Repairs:
                 accept_lost_hard_state=accept_lost_hard_state,
             )
             log = await run_blocking(partial(open_log, disk, path, identity, cache, options))
+        return await self._sound(log, others)
+
+    async def _sound(self, log: FileLog, others: Sequence[NodeId]) -> FileLog:
+        if others and any(item.end_lost for item in log.damaged):
+            log.close()
+            raise OvertakenError(f"{log.place.group}: the end of the log is gone, and with it what it was")
         return await self.repair(log, others) if log.damaged else log
 
     async def reopen(self, log: GroupLog, others: Sequence[NodeId]) -> FileLog:
@@ -162,7 +168,7 @@ class Repairs:
         if log.failed is not None:
             self._distrusted.add((log.identity.group_id, log.identity.incarnation))
         opened = await run_blocking(log.reopen if log.failed is None else log.reopen_cold)
-        return await self.repair(opened, others) if opened.damaged else opened
+        return await self._sound(opened, others)
 
     def forget(self, group_id: GroupId) -> None:
         """The group is deleted: its log waits no longer."""

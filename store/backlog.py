@@ -158,7 +158,8 @@ def _add_segment(batch: Batch, disk: Disk, segment: Segment, log_fd: int | None,
     if log_fd is not None:
         file.fd = disk.open_file(file.path, create=True)
         batch.allocate(file.fd, block.size)
-        batch.write(file.fd, [pack_block_head(file.head, identity), *frames], segment.offset - BLOCK_HEAD_BYTES)
+        head = pack_block_head(file.head, identity, reserved_bytes=block.size)
+        batch.write(file.fd, [head, *frames], segment.offset - BLOCK_HEAD_BYTES)
         batch.sync(file.fd)
         batch.sync(log_fd)
     elif frames:

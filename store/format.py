@@ -179,26 +179,31 @@ class BlockHead:
     serial: int
     first_index: int
     boundary_term: int  # term of the entry before first_index, 0 when first_index is 1
+    reserved_bytes: int = attrs.field(default=0, eq=False)  # how long the file is while it is the newest; 0: any length
 
 
 _BLOCK_HEAD: Final = struct.Struct("<QQQ")
+_RESERVED: Final = struct.Struct("<Q")  # follows in the heads of blocks that grow
 BLOCK_HEAD_BYTES: Final = 128
-assert ENVELOPE_BYTES + _BLOCK_HEAD.size <= BLOCK_HEAD_BYTES
+assert ENVELOPE_BYTES + _BLOCK_HEAD.size + _RESERVED.size <= BLOCK_HEAD_BYTES
 
 
-def pack_block_head(head: BlockHead, identity: Identity) -> bytes:
-    """BLOCK_HEAD_BYTES bytes."""
+def pack_block_head(head: BlockHead, identity: Identity, *, reserved_bytes: int = 0) -> bytes:
+    """BLOCK_HEAD_BYTES bytes. `reserved_bytes` when the file has that length before the first mark is in it."""
     body = _BLOCK_HEAD.pack(head.serial, head.first_index, head.boundary_term)
+    if reserved_bytes:
+        body += _RESERVED.pack(reserved_bytes)
     return pack_envelope(FileKind.BLOCK_HEAD, identity, body).ljust(BLOCK_HEAD_BYTES, b"\0")
 
 
 def unpack_block_head(data: bytes | memoryview, identity: Identity, *, what: str) -> BlockHead:
     """Raises StoreCorrupt or StoreRefused."""
     body = unpack_envelope(data, FileKind.BLOCK_HEAD, identity, what=what)
-    if len(body) != _BLOCK_HEAD.size:
+    if len(body) not in {_BLOCK_HEAD.size, _BLOCK_HEAD.size + _RESERVED.size}:
         raise StoreCorrupt(f"{what}: a block head of {len(body)} bytes")
-    serial, first_index, boundary_term = _BLOCK_HEAD.unpack(body)
-    return BlockHead(serial=serial, first_index=first_index, boundary_term=boundary_term)
+    serial, first_index, boundary_term = _BLOCK_HEAD.unpack_from(body)
+    reserved = _RESERVED.unpack_from(body, _BLOCK_HEAD.size)[0] if len(body) > _BLOCK_HEAD.size else 0
+    return BlockHead(serial=serial, first_index=first_index, boundary_term=boundary_term, reserved_bytes=reserved)
 
 
 HARD_STATE_NAMES: Final = ("hard-state.0", "hard-state.1")

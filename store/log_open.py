@@ -222,8 +222,9 @@ def _mark_end(place: LogPlace, recovered: Recovered) -> None:
     """Prove that the end of the newest block is durable: it was fsynced when it was read.
 
     A torn block gets no mark, because frames of the lost batch may stand behind the tear; it gets a successor instead.
+    One that has lost its end gets none either: the mark would hide that.
     """
-    if not recovered.blocks or recovered.marked or recovered.report.torn_bytes:
+    if not recovered.blocks or recovered.marked or recovered.report.torn_bytes or recovered.blocks[-1].end_lost:
         return
     newest = recovered.blocks[-1]
     block = newest.block

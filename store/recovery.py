@@ -8,6 +8,7 @@ that it was durable, and these are the proofs:
 
 - a mark at a later place of the block: it was written after the fsync of everything before it;
 - a block of a higher serial: its predecessor was fsynced first;
+- a file that is shorter than its head says, with a mark in it: it had its full length before the first mark came;
 - a checkpoint at a higher index: the entries before it were fsynced first.
 
 Cuts: entries at or above the first index of a block of higher serial are void. A block without a sound head and
@@ -43,7 +44,7 @@ from jetraft.store.format import (
 )
 from jetraft.store.io import Disk
 from jetraft.store.port import StoreCorrupt, StoreRefused
-from jetraft.store.survey import Gap, Survey, survey
+from jetraft.store.survey import Gap, Survey, survey, with_lost_end
 
 _NO_LIMIT: Final = (1 << 64) - 1
 MAX_SEQ: Final = (1 << 63) - 1
@@ -79,6 +80,7 @@ class FoundBlock:
     last_term: int
     gaps: tuple[Gap, ...] = ()  # damaged ranges
     head_damaged: bool = False  # `head` is what the name and the place in the log say
+    end_lost: bool = False  # how many entries were there nobody here knows: the last of `gaps` stands for them
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -235,8 +237,14 @@ def _scan_all(  # noqa: PLR0913, PLR0917  (whose blocks, which, and how far they
             last_index=limit,
         )
         gaps: tuple[Gap, ...] = ()
+        end_lost = limit == _NO_LIMIT and _is_cut_short(data, head, identity)
+        if end_lost and mode is not RecoveryMode.SALVAGE:
+            raise StoreCorrupt(f"{path}: {len(data)} bytes are left of {head.reserved_bytes}")
         if mode is RecoveryMode.SALVAGE and not _is_whole(data, walk, identity, limit, checkpoint):
             seen = _survey(data, head, identity, limit, checkpoint)
+            walk, gaps = seen.walk, seen.gaps
+        if end_lost:
+            seen = with_lost_end(walk, gaps, max(head.reserved_bytes, walk.end))
             walk, gaps = seen.walk, seen.gaps
         if limit == _NO_LIMIT:
             torn_bytes = _judge_tail(path, data, walk, identity, mode)
@@ -255,7 +263,8 @@ def _scan_all(  # noqa: PLR0913, PLR0917  (whose blocks, which, and how far they
         )
         if gaps:
             block.last_seq = MAX_SEQ  # what is in a gap may be live: the block is not dropped
-        found.append(FoundBlock(block=block, head=head, terms=tuple(walk.terms), last_term=walk.term, gaps=gaps))
+        terms = tuple(walk.terms)
+        found.append(FoundBlock(block=block, head=head, terms=terms, last_term=walk.term, gaps=gaps, end_lost=end_lost))
         if walk.stop not in (Stop.END, Stop.ZERO) and limit != _NO_LIMIT:
             raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} is damaged")
     report = RecoveryReport(
@@ -267,6 +276,13 @@ def _scan_all(  # noqa: PLR0913, PLR0917  (whose blocks, which, and how far they
         damaged_marks=damaged_marks,
     )
     return found, report, marked
+
+
+def _is_cut_short(data: bytes, head: BlockHead, identity: Identity) -> bool:
+    """Whether the newest block has lost its end: it had its full length, durably, before the first mark was written."""
+    if len(data) >= head.reserved_bytes:
+        return False
+    return find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=identity.incarnation) >= 0
 
 
 def _is_whole(data: bytes, walk: Scan, identity: Identity, limit: int, checkpoint: int) -> bool:

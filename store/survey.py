@@ -84,6 +84,12 @@ def survey(  # noqa: PLR0913  (what a scan needs, and where the proofs end)
     return Survey(walk=_joined(parts), gaps=tuple(gaps))
 
 
+def with_lost_end(walk: Scan, gaps: tuple[Gap, ...], end: int) -> Survey:
+    """The same walk when its file is known to have gone on up to `end`: one entry at least is lost behind it."""
+    gap = Gap(first_index=walk.next_index, last_index=walk.next_index, start=walk.end, end=end)
+    return Survey(walk=_joined([walk, _placeholder(gap, walk)]), gaps=(*gaps, gap))
+
+
 def _marks(data: bytes, offset: int, incarnation: int) -> list[int]:
     """Where the sound marks of a block are, ascending."""
     found = []

@@ -102,3 +102,47 @@ def test_a_purge_ends_the_loss() -> None:
     store.purge()
     assert store.lost() == []
     assert store.state.lost is None
+
+
+def cut_short(keep: int, disk: LossyDisk) -> FileLog:
+    """A log of six durable entries whose block has lost its end behind entry `keep`, opened again."""
+    log = opened(disk)
+    for index in range(1, ENTRIES + 1):
+        log.append([entry(index)])
+        log.submit()
+        disk.finish()
+    log.close()
+    data = disk.read_whole(BLOCK)
+    place = BLOCK_HEAD_BYTES + keep * (FRAME_BYTES + 32)
+    fd = disk.open_file(BLOCK)
+    batch = disk.batch()
+    batch.truncate(fd, place)
+    batch.sync(fd)
+    disk.perform(batch)
+    disk.close_file(fd)
+    assert len(data) > place
+    return opened(disk)
+
+
+def test_a_file_that_has_lost_its_end_is_no_torn_tail_however_often_it_is_opened() -> None:
+    disk = LossyDisk()
+    log = cut_short(3, disk)
+    for _ in range(3):
+        assert log.faulty == ((4, 4),)
+        assert log.damaged[0].end_lost
+        log.close()
+        log = opened(disk)
+
+
+def test_sequences_in_the_lost_end_of_the_only_replica_are_not_used_again() -> None:
+    log = cut_short(3, LossyDisk())
+    log.give_up(log.faulty)
+    store = StreamStore(log, StoreLimits())
+    for found in log.entries(1, log.last_index, 1 << 20):
+        if found.kind == Kind.MESSAGES:
+            store.apply_messages(found)
+    assert store.messages == 6
+    assert store.last_seq >= 2 * ENTRIES, "whatever was there, its sequences are not given to others"
+    assert store.is_lost(7)
+    with pytest.raises(StoreCorrupt):
+        store.load(7)
