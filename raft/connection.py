@@ -137,6 +137,8 @@ class Connection:
 
     def close(self) -> None:
         """End the connection without a word."""
+        if self._sock.fileno() < 0:
+            return  # TLS took it and found that it was gone
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         trio.lowlevel.notify_closing(self._sock)
