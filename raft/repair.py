@@ -85,6 +85,7 @@ class _Answer:
     term_after: int | None
     commit_index: int
     first_index: int
+    is_thinned: bool  # it has the first entry asked for, without the messages that are gone
 
 
 @attrs.define(slots=True)
@@ -94,6 +95,7 @@ class _Findings:
     frames: dict[int, bytes] = attrs.Factory(dict)
     lost: list[int] = attrs.Factory(list)  # nobody has them
     overtaken: list[int] = attrs.Factory(list)  # nobody has them, and somebody has trimmed them
+    thinned: list[int] = attrs.Factory(list)  # nobody has them whole, and somebody has what lives of them
 
     def settled(self, faulty: trimmed.Ranges) -> trimmed.Ranges:
         """The faulty entries about which everything is known."""
@@ -189,9 +191,10 @@ class Repairs:
             await self._fetch(log, first, last, others, found)
         checkpoint = log.load_checkpoint()
         covered_index = 0 if checkpoint is None else checkpoint.index
-        if any(index > covered_index for index in found.overtaken):
+        overtaken = [index for index in found.overtaken if index > covered_index] + found.thinned
+        if overtaken:
             self._waiting.pop(key).close()
-            raise OvertakenError(f"{log.place.group}: damaged entries {found.overtaken} are not to be had any more")
+            raise OvertakenError(f"{log.place.group}: damaged entries {overtaken} are not to be had any more")
         if found.lost:
             log_.error("%s: entries %s are damaged on every member and lost", log.place.group, found.lost)
             self._lost += len(found.lost)
@@ -214,7 +217,7 @@ class Repairs:
         frames = findings.frames
         index = first
         while index <= last:
-            denied, is_overtaken, found = 0, False, None
+            denied, is_overtaken, is_thinned, found = 0, False, False, None
             for node in others:
                 answer = await self._ask(node, log, index, last)
                 found = None if answer is None else _matching(log, index, last, answer, frames)
@@ -225,12 +228,15 @@ class Repairs:
                 if answer is not None and not answer.frames:
                     denied += 1
                     is_overtaken = is_overtaken or index < answer.first_index
+                    is_thinned = is_thinned or answer.is_thinned
                 elif answer is not None and _is_overruled(log, index, last, answer):
                     denied, is_overtaken = len(others), True
                     break
             if not found:
                 if denied < len(others):
                     log_.warning("%s: entry %d is not to be had now", log.place.group, index)
+                elif is_thinned:
+                    findings.thinned.append(index)
                 else:
                     (findings.overtaken if is_overtaken else findings.lost).append(index)
                 index += 1
@@ -281,10 +287,11 @@ async def until_settled(log: GroupLog) -> None:
 
 def _answer(
     log: GroupLog, first: int, last: int, commit_index: int
-) -> tuple[list[bytes], int | None, int | None, int, int]:
+) -> tuple[list[bytes], int | None, int | None, int, int, bool]:
     """What this node says about a range of a log."""
     frames = _frames(log, first, last)
-    return frames, log.term_at(first - 1), log.term_at(first + len(frames)), commit_index, log.first_index
+    terms = log.term_at(first - 1), log.term_at(first + len(frames))
+    return frames, *terms, commit_index, log.first_index, not frames and log.is_compacted(first)
 
 
 def _frames(log: GroupLog, first: int, last: int) -> list[bytes]:
@@ -296,7 +303,7 @@ def _frames(log: GroupLog, first: int, last: int) -> list[bytes]:
             size += len(entry.frame)
             if entry.index != first + len(found) or (found and size > ANSWER_BYTES_MAX):
                 break
-            if trimmed.covers(log.lost, entry.index, entry.index):
+            if trimmed.covers(log.lost, entry.index, entry.index) or log.is_compacted(entry.index):
                 break
             found.append(entry.frame)
     except StoreCorrupt as error:
@@ -311,13 +318,14 @@ def _matching(
     if not answer.frames:
         return None
     before = parse_header(frames[first - 1]).term if first - 1 in frames else log.term_at(first - 1)
-    if answer.term_before != before:
-        return None
+    if before is not None and answer.term_before is not None and answer.term_before != before:
+        return None  # either may not know, behind a hole: then only what is committed is taken, below
     if _has_other_future(log, first, last, answer):
         return None  # what follows here was never committed: only its leader can say so
     behind = first + len(answer.frames)
     is_committed = answer.commit_index >= behind - 1
-    is_same = last < behind <= log.last_index and answer.term_after == log.term_at(behind)
+    behind_term = log.term_at(behind) if last < behind <= log.last_index else None
+    is_same = behind_term is not None and answer.term_after == behind_term
     return dict(enumerate(answer.frames, first)) if is_committed or is_same else None
 
 
@@ -351,12 +359,12 @@ def _decode_answer(data: bytes, *, first: int, last: int, incarnation: int) -> _
     """Only frames that hold and are the entries asked for, in order. Raises RemoteProtocolError."""
     try:
         answer: Any = msgpack.unpackb(data)
-        frames, term_before, term_after, commit_index, first_index = answer
+        frames, term_before, term_after, commit_index, first_index, is_thinned = answer
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise RemoteProtocolError("no repair answer") from error
     if not isinstance(frames, list) or len(frames) > last - first + 1:
         raise RemoteProtocolError("no repair answer")
-    if not isinstance(commit_index, int) or not isinstance(first_index, int):
+    if not isinstance(commit_index, int) or not isinstance(first_index, int) or not isinstance(is_thinned, bool):
         raise RemoteProtocolError("no repair answer")
     term = 0
     for index, frame in enumerate(frames, first):
@@ -373,4 +381,5 @@ def _decode_answer(data: bytes, *, first: int, last: int, incarnation: int) -> _
         term_after=term_after,
         commit_index=commit_index,
         first_index=first_index,
+        is_thinned=is_thinned,
     )

@@ -28,12 +28,13 @@ cdef enum:
     FORMAT_VERSION = 1
     MESSAGES = 3                # format.Kind.MESSAGES
     MARK_SENTINEL = 0xFFFFFFFF  # stands where a frame has its length; no frame is that long
+    SKIP_SENTINEL = 0xFFFFFFFE  # the same for a skip
     FRAME_BYTES_MAX = 1 << 28
 
 Header = namedtuple(
     "Header", "length crc version kind flags record_count incarnation log_index term first_stream_seq"
 )
-Scan = namedtuple("Scan", "offsets terms next_index term last_seq end stop damaged_marks")
+Scan = namedtuple("Scan", "offsets terms next_index term last_seq end stop damaged_marks indexes")
 
 # Why a scan stopped; format.Stop gives the names.
 cdef enum:
@@ -237,9 +238,18 @@ def records(const uint8_t[::1] frame not None):
 
 def make_mark(*, uint64_t incarnation, uint64_t offset, uint64_t next_index):
     """A mark at `offset` of a block: everything before it was on disk when the mark was written."""
+    return _make(MARK_SENTINEL, incarnation, offset, next_index)
+
+
+def make_skip(*, uint64_t incarnation, uint64_t offset, uint64_t next_index):
+    """A skip at `offset` of a block that was compacted: the entries before `next_index` were dropped on purpose."""
+    return _make(SKIP_SENTINEL, incarnation, offset, next_index)
+
+
+cdef bytes _make(uint32_t sentinel, uint64_t incarnation, uint64_t offset, uint64_t next_index):
     mark = PyBytes_FromStringAndSize(NULL, MARK_BYTES)
     cdef uint8_t *out = <uint8_t *> PyBytes_AS_STRING(mark)
-    store_u32(out, MARK_SENTINEL)
+    store_u32(out, sentinel)
     store_u64(out + 8, incarnation)
     store_u64(out + 16, offset)
     store_u64(out + 24, next_index)
@@ -247,17 +257,19 @@ def make_mark(*, uint64_t incarnation, uint64_t offset, uint64_t next_index):
     return mark
 
 
-cdef bint _is_mark(const uint8_t *data, size_t size, size_t offset, uint64_t incarnation) noexcept nogil:
+cdef bint _is_mark(const uint8_t *data, size_t size, size_t offset, uint64_t incarnation,
+                   uint32_t sentinel=MARK_SENTINEL) noexcept nogil:
     """True when a sound mark of this incarnation, written for this very place, stands at `offset`."""
-    if size < MARK_BYTES or offset > size - MARK_BYTES or load_u32(data + offset) != MARK_SENTINEL:
+    if size < MARK_BYTES or offset > size - MARK_BYTES or load_u32(data + offset) != sentinel:
         return False
     if load_u64(data + offset + 8) != incarnation or load_u64(data + offset + 16) != offset:
         return False
     return jetraft_crc32c(data + offset + 8, MARK_BYTES - 8, 0) == load_u32(data + offset + 4)
 
 
-def find_mark(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarnation):
-    """The offset of the first sound mark at or after `offset`, or -1. `data` is a block from its first byte."""
+def find_mark(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarnation, bint skip=False):
+    """The offset of the first sound mark (or skip) at or after `offset`, or -1. `data` is a block from its first byte."""
+    cdef uint32_t sentinel = SKIP_SENTINEL if skip else MARK_SENTINEL
     cdef size_t at = offset
     cdef size_t size = data.shape[0]
     cdef const uint8_t *start
@@ -267,9 +279,9 @@ def find_mark(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t i
     start = &data[0]
     with nogil:
         while at <= size - MARK_BYTES:
-            found = <const uint8_t *> memchr(start + at, 0xFF, size - at)
+            found = <const uint8_t *> memchr(start + at, sentinel & 0xFF, size - at)
             at = size if found is NULL else <size_t> (found - start)
-            if _is_mark(start, size, at, incarnation):
+            if _is_mark(start, size, at, incarnation, sentinel):
                 break
             at += 1
     return <Py_ssize_t> at if at <= size - MARK_BYTES else -1
@@ -301,7 +313,8 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
 
     `data` is the block from its first byte; `next_index` and `term` are what the first frame must have (at least, for
     the term). Frames above `last_index` are left alone. `check=False` reads headers only, for blocks whose frames are
-    verified when they are read. A damaged mark is stepped over when a frame that continues the log follows it.
+    verified when they are read. A damaged mark is stepped over when a frame that continues the log follows it. Behind
+    a skip the log goes on at the index that it says; `indexes` then has those of the frames, and is None otherwise.
     """
     cdef size_t at = offset
     cdef size_t size = data.shape[0]
@@ -309,10 +322,22 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
     cdef int stop = STOP_END
     cdef uint64_t last_seq = 0
     cdef uint64_t damaged_marks = 0
+    cdef uint64_t skip_to
     offsets = array("I")
     terms = []
+    indexes = None
     while at < size and next_index <= last_index:
         if _is_mark(&data[0], size, at, incarnation):
+            at += MARK_BYTES
+            continue
+        if _is_mark(&data[0], size, at, incarnation, SKIP_SENTINEL):
+            skip_to = load_u64(&data[0] + at + 24)
+            if skip_to < next_index or skip_to - 1 > last_index:
+                stop = STOP_ORDER
+                break
+            if indexes is None:
+                indexes = array("Q", range(next_index - len(offsets), next_index))
+            next_index = skip_to
             at += MARK_BYTES
             continue
         stop = _judge(&data[0], size, at, incarnation, next_index, term, check, &header)
@@ -325,6 +350,8 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
             damaged_marks += 1
             at += MARK_BYTES
         offsets.append(at)
+        if indexes is not None:
+            indexes.append(next_index)
         if header.term != term or not terms:
             terms.append((header.log_index, header.term))
             term = header.term
@@ -332,4 +359,4 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
             last_seq = max(last_seq, header.first_stream_seq + header.count - 1)
         next_index += 1
         at += header.length
-    return Scan(offsets, terms, next_index, term, last_seq, at, stop, damaged_marks)
+    return Scan(offsets, terms, next_index, term, last_seq, at, stop, damaged_marks, indexes)

@@ -46,6 +46,7 @@ class BlockFile:
     head: BlockHead
     fd: int | None = None  # held open while the block grows
     sealed: bool | None = None  # whether its frames are encrypted; None until somebody asks
+    revision: int = 0  # grows with every change of its bytes
     written: int = 0  # bytes that a read of the file sees; 0 until it was created
 
 
@@ -70,6 +71,16 @@ class Segment:
         return self.offset + sum(map(len, self.frames))
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class Rewriting:
+    """A frame that is overwritten: as readers see it, and as its file keeps it, apart from a seal."""
+
+    file: BlockFile
+    frame: bytes
+    place: int
+    kept: bytes
+
+
 @attrs.define(eq=False, kw_only=True)
 class Backlog:
     """Changes that wait for the next batch."""
@@ -77,7 +88,7 @@ class Backlog:
     hard_state: Copy | None = None
     segments: list[Segment] = attrs.field(factory=list)
     retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that will not grow any more
-    rewrites: dict[tuple[int, int], tuple[BlockFile, bytes]] = attrs.field(factory=dict)  # (block, offset) -> frame
+    rewrites: dict[tuple[int, int], Rewriting] = attrs.field(factory=dict)  # by (block, offset)
     checkpoint: Checkpoint | None = None
     dropped: trimmed.Ranges | None = None
     unlink: list[Path] = attrs.field(factory=list)
@@ -187,15 +198,17 @@ def _add_rewrites(batch: Batch, backlog: Backlog, place: LogPlace, log_fd: int, 
     """Overwrite frames in place, by way of a journal."""
     disk, journal = place.disk, place.log / ERASE_NAME
     rewrites = []
-    for (_, offset), (file, frame) in backlog.rewrites.items():
-        kept = frame if place.cipher is None else place.cipher.seal_frame(file.head.serial, offset, frame)
-        rewrites.append(erasure.Rewrite(name=file.path.name, offset=offset, frame=kept))
+    for item in backlog.rewrites.values():
+        kept, serial = item.kept, item.file.head.serial
+        if place.cipher is not None:
+            kept = place.cipher.seal_frame(serial, item.place, kept)
+        rewrites.append(erasure.Rewrite(name=item.file.path.name, offset=item.place, frame=kept))
     _add_replacement(batch, disk, journal, erasure.pack(rewrites, place.identity), opened)
     batch.sync(log_fd)
-    for rewrite, (file, _) in zip(rewrites, backlog.rewrites.values(), strict=True):
-        fd = file.fd
+    for rewrite, item in zip(rewrites, backlog.rewrites.values(), strict=True):
+        fd = item.file.fd
         if fd is None:
-            fd = disk.open_file(file.path)
+            fd = disk.open_file(item.file.path)
             opened.append(fd)
         batch.write(fd, [rewrite.frame], rewrite.offset)
         batch.sync_data(fd)

@@ -4,6 +4,9 @@ A block holds frames of consecutive indexes. Its table has four bytes per frame,
 from there. A byte of a block is written once: what follows a cut, or a reopening, goes into a new block, so no old
 frame can come to stand behind a new one and be taken for its successor.
 
+A block that was compacted (store/compaction.py) lacks entries: its table then has indexes too. Its frames moved in the
+file, and kept the offset by which the rest of the process knows them: `stored` says where they are now.
+
 Invariants of a BlockList: blocks ascend by index and do not overlap; the newest block is never trimmed; from
 `first_index` to `last_index` there is no hole. A log that never held an entry has no block.
 """
@@ -24,7 +27,7 @@ _COUNT_AT, _FIRST_SEQ_AT, _NEXT_AT = 12, 40, 48  # places in a frame's header, s
 
 @attrs.define(eq=False, kw_only=True)
 class Block:
-    """A run of consecutive entries in one file or one piece of memory."""
+    """A run of consecutive entries, or what compaction has left of one, in one file or one piece of memory."""
 
     number: int  # in this process; never used again
     first_index: int
@@ -33,36 +36,68 @@ class Block:
     used: int  # bytes from its start to the end of what was placed
     offsets: "array[int]" = attrs.field(factory=lambda: array("I"))
     last_seq: int = 0  # highest stream sequence of a message in it, 0 when it holds none
+    indexes: "array[int] | None" = None  # of the entries that are left; None: all of them
+    stored: "array[int] | None" = None  # where the frames are in the file; None: at their offsets
+    sealed_last_index: int = 0  # what `last_index` was before compaction
 
     @property
     def last_index(self) -> int:
         """first_index - 1 when it holds no frame."""
-        return self.first_index + len(self.offsets) - 1
+        return self.first_index + len(self.offsets) - 1 if self.indexes is None else self.sealed_last_index
 
     def holds(self, index: int) -> bool:
         """True when the frame of `index` is here."""
-        return self.first_index <= index <= self.last_index
+        if self.indexes is None:
+            return self.first_index <= index <= self.last_index
+        number = self.number_from(index)
+        return number < len(self.indexes) and self.indexes[number] == index
+
+    def number_from(self, index: int) -> int:
+        """How many frames come before the first one at or above `index`."""
+        return index - self.first_index if self.indexes is None else bisect_left(self.indexes, index)
+
+    def next_held(self, index: int) -> int:
+        """The first entry at or above `index` whose frame is here; one that is beyond the block when there is none."""
+        if self.indexes is None:
+            return index
+        number = bisect_left(self.indexes, index)
+        return self.indexes[number] if number < len(self.indexes) else max(index, self.last_index + 1)
+
+    def number_of(self, index: int) -> int:
+        """Which frame of the block, from 0, is that of `index`."""
+        assert self.holds(index)
+        return self.number_from(index)
+
+    def index_of(self, number: int) -> int:
+        """The log index of a frame of the block."""
+        return self.first_index + number if self.indexes is None else self.indexes[number]
 
     def offset_of(self, index: int) -> int:
-        """Where the frame of `index` starts."""
-        assert self.holds(index)
-        return self.offsets[index - self.first_index]
+        """Where the frame of `index` starts, as the rest of the process knows it."""
+        return self.offsets[self.number_of(index)]
 
     def index_at(self, offset: int) -> int | None:
         """Which entry starts at `offset`; None when none does."""
-        place = bisect_left(self.offsets, offset)
-        if place == len(self.offsets) or self.offsets[place] != offset:
+        number = bisect_left(self.offsets, offset)
+        if number == len(self.offsets) or self.offsets[number] != offset:
             return None
-        return self.first_index + place
+        return self.index_of(number)
 
-    def index_before(self, offset: int) -> int:
-        """The last entry that starts at or before `offset`; the first one when none does."""
-        return self.first_index + max(0, bisect_right(self.offsets, offset) - 1)
+    def place_of(self, number: int) -> int:
+        """Where a frame starts in the file."""
+        return self.offsets[number] if self.stored is None else self.stored[number]
+
+    def number_before(self, place: int) -> int:
+        """The last frame that starts at or before a place in the file; the first one when none does."""
+        return max(0, bisect_right(self.offsets if self.stored is None else self.stored, place) - 1)
+
+    def place_end(self, number: int) -> int:
+        """A place that a frame does not reach beyond: where the next one starts, or the end of what is used."""
+        return self.place_of(number + 1) if number + 1 < len(self.offsets) else self.used
 
     def span_end(self, index: int) -> int:
-        """An offset that the frame of `index` does not reach beyond: the next frame's, or the end of what is used."""
-        place = index - self.first_index + 1
-        return self.offsets[place] if place < len(self.offsets) else self.used
+        """The same for the frame of `index`."""
+        return self.place_end(self.number_of(index))
 
     def place(self, entry: Entry, overhead_bytes: int = 0) -> int:
         """Put the next entry, which takes so much more than its frame, at the end and return its offset."""
@@ -152,6 +187,7 @@ class BlockList:
         `last_seq` of the shortened block stays as it was: too high is safe, it only delays a trim.
         """
         assert self.first_index <= index <= self.last_index
+        assert self.newest.indexes is None, "what is checkpointed is not cut"
         empty = []
         while self._blocks and self.newest.first_index >= index:
             empty.append(self.forget_newest())
@@ -173,6 +209,10 @@ class BlockList:
         assert self.newest not in blocks
         for block in blocks:
             self._blocks.remove(self._forget(block))
+        self.note_holes()
+
+    def note_holes(self) -> None:
+        """Blocks went, or lost entries: what is below the last hole can no longer be read as a log."""
         self.begin_after(self._suffix_start() - 1)
 
     def begin_after(self, index: int) -> None:
@@ -189,7 +229,7 @@ class BlockList:
         """The first index of the run of blocks without a hole that ends with the newest."""
         first = self.last_index + 1
         for block in reversed(self._blocks):
-            if block.last_index + 1 != first:
+            if block.last_index + 1 != first or block.indexes is not None:
                 break
             first = block.first_index
         return first
@@ -199,8 +239,14 @@ def block_list(found: Sequence[tuple[Block, Iterable[tuple[int, int]]]]) -> Bloc
     """The blocks of a log that exists, each with its runs of terms (first log index, term), ascending."""
     if not found:
         return BlockList([], TermRuns(0, 0))
+    newest, newest_runs = found[-1]
+    if newest.indexes is not None:
+        last_term = max((term for _, term in newest_runs), default=newest.boundary_term)
+        return BlockList([block for block, _ in found], TermRuns(newest.last_index, last_term))
     suffix = len(found) - 1
-    while suffix and found[suffix - 1][0].last_index + 1 == found[suffix][0].first_index:
+    while suffix and found[suffix - 1][0].indexes is None:
+        if found[suffix - 1][0].last_index + 1 != found[suffix][0].first_index:
+            break
         suffix -= 1
     oldest = found[suffix][0]
     terms = TermRuns(oldest.first_index - 1, oldest.boundary_term)

@@ -84,6 +84,10 @@ class GroupCipher:
         self._blocks: dict[int, Aead] = {}
         self._files = aead(kind, derived(data_key, b"files"))
 
+    def fresh(self) -> "GroupCipher":
+        """Another one with the same key, for another thread."""
+        return GroupCipher(self.kind, self._data_key, self._identity)
+
     def seal_frame(self, serial: int, offset: int, frame: bytes) -> bytes:
         """The frame as the block with this serial keeps it at `offset`: SEAL_BYTES longer."""
         header = bytearray(frame[:FRAME_HEADER_BYTES])

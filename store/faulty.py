@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from jetraft.store import trimmed
-from jetraft.store._frame import make_mark, parse_header
+from jetraft.store._frame import make_mark, make_skip, parse_header
 from jetraft.store.backlog import LogPlace
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
@@ -89,7 +89,12 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
     data = read_file(place.disk, place.log / block_name(item.head))
     parts = [pack_block_head(item.head, place.identity)]
     size = BLOCK_HEAD_BYTES
-    for index in range(block.first_index, block.last_index + 1):
+    next_index = block.first_index
+    for index in map(block.index_of, range(len(block.offsets))):
+        if index > next_index or (block.indexes is not None and len(parts) == 1):
+            parts.append(make_skip(incarnation=place.identity.incarnation, offset=size, next_index=index))
+            size += len(parts[-1])
+        next_index = index + 1
         if is_in(item.gaps, index):
             frame = frames[index]
         else:

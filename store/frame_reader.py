@@ -8,11 +8,12 @@ from collections import OrderedDict
 from typing import Final
 
 from jetraft.store._frame import make_mark, parse_header, verify
-from jetraft.store.backlog import BlockFile
+from jetraft.store._thin import expand, thin_like
+from jetraft.store.backlog import BlockFile, Rewriting
 from jetraft.store.block import Block, entry_of
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.cipher import SEAL_BYTES, GroupCipher
-from jetraft.store.format import FRAME_FLAGS_AT, FRAME_HEADER_BYTES, FRAME_SEALED
+from jetraft.store.format import FRAME_FLAGS_AT, FRAME_HEADER_BYTES, FRAME_SEALED, FRAME_THIN
 from jetraft.store.io import Disk
 from jetraft.store.port import Entry, StoreCorrupt
 
@@ -42,13 +43,21 @@ class FrameReader:
         """Let go of a frame that is in its file now, or was cut."""
         self._unwritten.pop((block.number, offset), None)
 
-    def rewrite(self, block: Block, offset: int, frame: bytes) -> None:
-        """Read this frame from now on, until `rewritten` says that it is in the file."""
+    def rewriting(self, block: Block, offset: int, frame: bytes) -> Rewriting:
+        """What to write in place of a frame; it is read from now on, until `rewritten` says that the file has it."""
         key = block.number, offset
+        index = block.index_at(offset)
+        assert index is not None
+        number, kept = block.number_of(index), frame
+        if block.indexes is not None:
+            former = self._kept(block, number)
+            kept = thin_like(former, frame) if former[FRAME_FLAGS_AT] & FRAME_THIN else frame
+        item = Rewriting(file=self.files[block.number], frame=frame, place=block.place_of(number), kept=kept)
         self._rewriting[key] = frame
         if key in self._unwritten:
             self._unwritten[key] = frame
         self._cache.replace((self._log, *key), frame)
+        return item
 
     def rewritten(self, key: tuple[int, int], frame: bytes) -> None:
         """The file has this frame at a place (block, offset)."""
@@ -78,13 +87,15 @@ class FrameReader:
 
         Frames that are not written yet come from memory.
         """
-        start = block.offset_of(lo)
-        waiting = self._rewriting.get((block.number, start)) or self._unwritten.get((block.number, start))
+        key = block.number, block.offset_of(lo)
+        waiting = self._rewriting.get(key) or self._unwritten.get(key)
         if waiting is not None:
             return [entry_of(waiting)]
-        last, end = self._reach(block, lo, hi, start + bytes_max)
+        first = block.number_of(lo)
+        start = block.place_of(first)
+        last, end = self._reach(block, first, hi, start + bytes_max)
         data = self._disk.read(self._descriptor(block.number), end - start, start)
-        return [self._checked(block, data, start, index) for index in range(lo, last + 1)]
+        return [self._checked(block, data, start, number) for number in range(first, last + 1)]
 
     def piece(self, block: Block, offset: int, size: int) -> bytes:
         """Bytes of a block for another member: as the file has them, but open, with a mark where a frame's seal was."""
@@ -93,11 +104,11 @@ class FrameReader:
             return data
         shown = bytearray(data)
         end = offset + len(data)
-        for index in range(block.index_before(offset), block.last_index + 1):
-            at = block.offset_of(index)
+        for number in range(block.number_before(offset), len(block.offsets)):
+            at, index = block.place_of(number), block.index_of(number)
             if at >= end:
                 break
-            frame = self.frame(block, at)
+            frame = self._kept(block, number)
             mark = make_mark(incarnation=self._incarnation, offset=at + len(frame), next_index=index + 1)
             low, high = max(at, offset), min(at + len(frame) + SEAL_BYTES, end)
             if low < high:
@@ -108,24 +119,24 @@ class FrameReader:
         """Whether the frames of a block are encrypted: all of them are, or none."""
         file = self.files[block.number]
         if file.sealed is None:
-            header = self._disk.read(self._descriptor(block.number), FRAME_HEADER_BYTES, block.offsets[0])
+            header = self._disk.read(self._descriptor(block.number), FRAME_HEADER_BYTES, block.place_of(0))
             file.sealed = bool(header[FRAME_FLAGS_AT] & FRAME_SEALED)
         return file.sealed
 
-    def _reach(self, block: Block, lo: int, hi: int, end_max: int) -> tuple[int, int]:
-        """The last index, and the offset after it, of a read from `lo` that ends by `end_max` if it can."""
+    def _reach(self, block: Block, first: int, hi: int, end_max: int) -> tuple[int, int]:
+        """The last frame, and the place after it, of a read from `first` that ends by `end_max` if it can."""
         written = self.files[block.number].written
-        last, end = lo, min(block.span_end(lo), written)
-        while last < hi:
-            end_next = block.span_end(last + 1)
-            next_at = block.offset_of(last + 1)
-            if end_next > end_max or next_at >= written or (block.number, next_at) in self._rewriting:
+        last, end = first, min(block.place_end(first), written)
+        while last + 1 < len(block.offsets) and block.index_of(last + 1) <= hi:
+            end_next = block.place_end(last + 1)
+            is_being_rewritten = (block.number, block.offsets[last + 1]) in self._rewriting
+            if end_next > end_max or block.place_of(last + 1) >= written or is_being_rewritten:
                 break
             last, end = last + 1, min(end_next, written)
         return last, end
 
-    def _checked(self, block: Block, data: bytes, start: int, index: int) -> Entry:
-        at = block.offset_of(index) - start
+    def _checked(self, block: Block, data: bytes, start: int, number: int) -> Entry:
+        at, index = block.place_of(number) - start, block.index_of(number)
         if verify(data, at):
             header = parse_header(data, at)
             if header.log_index == index and header.incarnation == self._incarnation:
@@ -136,11 +147,28 @@ class FrameReader:
         raise StoreCorrupt(f"{self.files[block.number].path}: entry {index} at byte {start + at} is damaged")
 
     def _opened(self, block: Block, offset: int, frame: bytes) -> bytes:
-        """The frame as it was appended, from what stands in the file."""
+        """The frame as it was appended, from what the file has; empty messages in place of those that are gone."""
         file = self.files[block.number]
+        frame = self._unsealed(file, offset, frame)
+        try:
+            return expand(frame) if frame[FRAME_FLAGS_AT] & FRAME_THIN else frame
+        except ValueError as error:
+            raise StoreCorrupt(f"{file.path}: the frame at byte {offset}: {error}") from error
+
+    def _unsealed(self, file: BlockFile, offset: int, frame: bytes) -> bytes:
+        if not frame[FRAME_FLAGS_AT] & FRAME_SEALED:
+            return frame
         if self._cipher is None:
             raise StoreCorrupt(f"{file.path}: the frame at byte {offset} is encrypted, and there is no key")
         return self._cipher.open_frame(file.head.serial, offset, frame, what=str(file.path))
+
+    def _kept(self, block: Block, number: int) -> bytes:
+        """A frame as its file has it, but open."""
+        file, place = self.files[block.number], block.place_of(number)
+        data = self._disk.read(self._descriptor(block.number), block.place_end(number) - place, place)
+        if not verify(data):
+            raise StoreCorrupt(f"{file.path}: entry {block.index_of(number)} at byte {place} is damaged")
+        return self._unsealed(file, place, data[: parse_header(data).length])
 
     def _descriptor(self, number: int) -> int:
         file = self.files[number]
@@ -154,6 +182,13 @@ class FrameReader:
                 self._disk.close_file(self._open.popitem(last=False)[1])
         self._open.move_to_end(number)
         return fd
+
+    def reload(self, number: int, written: int) -> None:
+        """Another file has taken the place of a block's, with so many bytes."""
+        self.files[number].written = written
+        fd = self._open.pop(number, None)
+        if fd is not None:
+            self._disk.close_file(fd)
 
     def forget(self, number: int) -> BlockFile:
         """Drop a block: its descriptor for reading is closed, its place in the table given up."""

@@ -38,7 +38,7 @@ from jetraft.store.keyring import Secrets
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME
 from jetraft.store.port import StoreError
-from jetraft.store.survey import Gap, Survey, frame_kind, is_in, survey
+from jetraft.store.survey import Gap, Survey, frame_kind, indexes_of, is_in, survey
 
 IDENTITY_KEYS: Final = ("format", "node_id", "named")  # without them a server refuses the directory
 FILE_BYTES_MAX: Final = 1 << 30  # a block is at most 288 MiB; whatever is larger is not ours
@@ -329,7 +329,7 @@ def _view(file: tuple[str, bytes, BlockHead], incarnation: int, last_index: int 
     )
     walk = seen.walk
     torn_bytes = 0
-    sound = [at for number, at in enumerate(walk.offsets) if not is_in(seen.gaps, head.first_index + number)]
+    sound = [at for index, at in zip(indexes_of(walk), walk.offsets, strict=True) if not is_in(seen.gaps, index)]
     found.damage += found.sealed.check(name, data, head.serial, sound)
     if last_index is None:
         torn_bytes = len(data[walk.end :].rstrip(b"\0"))
@@ -351,17 +351,17 @@ def _view(file: tuple[str, bytes, BlockHead], incarnation: int, last_index: int 
         first_term=walk.terms[0][1] if walk.terms else head.boundary_term,
         last_term=walk.term,
         last_seq=walk.last_seq,
-        frames=_kinds(data, head.first_index, seen),
+        frames=_kinds(data, seen),
         gaps=seen.gaps,
         torn_bytes=torn_bytes,
         damaged_marks=walk.damaged_marks,
     )
 
 
-def _kinds(data: bytes, first_index: int, seen: Survey) -> dict[str, int]:
+def _kinds(data: bytes, seen: Survey) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    for number, offset in enumerate(seen.walk.offsets):
-        if not is_in(seen.gaps, first_index + number):
+    for index, offset in zip(indexes_of(seen.walk), seen.walk.offsets, strict=True):
+        if not is_in(seen.gaps, index):
             kind = frame_kind(data, offset)
             counts[Kind(kind).name.lower() if kind in list(Kind) else f"kind {kind}"] += 1
     return dict(sorted(counts.items()))

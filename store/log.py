@@ -25,6 +25,7 @@ from jetraft.store.backlog import Backlog, BlockFile, LogPlace, Segment, fill
 from jetraft.store.block import Block, BlockList, entry_of, last_seq_of
 from jetraft.store.checkpoint import CHECKPOINTS_KEPT
 from jetraft.store.cipher import SEAL_BYTES
+from jetraft.store.compaction import Compacted, Source, replacing
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     MARK_BYTES,
@@ -241,8 +242,8 @@ class FileLog:
         self._check_usable()
         found = self._blocks.numbered(block)
         frame = erasure.erased(self._reader.frame(found, frame_offset), record_offset)
-        self._reader.rewrite(found, frame_offset, frame)
-        self._backlog.rewrites[block, frame_offset] = (self._reader.files[block], frame)
+        self._backlog.rewrites[block, frame_offset] = self._reader.rewriting(found, frame_offset, frame)
+        self._reader.files[block].revision += 1
         self._token += 1
 
     def disown(self, block: int, frame_offset: int) -> None:
@@ -253,8 +254,11 @@ class FileLog:
         self._check_usable()
         found = self._blocks.numbered(block)
         frame = erasure.disowned(self._reader.frame(found, frame_offset))
-        self._reader.rewrite(found, frame_offset, frame)
-        self._backlog.rewrites[block, frame_offset] = (self._reader.files[block], frame)
+        item = self._reader.rewriting(found, frame_offset, frame)
+        if found.indexes is not None:
+            item = attrs.evolve(item, kept=erasure.disowned(item.kept))
+        self._backlog.rewrites[block, frame_offset] = item
+        self._reader.files[block].revision += 1
         self._token += 1
 
     def set_hard_state(self, hard_state: HardState) -> None:
@@ -292,13 +296,17 @@ class FileLog:
         blocks = self._blocks.droppable(first_live_seq, min(index, self._checkpoints[0], self.durable_index))
         if not blocks:
             return 0
+        self._drop(blocks)
+        return len(blocks)
+
+    def _drop(self, blocks: list[Block]) -> None:
+        """Drop blocks on purpose: the record of that is on disk before their files go."""
         gone = [(block.first_index, block.last_index) for block in blocks]
         self._blocks.drop(blocks)
         self._dropped = self._backlog.dropped = trimmed.merged([*self._dropped, *gone])
         for block in blocks:
             self._forget(block)
         self._token += 1
-        return len(blocks)
 
     # Durability
 
@@ -413,8 +421,8 @@ class FileLog:
             for frame in segment.frames:
                 self._reader.release(segment.block, offset)
                 offset += len(frame)
-        for key, (_, frame) in done.backlog.rewrites.items():
-            self._reader.rewritten(key, frame)
+        for key, item in done.backlog.rewrites.items():
+            self._reader.rewritten(key, item.frame)
         if done.backlog.checkpoint is self._unwritten_checkpoint:
             self._unwritten_checkpoint = None
 
@@ -489,9 +497,7 @@ class FileLog:
 
     def substitute(self, index: int) -> bytes:
         """What stands for a faulty entry that is given up: a no-op, or messages of which there are none."""
-        block = self._blocks.find(index)
-        assert block is not None
-        term = self.term_at(index) or block.boundary_term  # below the boundary nobody asks for its term
+        term = self.term_at(index) or self._term_below(index)  # below the boundary nobody asks for its term
         at_end = index == self.last_index
         return seal(
             Kind.MESSAGES if at_end else Kind.NOOP,
@@ -501,6 +507,16 @@ class FileLog:
             body=b"",
             first_seq=self._seq_behind(index) if at_end else 0,
         )
+
+    def _term_below(self, index: int) -> int:
+        """The term of what comes before an entry in its block, for one that lies below `first_index`."""
+        block = self._blocks.find(index)
+        assert block is not None
+        for number in reversed(range(block.number_of(index))):
+            before = block.index_of(number)
+            if not trimmed.covers(self._faulty, before, before):
+                return self._reader.run(block, before, before, 0)[0].term
+        return block.boundary_term
 
     def _seq_behind(self, index: int) -> int:
         """A sequence above every one that the entry at the end of the log can have used."""
@@ -527,15 +543,15 @@ class FileLog:
     def frames(self, lo: int, hi: int) -> Iterator[tuple[FrameRef, Entry]]:
         """See GroupLog."""
         for block in list(self._blocks):
-            index, last = max(lo, block.first_index), min(hi, block.last_index)
+            index, last = block.next_held(max(lo, block.first_index)), min(hi, block.last_index)
             while index <= last:
                 fault = next((bounds for bounds in self._faulty if bounds[0] <= index <= bounds[1]), None)
                 if fault is not None:
-                    index = fault[1] + 1
+                    index = block.next_held(fault[1] + 1)
                     continue
                 for entry in self._reader.run(block, index, self._sound_to(index, last, block), READ_BYTES):
                     yield FrameRef(block.number, block.offset_of(entry.index)), entry
-                    index = entry.index + 1
+                    index = block.next_held(entry.index + 1)
 
     def load_checkpoint(self) -> Checkpoint | None:
         """See GroupLog. What was not written yet counts too."""
@@ -602,6 +618,79 @@ class FileLog:
         if not self._in_flight and self._preparation.piece is None:
             self._close_files(self._backlog.close)
             self._reader.close()
+
+    def is_compacted(self, index: int) -> bool:
+        """See GroupLog."""
+        block = self._blocks.find(index)
+        return block is not None and block.indexes is not None
+
+    # Compaction, see there
+
+    @property
+    def checkpoint_floor(self) -> int:
+        """The index that both checkpoints kept are at or above, durably; 0 while there are not two."""
+        settled = self._unwritten_checkpoint is None and len(self._checkpoints) == CHECKPOINTS_KEPT
+        return self._checkpoints[0] if settled else 0
+
+    def compaction_source(self, number: int, index: int) -> Source | None:
+        """A block that may be written anew because all its entries lie at or below `index`; None when it may not be."""
+        block = self._settled_block(number)
+        if block is None or not block.offsets or block.last_index > min(index, self.durable_index):
+            return None
+        file = self._reader.files[number]
+        return Source(
+            number=number,
+            path=file.path,
+            head=file.head,
+            last_index=block.last_index,
+            offsets=block.offsets,
+            places=block.offsets if block.stored is None else block.stored,
+            indexes=block.indexes,
+            used=block.used,
+            revision=file.revision,
+        )
+
+    def exchange(self, compacted: Compacted) -> bool:
+        """Put the new file of a block in place of the old one; False when the block has changed or gone meanwhile.
+
+        Either file is right after a crash: the directory may be fsynced later.
+        """
+        source = compacted.source
+        block = self._settled_block(source.number)
+        if block is None or self._reader.files[source.number].revision != source.revision:
+            return False
+        self._place.disk.perform(replacing(self._place.disk, source.path))
+        self._reader.reload(source.number, compacted.used)
+        block.sealed_last_index = block.last_index
+        block.offsets, block.stored, block.indexes = compacted.offsets, compacted.places, compacted.indexes
+        block.used = compacted.used
+        self._blocks.note_holes()
+        return True
+
+    def drop_dead(self, numbers: Sequence[int], index: int) -> int:
+        """Drop blocks that hold nothing live, with all entries at or below `index`, as `trim` does; return how many."""
+        self._check_usable()
+        found = [self._settled_block(number) for number in numbers]
+        limit = min(index, self.durable_index)
+        blocks = [block for block in found if block is not None and block.last_index <= limit]
+        if blocks:
+            self._drop(blocks)
+        return len(blocks)
+
+    def _settled_block(self, number: int) -> Block | None:
+        """A block that is on disk, whole and left alone; None for any other."""
+        if self.failed is not None or self._closed or self.lost or number not in self._reader.files:
+            return None
+        block = self._blocks.numbered(number)
+        pending = [self._backlog] if self._in_flight is None else [self._backlog, self._in_flight.backlog]
+        is_touched = any(
+            any(retired is block for retired, _ in backlog.retired)
+            or any(segment.block is block for segment in backlog.segments)
+            or any(place[0] == number for place in backlog.rewrites)
+            for backlog in pending
+        )
+        is_settled = not is_touched and block is not self._blocks.newest and block.last_seq != MAX_SEQ
+        return block if is_settled else None
 
     def scrub_targets(self) -> list[Target]:
         """The blocks that no longer grow, are on disk and are not being overwritten."""

@@ -113,6 +113,11 @@ class MemLog:
         self._token += 1
         self.hard_state_token = self._token
 
+    def is_compacted(self, index: int) -> bool:
+        """See GroupLog. Never: what is in memory goes with its block."""
+        del index
+        return False
+
     def token(self) -> int:
         """See GroupLog."""
         return self._token

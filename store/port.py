@@ -211,6 +211,10 @@ class GroupLog(Protocol):
         """(ts_ns, flags, subject, hdr, payload) of a record; `record_offset` counts from the frame's start."""
         ...
 
+    def is_compacted(self, index: int) -> bool:
+        """Whether the block of an entry was compacted: messages that are gone then read as empty ones."""
+        ...
+
     def frames(self, lo: int, hi: int) -> Iterator[tuple[FrameRef, Entry]]:
         """Every frame kept with lo <= index <= hi, ascending, also those below `first_index`; holes are passed over.
 

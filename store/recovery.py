@@ -260,6 +260,8 @@ def _scan_all(  # noqa: PLR0913, PLR0917  (whose blocks, which, and how far they
             used=walk.end,
             offsets=walk.offsets,
             last_seq=walk.last_seq,
+            indexes=walk.indexes,
+            sealed_last_index=walk.next_index - 1,
         )
         if gaps:
             block.last_seq = MAX_SEQ  # what is in a gap may be live: the block is not dropped

@@ -19,12 +19,14 @@ from typing import Final, Protocol, runtime_checkable
 import attrs
 import msgpack
 
+from jetraft.store import _liveness
 from jetraft.store._frame import parse_header
 from jetraft.store._index import Index
 from jetraft.store._records import RecordReader, StoredMessage
 from jetraft.store._runs import Runs
 from jetraft.store._select import FilterSet
 from jetraft.store._seqset import PackedRanges
+from jetraft.store.compaction import Live
 from jetraft.store.format import Kind
 from jetraft.store.model.state import LostStreamData, StreamState
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt
@@ -163,6 +165,17 @@ class StreamStore:
         if seq > self._index.last_seq + 1:
             self._index.finish_load(seq - 1, ts_ns or self._index.last_ts_ns)
         return self._index.last_seq
+
+    # -- compaction -----------------------------------------------------------------------------------------------
+
+    def block_fill(self) -> list[tuple[int, int, int]]:
+        """[(block, sequences that it spans, messages of them that live)], in order, without the newest block."""
+        return _liveness.blocks(self._index)
+
+    def live_in(self, block: int) -> Live:
+        """What lives in a block of the log."""
+        offsets, counts, seqs, message_bytes = _liveness.live_frames(self._index, block)
+        return Live(offsets=offsets, counts=counts, seqs=seqs, message_bytes=message_bytes)
 
     # -- what there is --------------------------------------------------------------------------------------------
 

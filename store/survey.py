@@ -10,6 +10,7 @@ by proofs kept apart from the entries; here these are the marks, the later frame
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -112,7 +113,7 @@ def _resume(data: bytes, walk: Scan, incarnation: int, limit: int, proven_to: in
             index = _index_of_mark(data, stated_end)
             if index == walk.next_index + 1:
                 return stated_end, index
-        elif _frame_at(data, stated_end, incarnation) == walk.next_index + 1:
+        elif _frame_at(data, stated_end, incarnation) == walk.next_index + 1 or _is_skip(data, stated_end, incarnation):
             return stated_end, walk.next_index + 1
     frame = _next_frame(data, walk, incarnation, limit, proven_to)
     mark = find_mark(data, offset=walk.end + 1, incarnation=incarnation)
@@ -122,6 +123,10 @@ def _resume(data: bytes, walk: Scan, incarnation: int, limit: int, proven_to: in
             return mark, index
         mark = find_mark(data, offset=mark + MARK_BYTES, incarnation=incarnation)
     return frame
+
+
+def _is_skip(data: bytes, start: int, incarnation: int) -> bool:
+    return find_mark(data[: start + MARK_BYTES], offset=start, incarnation=incarnation, skip=True) == start
 
 
 def _index_of_mark(data: bytes, mark: int) -> int:
@@ -139,12 +144,13 @@ def _frame_at(data: bytes, start: int, incarnation: int) -> int | None:
 def _next_frame(data: bytes, walk: Scan, incarnation: int, limit: int, proven_to: int) -> tuple[int, int] | None:
     """The next place where a sound frame of this log starts, found by the incarnation that each of them carries."""
     needle = incarnation.to_bytes(8, "little")
+    is_compacted = find_mark(data, offset=0, incarnation=incarnation, skip=True) >= 0
     at = data.find(needle, walk.end + 1 + _INCARNATION_AT)
     while 0 <= at < proven_to + _INCARNATION_AT:
         start = at - _INCARNATION_AT
         index = int.from_bytes(data[at + 8 : at + 16], "little")
         # Frames are at least a header long: more entries than fit in between cannot lie there.
-        fits = (index - walk.next_index) * FRAME_HEADER_BYTES <= start - walk.end
+        fits = is_compacted or (index - walk.next_index) * FRAME_HEADER_BYTES <= start - walk.end
         if walk.next_index <= index <= limit and fits and _frame_at(data, start, incarnation) is not None:
             return start, index
         at = data.find(needle, at + 1)
@@ -153,25 +159,41 @@ def _next_frame(data: bytes, walk: Scan, incarnation: int, limit: int, proven_to
 
 def _placeholder(gap: Gap, before: Scan) -> Scan:
     """The entries of a gap as a piece of a walk: distinct places inside it, the term that was in force."""
-    places = array("I", (gap.start + number for number in range(gap.entries)))
+    # In a block that was compacted there can be more entries than bytes: the last places are then the same.
+    places = array("I", (min(gap.start + number, max(gap.end - 1, gap.start)) for number in range(gap.entries)))
     return before._replace(
-        offsets=places, terms=[], next_index=gap.last_index + 1, last_seq=0, end=gap.end, stop=Stop.END, damaged_marks=0
+        offsets=places,
+        terms=[],
+        next_index=gap.last_index + 1,
+        last_seq=0,
+        end=gap.end,
+        stop=Stop.END,
+        damaged_marks=0,
+        indexes=None,
     )
 
 
 def _joined(parts: list[Scan]) -> Scan:
     """One walk from consecutive ones."""
     offsets: array[int] = array("I")
+    indexes: array[int] = array("Q")
     terms: list[tuple[int, int]] = []
     for part in parts:
         offsets.extend(part.offsets)
+        indexes.extend(part.indexes or range(part.next_index - len(part.offsets), part.next_index))
         terms.extend(run for run in part.terms if not terms or run[1] != terms[-1][1])
     return parts[-1]._replace(
         offsets=offsets,
         terms=terms,
         last_seq=max(part.last_seq for part in parts),
         damaged_marks=sum(part.damaged_marks for part in parts),
+        indexes=None if all(part.indexes is None for part in parts) else indexes,
     )
+
+
+def indexes_of(walk: Scan) -> Sequence[int]:
+    """The log indexes of the entries of a walk, one for each of its offsets."""
+    return range(walk.next_index - len(walk.offsets), walk.next_index) if walk.indexes is None else walk.indexes
 
 
 def is_in(gaps: tuple[Gap, ...], index: int) -> bool:

@@ -1,0 +1,72 @@
+# cython: language_level=3
+"""What lives in each block: for the compaction, which asks block by block how much is left and which frames have it.
+
+Reads the index only. Typed face: _liveness.pyi.
+"""
+
+from array import array
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from jetraft.store._chunks cimport CHUNK_MASK, Chunk
+from jetraft.store._index cimport Index
+from jetraft.store._spans cimport Span
+
+
+cdef uint64_t _end_of(Index index, size_t position) noexcept:
+    """The sequence after the last one of a block."""
+    if position + 1 < index.spans.count:
+        return index.spans.spans[position + 1].first_seq
+    return index.last_seq + 1
+
+
+def blocks(Index index not None):
+    """[(block, sequences that it spans, messages of them that live)] in order, without the newest one."""
+    cdef size_t position
+    cdef uint64_t end
+    cdef Span *span
+    found = []
+    for position in range(index.spans.count - 1 if index.spans.count else 0):
+        span = &index.spans.spans[position]
+        end = _end_of(index, position)
+        found.append((span.block, end - span.first_seq, index.chunks.count_live(span.first_seq, end - 1)))
+    return found
+
+
+def live_frames(Index index not None, uint32_t block):
+    """(offsets of the frames with live messages, live messages of each, their sequences in order, bytes they count for).
+
+    All empty for a block without any, and for one that the index does not know.
+    """
+    cdef size_t position, frame = 0
+    cdef uint64_t seq, end, size = 0, count = 0
+    cdef uint32_t offset
+    cdef Chunk *chunk
+    cdef Span *span = NULL
+    offsets, counts, seqs = array("I"), array("I"), array("Q")
+    for position in range(index.spans.count):
+        if index.spans.spans[position].block == block:
+            span = &index.spans.spans[position]
+            break
+    if span == NULL:
+        return offsets, counts, seqs, 0
+    end = _end_of(index, position)
+    seq = index.chunks.find_live(span.first_seq, end - 1)
+    while seq:
+        chunk = index.chunks.at(seq)
+        offset = chunk.offset[seq & CHUNK_MASK]
+        if frame + 1 < span.frame_count and span.frames[frame + 1] <= offset:
+            if count:
+                offsets.append(span.frames[frame])
+                counts.append(count)
+            count = 0
+            while frame + 1 < span.frame_count and span.frames[frame + 1] <= offset:
+                frame += 1
+        count += 1
+        size += chunk.size[seq & CHUNK_MASK]
+        seqs.append(seq)
+        seq = index.chunks.find_live(seq + 1, end - 1) if seq + 1 < end else 0
+    if count:
+        offsets.append(span.frames[frame])
+        counts.append(count)
+    return offsets, counts, seqs, size

@@ -1,0 +1,168 @@
+# cython: language_level=3
+"""Frames without the content of messages that are gone: how compaction keeps a frame of which some messages live.
+
+A thin frame is a frame with FRAME_THIN in its flags and a body of its own, which says where the records of the frame that
+it was made of stand, so that all places in it stay right:
+
+    u32 length of the whole frame      u64 timestamp of its first record
+    and then, until the end:           u32 records that are gone, u32 bytes that they took, u32 bytes kept, the bytes
+
+`expand` gives the frame again, with records of the right number and size where some are gone: without subject and headers,
+with zeros for content. It is only read by those who know from a checkpoint that these messages are gone.
+Typed face: _thin.pyi. Layout of frames and records: store/format.py.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from jetraft.store._frame cimport (
+    FRAME_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    FrameHeader,
+    Record,
+    crc32c_of,
+    load_u32,
+    load_u64,
+    read_header,
+    read_record,
+    store_u16,
+    store_u32,
+    store_u64,
+    write_record_header,
+)
+
+cdef enum:
+    FRAME_THIN = 2              # format.FRAME_THIN
+    MESSAGES = 3                # format.Kind.MESSAGES
+    FRAME_BYTES_MAX = 1 << 28
+    BODY_HEAD_BYTES = 12
+    PIECE_HEAD_BYTES = 12
+
+
+cdef void _close(uint8_t *frame, uint32_t length, uint16_t flags) noexcept:
+    store_u32(frame, length)
+    store_u16(frame + 10, flags)
+    store_u32(frame + 4, crc32c_of(frame + 8, length - 8, 0))
+
+
+def thin(bytes frame not None, const uint8_t[::1] live not None):
+    """The frame without what is gone; None when it would not be smaller. `live` has a byte for each record, 0 when gone.
+
+    Raises ValueError when it is no sound MESSAGES frame of that many records.
+    """
+    cdef const uint8_t *data = <const uint8_t *> PyBytes_AS_STRING(frame)
+    cdef FrameHeader header
+    cdef Record record
+    cdef size_t at = FRAME_HEADER_BYTES, following, written, piece = 0
+    cdef uint32_t i, gone = 0, gone_bytes = 0
+    cdef bint in_kept = True
+    if not read_header(data, len(frame), &header) or header.kind != MESSAGES or header.flags or header.length != len(frame):
+        raise ValueError("not a whole MESSAGES frame")
+    if header.count != live.shape[0] or header.count == 0:
+        raise ValueError(f"{live.shape[0]} verdicts for {header.count} records")
+    # A record that is kept costs at most a piece more; one that is gone is longer than nothing.
+    cdef bytearray out = bytearray(header.length + BODY_HEAD_BYTES + PIECE_HEAD_BYTES * (<size_t> header.count + 1))
+    cdef uint8_t *target = <uint8_t *> <char *> out
+    memcpy(target, data, FRAME_HEADER_BYTES)
+    store_u32(target + FRAME_HEADER_BYTES, header.length)
+    written = FRAME_HEADER_BYTES + BODY_HEAD_BYTES
+    for i in range(header.count):
+        following = read_record(data, header.length, at, &record)
+        if following == 0:
+            raise ValueError(f"record {i} of {header.count} does not fit its frame")
+        if i == 0:
+            store_u64(target + FRAME_HEADER_BYTES + 4, <uint64_t> record.ts_ns)
+        if live[i]:
+            if not in_kept or piece == 0:
+                piece = written
+                store_u32(target + piece, gone)
+                store_u32(target + piece + 4, gone_bytes)
+                store_u32(target + piece + 8, 0)
+                written += PIECE_HEAD_BYTES
+                gone = gone_bytes = 0
+            memcpy(target + written, data + at, following - at)
+            written += following - at
+            store_u32(target + piece + 8, load_u32(target + piece + 8) + <uint32_t> (following - at))
+            in_kept = True
+        else:
+            gone += 1
+            gone_bytes += <uint32_t> (following - at)
+            in_kept = False
+        at = following
+    if at != header.length:
+        raise ValueError("bytes after the last record")
+    if gone:
+        store_u32(target + written, gone)
+        store_u32(target + written + 4, gone_bytes)
+        store_u32(target + written + 8, 0)
+        written += PIECE_HEAD_BYTES
+    if written >= header.length:
+        return None
+    _close(target, <uint32_t> written, FRAME_THIN)
+    return bytes(out[:written])
+
+
+def expand(bytes frame not None):
+    """The frame that a thin one was made of, with empty records for what is gone. Raises ValueError when it is malformed."""
+    cdef const uint8_t *data = <const uint8_t *> PyBytes_AS_STRING(frame)
+    cdef FrameHeader header
+    cdef size_t at = FRAME_HEADER_BYTES + BODY_HEAD_BYTES, written = FRAME_HEADER_BYTES
+    cdef uint32_t length, gone, gone_bytes, kept, i, size
+    cdef int64_t ts_ns
+    if not read_header(data, len(frame), &header) or header.flags != FRAME_THIN or header.length != len(frame):
+        raise ValueError("not a whole thin frame")
+    if header.length < at:
+        raise ValueError("a thin frame without a head")
+    length = load_u32(data + FRAME_HEADER_BYTES)
+    ts_ns = <int64_t> load_u64(data + FRAME_HEADER_BYTES + 4)
+    if not FRAME_HEADER_BYTES <= length <= FRAME_BYTES_MAX:
+        raise ValueError(f"a thin frame of {length} bytes")
+    whole = PyBytes_FromStringAndSize(NULL, length)
+    cdef uint8_t *target = <uint8_t *> PyBytes_AS_STRING(whole)
+    memset(target, 0, length)
+    memcpy(target, data, FRAME_HEADER_BYTES)
+    while at < header.length:
+        if header.length - at < PIECE_HEAD_BYTES:
+            raise ValueError("a piece without a head")
+        gone, gone_bytes, kept = load_u32(data + at), load_u32(data + at + 4), load_u32(data + at + 8)
+        at += PIECE_HEAD_BYTES
+        if kept > header.length - at or <uint64_t> gone_bytes + kept > length - written:
+            raise ValueError("a piece beyond the frame")
+        if <uint64_t> gone * RECORD_HEADER_BYTES > gone_bytes or (gone == 0) != (gone_bytes == 0):
+            raise ValueError(f"{gone} records in {gone_bytes} bytes")
+        for i in range(gone):
+            size = gone_bytes - RECORD_HEADER_BYTES * (gone - 1) if i + 1 == gone else RECORD_HEADER_BYTES
+            write_record_header(target + written, 0, size - RECORD_HEADER_BYTES, 0, 0, ts_ns)
+            written += size
+        memcpy(target + written, data + at, kept)
+        written += kept
+        at += kept
+    if written != length:
+        raise ValueError(f"{written} of {length} bytes")
+    _close(target, length, 0)
+    return whole
+
+
+def thin_like(bytes model not None, bytes frame not None):
+    """The thin form of a frame, in the pieces of another thin form of it: only content of the same size has changed."""
+    cdef const uint8_t *data = <const uint8_t *> PyBytes_AS_STRING(frame)
+    cdef bytearray out = bytearray(model)
+    cdef uint8_t *target = <uint8_t *> <char *> out
+    cdef size_t at = FRAME_HEADER_BYTES + BODY_HEAD_BYTES, source = FRAME_HEADER_BYTES
+    cdef uint32_t kept
+    if len(model) < at or load_u32(target) != len(model) or load_u32(target + FRAME_HEADER_BYTES) != len(frame):
+        raise ValueError("not a thin form of this frame")
+    while at < len(model):
+        if len(model) - at < PIECE_HEAD_BYTES:
+            raise ValueError("a piece without a head")
+        source += load_u32(target + at + 4)
+        kept = load_u32(target + at + 8)
+        at += PIECE_HEAD_BYTES
+        if kept > len(model) - at or source + kept > len(frame):
+            raise ValueError("a piece beyond the frame")
+        memcpy(target + at, data + source, kept)
+        at += kept
+        source += kept
+    _close(target, <uint32_t> len(model), FRAME_THIN)
+    return bytes(out)
