@@ -25,6 +25,7 @@ from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.service import ClusterService, wait_until
 from jetraft.cluster.streams.comparer import Comparer
+from jetraft.cluster.streams.compactor import Compactor
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.cluster.streams.mender import Mender
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.cluster.service import ServiceStatistics
     from jetraft.cluster.streams.comparer import ComparerStatistics
+    from jetraft.cluster.streams.compactor import CompactorStatistics
     from jetraft.cluster.streams.mender import MenderStatistics
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.catchup import Swap
@@ -121,6 +123,7 @@ class NodeStatistics:
     repairs: RepairStatistics
     scrub: ScrubStatistics
     mender: MenderStatistics
+    compactor: CompactorStatistics
 
 
 class ClusterNode:
@@ -225,6 +228,9 @@ class ClusterNode:
             groups=lambda: [replica.group for _, replica in self.backend.replicas()],
             scrub=Scrub(period_ns=setting.scrub_period_ns or PERIOD_NS, bytes_per_s_max=setting.scrub_bytes_per_s),
         )
+        self._compactor = Compactor(
+            clock=ports.clock, replicas=lambda: [replica for _, replica in self.backend.replicas()]
+        )
         self._mender = Mender(
             node_id=setting.node_id,
             clock=ports.clock,
@@ -273,6 +279,7 @@ class ClusterNode:
             nursery.start_soon(self._mender.run)
             if self.comparer is not None and self._setting.compare_ns is not None:
                 nursery.start_soon(self.comparer.run)
+            nursery.start_soon(self._compactor.run)
             nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
                 await wait_until(self._all_lead, READY_WAIT_S)
@@ -318,6 +325,7 @@ class ClusterNode:
             repairs=self.repairs.statistics(),
             scrub=self._scrubber.statistics(),
             mender=self._mender.statistics(),
+            compactor=self._compactor.statistics(),
         )
 
     def scrub_statistics(self) -> ScrubStatistics:

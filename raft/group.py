@@ -335,6 +335,19 @@ class Group:
             self._checkpointer.save(self.applied_index)
             self._mark_dirty(self)
 
+    def change_blocks(self, change: Callable[[], int]) -> int:
+        """Let the log's blocks be exchanged or dropped, and return what `change` returns.
+
+        0 without having called it while a peer fetches them (rule 36) or this group does not take part. What it leaves
+        to be written goes with the next flush.
+        """
+        now_ns = self._clock.mono_ns()
+        if not self._takes_part(now_ns) or now_ns < self._held_until_ns:
+            return 0
+        changed = change()
+        self._mark_dirty(self)
+        return changed
+
     # Events, from the manager.
 
     def step(self, sender: NodeId, message: Message, now_ns: int) -> None:

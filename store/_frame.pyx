@@ -34,7 +34,7 @@ cdef enum:
 Header = namedtuple(
     "Header", "length crc version kind flags record_count incarnation log_index term first_stream_seq"
 )
-Scan = namedtuple("Scan", "offsets terms next_index term last_seq end stop damaged_marks indexes")
+Scan = namedtuple("Scan", "offsets terms next_index term last_seq end stop damaged_marks indexes known_as shift")
 
 # Why a scan stopped; format.Stop gives the names.
 cdef enum:
@@ -238,29 +238,40 @@ def records(const uint8_t[::1] frame not None):
 
 def make_mark(*, uint64_t incarnation, uint64_t offset, uint64_t next_index):
     """A mark at `offset` of a block: everything before it was on disk when the mark was written."""
-    return _make(MARK_SENTINEL, incarnation, offset, next_index)
+    return _make(MARK_SENTINEL, incarnation, offset, next_index, 0)
 
 
-def make_skip(*, uint64_t incarnation, uint64_t offset, uint64_t next_index):
-    """A skip at `offset` of a block that was compacted: the entries before `next_index` were dropped on purpose."""
-    return _make(SKIP_SENTINEL, incarnation, offset, next_index)
+def make_skip(*, uint64_t incarnation, uint32_t place, uint64_t known_as, uint64_t next_index):
+    """A skip at a place of a block that was compacted: the entries before `next_index` were dropped on purpose.
+
+    `known_as` is the offset by which the next frame goes: those before it were longer once.
+    """
+    return _make(SKIP_SENTINEL, incarnation, known_as, next_index, place)
 
 
-cdef bytes _make(uint32_t sentinel, uint64_t incarnation, uint64_t offset, uint64_t next_index):
+cdef bytes _make(uint32_t sentinel, uint64_t incarnation, uint64_t offset, uint64_t next_index, uint32_t crc):
     mark = PyBytes_FromStringAndSize(NULL, MARK_BYTES)
     cdef uint8_t *out = <uint8_t *> PyBytes_AS_STRING(mark)
     store_u32(out, sentinel)
     store_u64(out + 8, incarnation)
     store_u64(out + 16, offset)
     store_u64(out + 24, next_index)
-    store_u32(out + 4, jetraft_crc32c(out + 8, MARK_BYTES - 8, 0))
+    store_u32(out + 4, jetraft_crc32c(out + 8, MARK_BYTES - 8, crc))
     return mark
 
 
-cdef bint _is_mark(const uint8_t *data, size_t size, size_t offset, uint64_t incarnation,
-                   uint32_t sentinel=MARK_SENTINEL) noexcept nogil:
+cdef bint _is_skip(const uint8_t *data, size_t size, size_t place, uint64_t incarnation) noexcept nogil:
+    """The same for a skip, whose checksum goes on from its place."""
+    if size < MARK_BYTES or place > size - MARK_BYTES or load_u32(data + place) != SKIP_SENTINEL:
+        return False
+    if load_u64(data + place + 8) != incarnation:
+        return False
+    return jetraft_crc32c(data + place + 8, MARK_BYTES - 8, <uint32_t> place) == load_u32(data + place + 4)
+
+
+cdef bint _is_mark(const uint8_t *data, size_t size, size_t offset, uint64_t incarnation) noexcept nogil:
     """True when a sound mark of this incarnation, written for this very place, stands at `offset`."""
-    if size < MARK_BYTES or offset > size - MARK_BYTES or load_u32(data + offset) != sentinel:
+    if size < MARK_BYTES or offset > size - MARK_BYTES or load_u32(data + offset) != MARK_SENTINEL:
         return False
     if load_u64(data + offset + 8) != incarnation or load_u64(data + offset + 16) != offset:
         return False
@@ -281,7 +292,7 @@ def find_mark(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t i
         while at <= size - MARK_BYTES:
             found = <const uint8_t *> memchr(start + at, sentinel & 0xFF, size - at)
             at = size if found is NULL else <size_t> (found - start)
-            if _is_mark(start, size, at, incarnation, sentinel):
+            if _is_skip(start, size, at, incarnation) if skip else _is_mark(start, size, at, incarnation):
                 break
             at += 1
     return <Py_ssize_t> at if at <= size - MARK_BYTES else -1
@@ -308,13 +319,15 @@ cdef int _judge(const uint8_t *data, size_t size, size_t at, uint64_t incarnatio
 
 
 def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarnation, uint64_t next_index,
-         uint64_t term, uint64_t last_index=0xFFFFFFFFFFFFFFFF, bint check=True):
+         uint64_t term, uint64_t last_index=0xFFFFFFFFFFFFFFFF, bint check=True, int64_t shift=0, uint64_t lift=0):
     """Walk the frames of a block from `offset` and stop at the first that does not continue the log.
 
     `data` is the block from its first byte; `next_index` and `term` are what the first frame must have (at least, for
     the term). Frames above `last_index` are left alone. `check=False` reads headers only, for blocks whose frames are
     verified when they are read. A damaged mark is stepped over when a frame that continues the log follows it. Behind
-    a skip the log goes on at the index that it says; `indexes` then has those of the frames, and is None otherwise.
+    a skip the log goes on at the index that it says, and frames go by other offsets than their places: `indexes` and
+    `known_as` then have both for each frame, and are None otherwise. `shift` is what an offset is more than a place, and
+    `lift` is added to what skips say: for a walk that goes on behind damage.
     """
     cdef size_t at = offset
     cdef size_t size = data.shape[0]
@@ -325,20 +338,24 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
     cdef uint64_t skip_to
     offsets = array("I")
     terms = []
-    indexes = None
+    indexes = known_as = None
+    cdef uint64_t known, known_end = 0
     while at < size and next_index <= last_index:
         if _is_mark(&data[0], size, at, incarnation):
             at += MARK_BYTES
             continue
-        if _is_mark(&data[0], size, at, incarnation, SKIP_SENTINEL):
+        if _is_skip(&data[0], size, at, incarnation):
             skip_to = load_u64(&data[0] + at + 24)
-            if skip_to < next_index or skip_to - 1 > last_index:
+            known = load_u64(&data[0] + at + 16) + lift
+            if skip_to < next_index or skip_to - 1 > last_index or known < known_end or known > 0xFFFFFFFF:
                 stop = STOP_ORDER
                 break
             if indexes is None:
                 indexes = array("Q", range(next_index - len(offsets), next_index))
+                known_as = array("I", [place + shift for place in offsets])
             next_index = skip_to
             at += MARK_BYTES
+            shift = <int64_t> known - <int64_t> at
             continue
         stop = _judge(&data[0], size, at, incarnation, next_index, term, check, &header)
         if stop != STOP_END:
@@ -350,8 +367,17 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
             damaged_marks += 1
             at += MARK_BYTES
         offsets.append(at)
-        if indexes is not None:
+        if indexes is not None or shift:
+            if indexes is None:
+                indexes, known_as = array("Q"), array("I")
+            known = <uint64_t> (<int64_t> at + shift)
+            if known > 0xFFFFFFFF:
+                stop = STOP_DAMAGED
+                offsets.pop()
+                break
             indexes.append(next_index)
+            known_as.append(known)
+            known_end = known + header.length
         if header.term != term or not terms:
             terms.append((header.log_index, header.term))
             term = header.term
@@ -359,4 +385,4 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
             last_seq = max(last_seq, header.first_stream_seq + header.count - 1)
         next_index += 1
         at += header.length
-    return Scan(offsets, terms, next_index, term, last_seq, at, stop, damaged_marks, indexes)
+    return Scan(offsets, terms, next_index, term, last_seq, at, stop, damaged_marks, indexes, known_as, shift)

@@ -21,12 +21,12 @@ cdef uint64_t _end_of(Index index, size_t position) noexcept:
 
 
 def blocks(Index index not None):
-    """[(block, sequences that it spans, messages of them that live)] in order, without the newest one."""
+    """[(block, sequences that it spans, messages of them that live)] in order."""
     cdef size_t position
     cdef uint64_t end
     cdef Span *span
     found = []
-    for position in range(index.spans.count - 1 if index.spans.count else 0):
+    for position in range(index.spans.count):
         span = &index.spans.spans[position]
         end = _end_of(index, position)
         found.append((span.block, end - span.first_seq, index.chunks.count_live(span.first_seq, end - 1)))

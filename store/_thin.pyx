@@ -7,8 +7,8 @@ it was made of stand, so that all places in it stay right:
     u32 length of the whole frame      u64 timestamp of its first record
     and then, until the end:           u32 records that are gone, u32 bytes that they took, u32 bytes kept, the bytes
 
-`expand` gives the frame again, with records of the right number and size where some are gone: without subject and headers,
-with zeros for content. It is only read by those who know from a checkpoint that these messages are gone.
+`expand` gives the frame again, with records of the right number and size where some are gone: the subject is a dot, which is
+none, there are no headers, and the content is zeros. It is only read by those who know from a checkpoint that these messages are gone.
 Typed face: _thin.pyi. Layout of frames and records: store/format.py.
 """
 
@@ -38,6 +38,7 @@ cdef enum:
     FRAME_BYTES_MAX = 1 << 28
     BODY_HEAD_BYTES = 12
     PIECE_HEAD_BYTES = 12
+    GONE_BYTES = 21             # the least that a record takes: its header and a subject of one byte
 
 
 cdef void _close(uint8_t *frame, uint32_t length, uint16_t flags) noexcept:
@@ -69,7 +70,7 @@ def thin(bytes frame not None, const uint8_t[::1] live not None):
     written = FRAME_HEADER_BYTES + BODY_HEAD_BYTES
     for i in range(header.count):
         following = read_record(data, header.length, at, &record)
-        if following == 0:
+        if following == 0 or record.subject_len == 0:
             raise ValueError(f"record {i} of {header.count} does not fit its frame")
         if i == 0:
             store_u64(target + FRAME_HEADER_BYTES + 4, <uint64_t> record.ts_ns)
@@ -129,11 +130,12 @@ def expand(bytes frame not None):
         at += PIECE_HEAD_BYTES
         if kept > header.length - at or <uint64_t> gone_bytes + kept > length - written:
             raise ValueError("a piece beyond the frame")
-        if <uint64_t> gone * RECORD_HEADER_BYTES > gone_bytes or (gone == 0) != (gone_bytes == 0):
+        if <uint64_t> gone * GONE_BYTES > gone_bytes or (gone == 0) != (gone_bytes == 0):
             raise ValueError(f"{gone} records in {gone_bytes} bytes")
         for i in range(gone):
-            size = gone_bytes - RECORD_HEADER_BYTES * (gone - 1) if i + 1 == gone else RECORD_HEADER_BYTES
-            write_record_header(target + written, 0, size - RECORD_HEADER_BYTES, 0, 0, ts_ns)
+            size = gone_bytes - GONE_BYTES * (gone - 1) if i + 1 == gone else GONE_BYTES
+            write_record_header(target + written, 0, size - GONE_BYTES, 1, 0, ts_ns)
+            target[written + RECORD_HEADER_BYTES] = b"."
             written += size
         memcpy(target + written, data + at, kept)
         written += kept

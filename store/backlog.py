@@ -79,6 +79,7 @@ class Rewriting:
     frame: bytes
     place: int
     kept: bytes
+    is_sealed: bool
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -200,7 +201,8 @@ def _add_rewrites(batch: Batch, backlog: Backlog, place: LogPlace, log_fd: int, 
     rewrites = []
     for item in backlog.rewrites.values():
         kept, serial = item.kept, item.file.head.serial
-        if place.cipher is not None:
+        if item.is_sealed:
+            assert place.cipher is not None
             kept = place.cipher.seal_frame(serial, item.place, kept)
         rewrites.append(erasure.Rewrite(name=item.file.path.name, offset=item.place, frame=kept))
     _add_replacement(batch, disk, journal, erasure.pack(rewrites, place.identity), opened)

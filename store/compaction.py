@@ -22,9 +22,10 @@ from typing import Final
 
 import attrs
 
-from jetraft.store._frame import make_mark, make_skip, parse_header, scan, verify
+from jetraft.store._frame import parse_header, scan, verify
 from jetraft.store._thin import expand, thin
 from jetraft.store.backlog import LogPlace
+from jetraft.store.block_builder import BlockBuilder
 from jetraft.store.cipher import GroupCipher
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
@@ -108,39 +109,6 @@ def is_worthwhile(used_bytes: int, live_bytes: int) -> bool:
     return gain >= GAIN_BYTES_MIN and gain * 100 >= used_bytes * GAIN_PERCENT_MIN
 
 
-class BlockBuilder:
-    """The bytes of a block, frame by frame, with skips where indexes are missing."""
-
-    def __init__(self, head: BlockHead, place: LogPlace) -> None:
-        self._incarnation = place.identity.incarnation
-        self._serial = head.serial
-        self._cipher = place.cipher
-        self._next_index = head.first_index
-        self._parts = [pack_block_head(head, place.identity)]
-        self.size = BLOCK_HEAD_BYTES
-        self.places = array("I")
-        self.indexes = array("Q")
-
-    def add(self, index: int, frame: bytes) -> None:
-        """Put an open frame at the end; sealed, when the log has a key."""
-        assert index >= self._next_index
-        if index > self._next_index or not self.places:  # a compacted block is known by a skip at its start
-            self._put(make_skip(incarnation=self._incarnation, offset=self.size, next_index=index))
-        self.places.append(self.size)
-        self.indexes.append(index)
-        self._put(frame if self._cipher is None else self._cipher.seal_frame(self._serial, self.size, frame))
-        self._next_index = index + 1
-
-    def finish(self) -> bytes:
-        """All of it, with a mark at the end."""
-        self._put(make_mark(incarnation=self._incarnation, offset=self.size, next_index=self._next_index))
-        return b"".join(self._parts)
-
-    def _put(self, data: bytes) -> None:
-        self._parts.append(data)
-        self.size += len(data)
-
-
 def open_frame(data: bytes, place: int, cipher: GroupCipher | None, serial: int, *, what: str) -> bytes:
     """The frame at a place of a block's bytes, without its seal; it may be thin. Raises StoreCorrupt."""
     if not verify(data, place):
@@ -157,9 +125,14 @@ def open_frame(data: bytes, place: int, cipher: GroupCipher | None, serial: int,
 def compact(place: LogPlace, source: Source, live: Live) -> Compacted:
     """Write what stays of a block beside it, durably. Blocking. Raises StoreCorrupt, OSError."""
     cipher = None if place.cipher is None else place.cipher.fresh()
-    place = attrs.evolve(place, cipher=cipher)
     data = read_file(place.disk, source.path)
-    builder = BlockBuilder(source.head, place)
+    builder = BlockBuilder(
+        incarnation=place.identity.incarnation,
+        first_index=source.head.first_index,
+        serial=source.head.serial,
+        cipher=cipher,
+        is_compacted=True,
+    )
     offsets = array("I")
     first = 0  # of the next frame's sequences
     last_number = len(source.offsets) - 1
@@ -170,7 +143,8 @@ def compact(place: LogPlace, source: Source, live: Live) -> Compacted:
         first += seqs
     assert first == len(live.seqs)
     assert builder.indexes[-1] == source.index_of(last_number) == source.last_index
-    written = builder.finish()
+    builder.finish()
+    written = pack_block_head(source.head, place.identity) + builder.take()
     tmp = tmp_path(source.path)
     write_aside(place.disk, tmp, written)
     walk = scan(
@@ -232,6 +206,25 @@ def write_aside(disk: Disk, tmp: Path, data: bytes) -> None:
         disk.forget_cached(fd)
         if disk.read(fd, disk.size(fd), 0) != data:
             raise StoreCorrupt(f"{tmp}: does not hold what was written")
+    finally:
+        disk.close_file(fd)
+
+
+def discard(disk: Disk, path: Path) -> None:
+    """Remove the new file of a block that is not wanted any more. Blocking."""
+    if tmp_path(path).name in disk.list_directory(path.parent):
+        batch = disk.batch()
+        batch.unlink(bytes(tmp_path(path)))
+        disk.perform(batch)
+
+
+def sync_directory(disk: Disk, directory: Path) -> None:
+    """Make the names in a directory durable. Blocking."""
+    fd = disk.open_directory(directory)
+    batch = disk.batch()
+    batch.sync(fd)
+    try:
+        disk.perform(batch)
     finally:
         disk.close_file(fd)
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from jetraft.store import trimmed
-from jetraft.store._frame import make_mark, make_skip, parse_header
+from jetraft.store._frame import parse_header
 from jetraft.store.backlog import LogPlace
+from jetraft.store.block_builder import BlockBuilder
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     FAULTY_NAME,
@@ -86,30 +87,28 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
     `frames` has every faulty entry of the block by index, verified. Blocking.
     """
     block, cipher, serial = item.block, place.cipher, item.head.serial
-    data = read_file(place.disk, place.log / block_name(item.head))
-    parts = [pack_block_head(item.head, place.identity)]
-    size = BLOCK_HEAD_BYTES
-    next_index = block.first_index
-    for index in map(block.index_of, range(len(block.offsets))):
-        if index > next_index or (block.indexes is not None and len(parts) == 1):
-            parts.append(make_skip(incarnation=place.identity.incarnation, offset=size, next_index=index))
-            size += len(parts[-1])
-        next_index = index + 1
+    path = place.log / block_name(item.head)
+    data = read_file(place.disk, path)
+    builder = BlockBuilder(
+        incarnation=place.identity.incarnation,
+        first_index=block.first_index,
+        serial=serial,
+        cipher=cipher,
+        is_compacted=block.indexes is not None,
+    )
+    for number in range(len(block.offsets)):
+        index, at = block.index_of(number), block.place_of(number)
         if is_in(item.gaps, index):
             frame = frames[index]
         else:
-            offset = block.offset_of(index)
-            header = parse_header(data, offset)
-            frame = data[offset : offset + header.length]
+            header = parse_header(data, at)
+            frame = data[at : at + header.length]
             if header.flags & FRAME_SEALED:
                 assert cipher is not None
-                frame = cipher.open_frame(serial, offset, frame, what=str(place.log))
-        if cipher is not None:
-            frame = cipher.seal_frame(serial, size, frame)
-        parts.append(frame)
-        size += len(frame)
-    mark = make_mark(incarnation=place.identity.incarnation, offset=size, next_index=block.last_index + 1)
-    replace_file(place.disk, place.log / block_name(item.head), b"".join((*parts, mark)))
+                frame = cipher.open_frame(serial, at, frame, what=str(path))
+        builder.add(index, frame)
+    builder.finish()
+    replace_file(place.disk, path, pack_block_head(item.head, place.identity) + builder.take())
 
 
 def replace_file(disk: Disk, path: Path, data: bytes) -> None:

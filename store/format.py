@@ -35,8 +35,12 @@ Mark (local to one block, never replicated), 32 bytes, written after the fsync o
     u64 incarnation                    u64 offset   its own place in the block
     u64 next_index
 
-Skip, 32 bytes: the same with 0xFFFFFFFE, in a block that was compacted: the entries before next_index were dropped on
-purpose.
+Skip, 32 bytes, in a block that was compacted: the entries before next_index were dropped on purpose, and the next frame
+goes by an offset that leaves room for what the frames before it were:
+
+    u32 0xFFFFFFFE                     u32 crc      crc32c of bytes 8..32, going on from its place
+    u64 incarnation                    u64 offset   of the next frame
+    u64 next_index
 
 Small file and block head: an envelope that names its owner and checks itself, see `pack_envelope`.
 Ideas: one module knows the format (raft-engine); an identity at the head of every file (TigerBeetle).
@@ -64,6 +68,7 @@ FRAME_FLAGS_AT: Final = 10
 FRAME_INCARNATION_AT: Final = 16
 FRAME_SEALED: Final = 1  # the body is encrypted: store/cipher.py; on disk only
 FRAME_THIN: Final = 2  # without the content of messages that are gone: store/_thin.pyx; in compacted blocks only
+FRAME_THIN_LENGTH_AT: Final = FRAME_HEADER_BYTES  # in a thin frame: how long it is read
 
 RECORD_HAS_MSG_ID: Final = 1  # headers contain Nats-Msg-Id: apply feeds the table of duplicates
 RECORD_HAS_ROLLUP: Final = 2  # headers contain Nats-Rollup

@@ -52,7 +52,8 @@ class FrameReader:
         if block.indexes is not None:
             former = self._kept(block, number)
             kept = thin_like(former, frame) if former[FRAME_FLAGS_AT] & FRAME_THIN else frame
-        item = Rewriting(file=self.files[block.number], frame=frame, place=block.place_of(number), kept=kept)
+        file, place, is_sealed = self.files[block.number], block.place_of(number), self._is_sealed(block)
+        item = Rewriting(file=file, frame=frame, place=place, kept=kept, is_sealed=is_sealed)
         self._rewriting[key] = frame
         if key in self._unwritten:
             self._unwritten[key] = frame
@@ -185,7 +186,8 @@ class FrameReader:
 
     def reload(self, number: int, written: int) -> None:
         """Another file has taken the place of a block's, with so many bytes."""
-        self.files[number].written = written
+        file = self.files[number]
+        file.written, file.sealed = written, self._cipher is not None
         fd = self._open.pop(number, None)
         if fd is not None:
             self._disk.close_file(fd)

@@ -667,6 +667,24 @@ class FileLog:
         self._blocks.note_holes()
         return True
 
+    @property
+    def growing(self) -> tuple[int | None, int]:
+        """(number of the block that grows, bytes used of it); None before the first entry of this process."""
+        block = self._growing
+        return (None, 0) if block is None or not block.offsets else (block.number, block.used)
+
+    def roll_early(self) -> int:
+        """Let the next entry begin a small block, although the one that grows is not full; returns 1."""
+        self._check_usable()
+        self._block_bytes = self._options.block_bytes_first
+        self._roll(self.last_index + 1)
+        self._token += 1
+        return 1
+
+    def has_droppable(self, first_live_seq: int) -> bool:
+        """Whether a trim gives something back once checkpoints allow it."""
+        return bool(self._blocks.droppable(first_live_seq, self.durable_index))
+
     def drop_dead(self, numbers: Sequence[int], index: int) -> int:
         """Drop blocks that hold nothing live, with all entries at or below `index`, as `trim` does; return how many."""
         self._check_usable()
@@ -682,7 +700,7 @@ class FileLog:
         if self.failed is not None or self._closed or self.lost or number not in self._reader.files:
             return None
         block = self._blocks.numbered(number)
-        pending = [self._backlog] if self._in_flight is None else [self._backlog, self._in_flight.backlog]
+        pending = [self._backlog, *(flight.backlog for flight in self._in_flight)]
         is_touched = any(
             any(retired is block for retired, _ in backlog.retired)
             or any(segment.block is block for segment in backlog.segments)
@@ -725,7 +743,8 @@ class FileLog:
         head = BlockHead(serial=self._serial, first_index=index, boundary_term=self._blocks.terms.last_term)
         self._serial += 1
         block = self._blocks.open_block(index, size=size, used=BLOCK_HEAD_BYTES)
-        self._reader.files[block.number] = BlockFile(path=self._place.log / block_name(head), head=head)
+        path, is_sealed = self._place.log / block_name(head), self._seal is not None
+        self._reader.files[block.number] = BlockFile(path=path, head=head, sealed=is_sealed)
         self._growing = block
         self._segment(block, create=True)
         return block

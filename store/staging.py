@@ -102,8 +102,8 @@ class FileStaging:
         head = pack_block_head(self._head(number), self._place.identity)
         if cipher is not None:
             if offset == 0:
-                self._sealing[number] = Resealer(cipher, self._head(number).serial, BLOCK_HEAD_BYTES)
-            offset, data = self._sealing[number].feed(data)
+                self._sealing[number] = Resealer(cipher, self._head(number), self._place.identity.incarnation)
+            offset, data = self._sealing[number].feed(data, BLOCK_HEAD_BYTES)
             offset -= BLOCK_HEAD_BYTES
         batch = disk.batch()
         fd = disk.open_file(self._path(number), create=True)

@@ -169,7 +169,7 @@ class StreamStore:
     # -- compaction -----------------------------------------------------------------------------------------------
 
     def block_fill(self) -> list[tuple[int, int, int]]:
-        """[(block, sequences that it spans, messages of them that live)], in order, without the newest block."""
+        """[(block, sequences that it spans, messages of them that live)], in order."""
         return _liveness.blocks(self._index)
 
     def live_in(self, block: int) -> Live:

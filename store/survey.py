@@ -16,9 +16,11 @@ from typing import Final
 import attrs
 
 from jetraft.store._frame import Scan, find_mark, parse_header, scan, verify
-from jetraft.store.format import FORMAT_VERSION, FRAME_HEADER_BYTES, MARK_BYTES, Stop
+from jetraft.store.format import FORMAT_VERSION, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, MARK_BYTES, Stop
 
 _NO_LIMIT: Final = (1 << 64) - 1
+_LIFT: Final = FRAME_BYTES_MAX + (32 << 20)  # a frame before damage is not read as longer than that
+_OFFSET_MAX: Final = (1 << 32) - 1
 _INCARNATION_AT: Final = 16  # in a frame, see store/format.py
 _NEXT_INDEX_AT: Final = 24  # in a mark
 
@@ -62,8 +64,20 @@ def survey(  # noqa: PLR0913  (what a scan needs, and where the proofs end)
     parts: list[Scan] = []
     gaps: list[Gap] = []
     at = offset
+    shift = lift = 0
+    # Damage may have hit a skip: what follows is then known by offsets that nothing before it can reach.
+    gap_lift = _LIFT if find_mark(data, offset=0, incarnation=incarnation, skip=True) >= 0 else 0
     while True:
-        walk = scan(data, offset=at, incarnation=incarnation, next_index=next_index, term=term, last_index=limit)
+        walk = scan(
+            data,
+            offset=at,
+            incarnation=incarnation,
+            next_index=next_index,
+            term=term,
+            last_index=limit,
+            shift=shift,
+            lift=lift,
+        )
         parts.append(walk)
         next_index, term = walk.next_index, walk.term
         proven_to = len(data) if known_end else (marks[-1] if marks else 0)
@@ -77,6 +91,7 @@ def survey(  # noqa: PLR0913  (what a scan needs, and where the proofs end)
         gaps.append(gap)
         parts.append(_placeholder(gap, walk))
         next_index = index
+        lift, shift = lift + gap_lift, walk.shift + gap_lift
     last = parts[-1]
     if known_end and last.next_index <= limit and last.stop != Stop.VERSION:
         gap = Gap(first_index=last.next_index, last_index=limit, start=last.end, end=max(len(data), last.end))
@@ -170,6 +185,7 @@ def _placeholder(gap: Gap, before: Scan) -> Scan:
         stop=Stop.END,
         damaged_marks=0,
         indexes=None,
+        known_as=None,
     )
 
 
@@ -177,17 +193,22 @@ def _joined(parts: list[Scan]) -> Scan:
     """One walk from consecutive ones."""
     offsets: array[int] = array("I")
     indexes: array[int] = array("Q")
+    known_as: array[int] = array("I")
+    is_compacted = any(part.indexes is not None for part in parts)
     terms: list[tuple[int, int]] = []
     for part in parts:
         offsets.extend(part.offsets)
         indexes.extend(part.indexes or range(part.next_index - len(part.offsets), part.next_index))
+        if is_compacted:
+            known_as.extend(part.known_as or (min(place + part.shift, _OFFSET_MAX) for place in part.offsets))
         terms.extend(run for run in part.terms if not terms or run[1] != terms[-1][1])
     return parts[-1]._replace(
         offsets=offsets,
         terms=terms,
         last_seq=max(part.last_seq for part in parts),
         damaged_marks=sum(part.damaged_marks for part in parts),
-        indexes=None if all(part.indexes is None for part in parts) else indexes,
+        indexes=indexes if is_compacted else None,
+        known_as=known_as if is_compacted else None,
     )
 
 

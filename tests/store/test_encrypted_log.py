@@ -275,6 +275,19 @@ def test_an_erased_message_is_sealed_with_another_nonce(disk: LossyDisk) -> None
     assert opened(disk, OLD).entries(2, 2, 1 << 20)[0].frame == erased(entry(2).frame, 48)
 
 
+def test_an_erased_message_from_before_encryption_leaves_its_neighbours_alone(disk: LossyDisk) -> None:
+    written(disk, None, 3).close()
+    log = opened(disk, OLD)
+    place = log.locate(2)
+    assert place is not None
+    log.erase_record(place.block, place.offset, 48)
+    log.submit()
+    disk.finish()
+    log.close()
+    expected = [entry(1).frame, erased(entry(2).frame, 48), entry(3).frame]
+    assert [found.frame for found in opened(disk, OLD).entries(1, 3, 1 << 20)] == expected
+
+
 def test_the_scrub_needs_no_key(disk: LossyDisk) -> None:
     log = written(disk, OLD, 8, block_bytes_first=512, block_bytes_max=512)
     targets = log.scrub_targets()

@@ -10,7 +10,7 @@ from jetraft.store.format import FRAME_HEADER_BYTES, FRAME_THIN, Kind
 
 Message = tuple[bytes, bytes, bytes, bool]
 MESSAGES = st.lists(
-    st.tuples(st.binary(max_size=20), st.binary(max_size=20), st.binary(max_size=300), st.booleans()),
+    st.tuples(st.binary(min_size=1, max_size=20), st.binary(max_size=20), st.binary(max_size=300), st.booleans()),
     min_size=1,
     max_size=20,
 )
@@ -58,7 +58,7 @@ def test_what_lives_is_at_its_place_and_what_is_gone_is_not_there(messages: list
             assert one == other
             assert _frame.record_at(again, place)[2:] == other[2:]
         else:
-            assert one[1:4] == (100, b"", b"")
+            assert one[1:4] == (100, b".", b"")
             assert not any(one[4])
     assert thin(again, live) == small
 

@@ -1,0 +1,198 @@
+"""Gives back the disk space of messages that are gone inside of blocks, without stopping anybody (store/compaction.py).
+
+One task looks at the replicas of this node in turn: it plans for blocks of which little lives, and carries plans out
+whose time has come: when both checkpoints of the log are behind them. Where nothing else brings that about, because a
+stream rests, it takes checkpoints earlier, lets the log begin a new block, and a leader adds an entry that does nothing
+so that the second checkpoint can follow.
+Replicas do this on their own, each for its own files; no entry says so, and state does not depend on it.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakKeyDictionary
+
+import attrs
+import trio
+
+from jetraft.cluster.streams import commands
+from jetraft.raft.engine import Proposal
+from jetraft.store.compaction import Compacted, Plan, Source, compact, discard, is_worthwhile, sync_directory
+from jetraft.store.format import Kind
+from jetraft.store.io import run_blocking
+from jetraft.store.log import FileLog
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.port import StoreCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jetraft.cluster.streams.machine import StreamMachine
+    from jetraft.raft.group import Group
+    from jetraft.store.model.clock import Clock
+    from jetraft.store.stream_store import StreamStore
+
+log_ = logging.getLogger(__name__)
+
+LOOK_S: Final = 2.0
+PATIENCE_NS: Final = 10 * NS_PER_S  # how long a plan waits for the checkpoints that come by themselves
+PLANS_MAX: Final = 4  # per log, of blocks that are to be rewritten: each holds 8 bytes for a live message
+BYTES_PER_S_MAX: Final = 32 << 20  # of blocks read, as the scrub: publishers must not notice
+GONE_PERCENT_MIN: Final = 25  # of a block's messages, before it is looked at closely
+
+
+class Replica(Protocol):
+    """What of a StreamShell is used."""
+
+    machine: StreamMachine
+
+    @property
+    def group(self) -> Group:
+        """Its Raft group."""
+        ...
+
+    @property
+    def is_leader(self) -> bool:
+        """True when it leads."""
+        ...
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CompactorStatistics:
+    """A snapshot of the figures."""
+
+    blocks_rewritten: int
+    blocks_dropped: int
+    bytes_gained: int
+    plans_waiting: int
+
+
+@attrs.define(eq=False)
+class _Work:
+    """What is known of one log."""
+
+    plans: list[Plan] = attrs.Factory(list)
+    examined: dict[int, int] = attrs.Factory(dict)  # block -> its live messages when it was looked at
+    waiting_since_ns: int | None = None
+    last_index: int = 0  # of the log, when it was looked at
+
+
+class Compactor:
+    """See the module. `replicas` gives those of this node."""
+
+    def __init__(self, *, clock: Clock, replicas: Callable[[], Sequence[Replica]]) -> None:
+        self._clock = clock
+        self._replicas = replicas
+        self._work: WeakKeyDictionary[FileLog, _Work] = WeakKeyDictionary()
+        self._rewritten = self._dropped = self._gained = 0
+
+    async def run(self) -> None:
+        """Look after the replicas until cancelled."""
+        while True:
+            for replica in self._replicas():
+                await self.look_after(replica)
+            await trio.sleep(LOOK_S)
+
+    def statistics(self) -> CompactorStatistics:
+        """Figures for monitoring and tests."""
+        return CompactorStatistics(
+            blocks_rewritten=self._rewritten,
+            blocks_dropped=self._dropped,
+            bytes_gained=self._gained,
+            plans_waiting=sum(len(work.plans) for work in self._work.values()),
+        )
+
+    async def look_after(self, replica: Replica) -> None:
+        """Plan for one replica, and carry out what may be carried out now."""
+        log = replica.group.log
+        if not isinstance(log, FileLog) or replica.group.failed is not None or log.failed is not None:
+            return
+        work = self._work.setdefault(log, _Work())
+        self._examine(replica, log, work)
+        ready = [plan for plan in work.plans if plan.index <= log.checkpoint_floor]
+        work.plans = [plan for plan in work.plans if plan.index > log.checkpoint_floor]
+        self._drop(replica.group, log, ready)
+        for plan in ready:
+            if not plan.is_dead:
+                await self._rewrite(replica.group, log, plan)
+        self._hasten(replica, log, work)
+        await trio.lowlevel.checkpoint()
+
+    def _examine(self, replica: Replica, log: FileLog, work: _Work) -> None:
+        """Plan for the blocks in which something has gone since they were last looked at."""
+        store, index = replica.machine.store, replica.group.applied_index
+        planned = {plan.block for plan in work.plans}
+        room = PLANS_MAX - sum(not plan.is_dead for plan in work.plans)
+        fill = store.block_fill()
+        work.examined = {block: work.examined[block] for block, _, _ in fill if block in work.examined}
+        for block, spanned, living in fill:
+            is_new = block not in planned and work.examined.get(block) != living
+            if not is_new or (room <= 0 and living) or (spanned - living) * 100 < spanned * GONE_PERCENT_MIN:
+                continue
+            source = log.compaction_source(block, index)
+            if source is None:
+                continue
+            work.examined[block] = living
+            live = store.live_in(block)
+            if not living or is_worthwhile(source.used, live.message_bytes):
+                work.plans.append(Plan(block=block, index=index, live=live))
+                room -= bool(living)
+
+    def _drop(self, group: Group, log: FileLog, ready: Sequence[Plan]) -> None:
+        """Drop the blocks in which nothing lives."""
+        dead = [plan for plan in ready if plan.is_dead]
+        if dead:
+            before = log.statistics().bytes_used
+            index = max(plan.index for plan in dead)
+            self._dropped += group.change_blocks(lambda: log.drop_dead([plan.block for plan in dead], index))
+            self._gained += before - log.statistics().bytes_used
+
+    async def _rewrite(self, group: Group, log: FileLog, plan: Plan) -> None:
+        source = log.compaction_source(plan.block, plan.index)
+        if source is None:
+            return
+        try:
+            compacted = await run_blocking(partial(compact, log.place, source, plan.live))
+            await self._exchange(group, log, compacted)
+        except StoreCorrupt as error:
+            group.distrust(error)
+        except OSError as error:
+            log_.warning("%s: a block was not compacted: %s", source.path, error)
+        await trio.sleep(source.used / BYTES_PER_S_MAX)
+
+    async def _exchange(self, group: Group, log: FileLog, compacted: Compacted) -> None:
+        source: Source = compacted.source
+        if group.change_blocks(lambda: log.exchange(compacted)):
+            self._rewritten += 1
+            self._gained += compacted.bytes_gained
+            await run_blocking(partial(sync_directory, log.place.disk, source.path.parent))
+        else:
+            await run_blocking(partial(discard, log.place.disk, source.path))
+
+    def _hasten(self, replica: Replica, log: FileLog, work: _Work) -> None:
+        """Bring about the checkpoints that plans wait for, when they do not come by themselves."""
+        now_ns, group, store = self._clock.mono_ns(), replica.group, replica.machine.store
+        rests = group.log.last_index == work.last_index == group.applied_index
+        work.last_index = group.log.last_index
+        first_live_seq = replica.machine.first_live_seq
+        if not work.plans and not log.has_droppable(first_live_seq) and not (rests and self._should_roll(log, store)):
+            work.waiting_since_ns = None
+        elif work.waiting_since_ns is None:
+            work.waiting_since_ns = now_ns
+        elif now_ns - work.waiting_since_ns >= PATIENCE_NS:
+            work.waiting_since_ns = now_ns
+            if rests and self._should_roll(log, store):
+                group.change_blocks(log.roll_early)
+            if group.applied_index > log.statistics().checkpoint_index:
+                group.checkpoint()
+            if replica.is_leader and rests and group.applied_index == group.log.last_index:
+                nothing = commands.Remove(seqs=commands.to_runs(()), erase=False)
+                group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(nothing)))
+
+    @staticmethod
+    def _should_roll(log: FileLog, store: StreamStore) -> bool:
+        """Whether little lives in the block that grows, so that it is worth ending before it is full."""
+        number, used = log.growing
+        return number is not None and is_worthwhile(used, store.live_in(number).message_bytes)
