@@ -24,8 +24,8 @@ from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
 from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.service import ClusterService, wait_until
-from jetraft.cluster.streams.comparer import Comparer
 from jetraft.cluster.streams.compactor import Compactor
+from jetraft.cluster.streams.comparer import Comparer
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.cluster.streams.mender import Mender
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.table import TableStatistics
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.cluster.service import ServiceStatistics
-    from jetraft.cluster.streams.comparer import ComparerStatistics
     from jetraft.cluster.streams.compactor import CompactorStatistics
+    from jetraft.cluster.streams.comparer import ComparerStatistics
     from jetraft.cluster.streams.mender import MenderStatistics
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.catchup import Swap
