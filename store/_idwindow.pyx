@@ -197,7 +197,7 @@ cdef class IdWindow:
             self.new_chunk()
         chunk = self.chunk(self.end)
         room = (chunk.entries[at - 1].id_end if at else 0) + id_len
-        if room > chunk.ids_room:
+        if room > chunk.ids_room or chunk.ids == NULL:  # an id may be empty: memcpy wants a place even for nothing
             room = max(room, chunk.ids_room + chunk.ids_room // 4, IDS_BYTES_MIN)
             ids = <char *>realloc(chunk.ids, room)
             if ids == NULL:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Build the extension modules with sanitizers in a copy of the tree, and run the tests of those modules in it.
-# Leaks are not looked for: the interpreter keeps what it allocates until the end.
+# Leaks are not looked for: the interpreter keeps what it allocates until the end. Only Python's own output is captured
+# (--capture=sys): what a sanitizer says goes to the terminal, and would be lost with the process that it ends.
 set -eu
 python=$(readlink -f "$(dirname "$1")")/$(basename "$1")
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,5 +16,5 @@ libasan=$(cc -print-file-name=libasan.so)
 libubsan=$(cc -print-file-name=libubsan.so)
 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 LD_PRELOAD="$libasan $libubsan" PYTHONPATH="$copy/src" PYTHONMALLOC=malloc \
-    "$python" -m pytest -q -p no:cacheprovider --ignore=tests/store/model --timeout 600 \
+    "$python" -m pytest -q -p no:cacheprovider --capture=sys --ignore=tests/store/model --timeout 600 \
     tests/api/routing tests/store tests/cluster/streams tests/cluster/consumers
