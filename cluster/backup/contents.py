@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, STATE_NAME, Entry, cut_off
 from jetraft.cluster.backup.consumers import SEQ_MAX, unpack_consumer
 from jetraft.cluster.backup.s2 import CorruptArchiveError
@@ -26,7 +28,22 @@ SUBJECTS_REMEMBERED: Final = 10_000
 TS_NS_MAX: Final = (1 << 63) - 1
 
 
-Item = StreamState | ConsumerState | Entry  # an entry is a message
+@attrs.frozen(slots=True)
+class Removal:
+    """Messages that have come before were removed; only archives of the first version say so."""
+
+    seqs: tuple[int, ...]
+
+
+@attrs.frozen(slots=True)
+class Ending:
+    """The archive was whole. Where the stream ends, whether there is a message or not."""
+
+    last_seq: int
+    last_ts_ns: int
+
+
+Item = StreamState | ConsumerState | Entry | Removal | Ending  # an entry is a message
 
 
 class Contents:
@@ -44,8 +61,13 @@ class Contents:
         self.state: StreamState | None = None
         self.messages = 0
 
-    def take(self, entry: Entry) -> Item | None:
-        """The item of the next entry; None for the entry that ends the archive. Raises CorruptArchiveError."""
+    def begin_first_version(self, bytes_max: int) -> StreamState:
+        """Take messages and consumers in any order, of an archive that does not begin with a state."""
+        self.state = StreamState(messages=SEQ_MAX, bytes=bytes_max, first_seq=1, last_seq=SEQ_MAX)
+        return self.state
+
+    def take(self, entry: Entry) -> Item:
+        """The item of the next entry. Raises CorruptArchiveError."""
         if self._ended:
             raise CorruptArchiveError("archive: invalid archive stream")
         if self.state is None:
@@ -55,14 +77,13 @@ class Contents:
             return self._consumer(entry)
         if entry.is_end:
             self._ended = True
-            return None
+            return Ending(self.state.last_seq, self.state.last_ts_ns)
         return self._message(entry, self.state)
 
-    def finish(self) -> StreamState:
-        """The state that the archive is of. Raises CorruptArchiveError when it ended too early."""
+    def finish(self) -> None:
+        """Raise CorruptArchiveError when the archive ended too early."""
         if self.state is None or not self._ended:
             raise cut_off()
-        return self.state
 
     def _state(self, entry: Entry) -> StreamState:
         if entry.name != STATE_NAME or entry.seq:
@@ -84,16 +105,20 @@ class Contents:
         return state
 
     def _consumer(self, entry: Entry) -> ConsumerState:
-        raw = entry.name.removeprefix(CONSUMER_PREFIX)
+        if not entry.name.startswith(CONSUMER_PREFIX) or entry.seq or entry.hdr:
+            raise CorruptArchiveError(f"invalid consumer entry {entry.name[:80]!r}")
+        self._consumers_left -= 1
+        return self.consumer(entry.name.removeprefix(CONSUMER_PREFIX), entry.body)
+
+    def consumer(self, raw: bytes, body: bytes) -> ConsumerState:
+        """The consumer of a name and a body. Raises CorruptArchiveError."""
         name = raw.decode("utf-8", "replace")
-        sound = valid_asset_name(raw) and len(raw) <= NAME_BYTES_MAX
-        if not entry.name.startswith(CONSUMER_PREFIX) or entry.seq or entry.hdr or not sound:
+        if not valid_asset_name(raw) or len(raw) > NAME_BYTES_MAX:
             raise CorruptArchiveError(f"invalid consumer entry {name!r:.80}")
-        if name in self._names:
+        if name in self._names or len(self._names) >= CONSUMERS_MAX:
             raise CorruptArchiveError(f"consumer {name!r} twice")
         self._names.add(name)
-        self._consumers_left -= 1
-        return unpack_consumer(name, entry.body, self._config, self._now_unix_ns)
+        return unpack_consumer(name, body, self._config, self._now_unix_ns)
 
     def _message(self, entry: Entry, state: StreamState) -> Entry:
         if not self._last_seq < entry.seq <= state.last_seq:

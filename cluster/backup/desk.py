@@ -210,18 +210,18 @@ class Backups:
     async def _restored_from(self, account: str, config: StreamConfig, upload: Upload) -> Mapping[str, Any]:
         """Make the stream and fill it; return its info. Raises CorruptArchiveError, UploadFailedError, ApiError."""
         now_ns = self._clock.unix_ns()
-        incarnation, planner, state = 0, Planner(config, now_ns), StreamState()
+        incarnation, planner = 0, Planner(config, now_ns)
         ask = partial(self._ask, account, Owner.STREAM, config.name, _FILL)
         try:
-            async with aclosing(items_of(upload.pieces(), config, now_ns)) as items:
+            reading = items_of(upload.pieces(), config, now_ns, room_bytes=self._space.room_bytes())
+            async with aclosing(reading) as items:
                 async for item in items:
                     if isinstance(item, StreamState):
                         self._require_room(item)
-                        state, incarnation = item, await self._create(account, config)
+                        incarnation = await self._create(account, config)
                     for steps in planner.take(item):
                         await ask(pack_steps(incarnation, steps))
-            for steps in planner.finish(state):
-                await ask(pack_steps(incarnation, steps))
+            await ask(pack_steps(incarnation, planner.finish()))
             body = orjson.dumps([incarnation, config.to_json_dict()])
             await self._ask(account, Owner.META, "", _FINISH, body)
             return await self._service.info_of(await self._row_of(account, config.name, incarnation))
@@ -316,7 +316,7 @@ class Backups:
         if row is None or row.incarnation != incarnation:
             raise errors.STREAM_NOT_FOUND.with_values()
         if is_marked(row.config):
-            await self._frontend.update(request.account, config, pedantic=False)
+            await self._frontend.put_in_force(row, self._frontend.checked(config, pedantic=False))
 
     async def _serve_remove(self, request: Request) -> None:
         name, incarnation = orjson.loads(request.payload)

@@ -15,6 +15,7 @@ from jetraft.cluster.backup.steps import Step, StepKind
 from jetraft.raft.engine import Proposal
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.config import DiscardPolicy, RetentionPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 MARK: Final = "_jetraft.restoring"
 STALE_NS: Final = 30 * NS_PER_S  # a batch of steps takes milliseconds; an election in between, a second
 
-_KINDS: Final = {StepKind.CONSUMER: Kind.CONSUMER_OP, StepKind.MESSAGES: Kind.MESSAGES, StepKind.SKIP: Kind.STREAM_OP}
+_KINDS: Final = {
+    StepKind.CONSUMER: Kind.CONSUMER_OP,
+    StepKind.MESSAGES: Kind.MESSAGES,
+    StepKind.SKIP: Kind.STREAM_OP,
+    StepKind.REMOVE: Kind.STREAM_OP,
+}
 
 
 def is_marked(config: StreamConfig) -> bool:
@@ -37,8 +43,22 @@ def is_marked(config: StreamConfig) -> bool:
 
 
 def marked(config: StreamConfig, restored_by: str) -> StreamConfig:
-    """The configuration of a stream while it is restored; unsealed, because a sealed one cannot be created."""
-    return attrs.evolve(config, metadata={**config.metadata, MARK: restored_by}, sealed=False)
+    """The configuration while a stream is restored: it can be created, and nothing is dropped before all is there.
+
+    An archive of the first version has messages and their removals, consumers last: limits and retention would judge
+    what is not whole.
+    """
+    return attrs.evolve(
+        config,
+        metadata={**config.metadata, MARK: restored_by},
+        sealed=False,
+        retention=RetentionPolicy.LIMITS,
+        discard=DiscardPolicy.OLD,
+        discard_new_per_subject=False,
+        max_msgs=-1,
+        max_bytes=-1,
+        max_msgs_per_subject=-1,
+    )
 
 
 class OutOfStepError(Exception):
@@ -67,7 +87,7 @@ class Restoration:
         proposals = []
         for step in steps:
             end_seq = step.first_seq + step.count
-            if step.kind is not StepKind.CONSUMER:
+            if step.count:
                 if end_seq <= last_seq + 1:
                     continue
                 if step.first_seq != last_seq + 1:

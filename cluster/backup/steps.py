@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import msgpack
 
-from jetraft.cluster.backup.contents import TS_NS_MAX
+from jetraft.cluster.backup.contents import TS_NS_MAX, Ending, Removal
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_TTL
 from jetraft.cluster.streams.machine import encode_config
@@ -41,6 +41,7 @@ class StepKind(enum.IntEnum):
     CONSUMER = 1
     MESSAGES = 2
     SKIP = 3
+    REMOVE = 4
 
 
 @attrs.frozen(slots=True)
@@ -72,6 +73,12 @@ class Planner:
             self._skip_to(max(1, item.first_seq))
         elif isinstance(item, ConsumerState):
             self._add(Step(StepKind.CONSUMER, 0, 0, _restore(item)))
+        elif isinstance(item, Removal):
+            command = commands.Remove(commands.to_runs(item.seqs), erase=False)
+            self._add(Step(StepKind.REMOVE, 0, 0, commands.encode_stream_command(command)))
+        elif isinstance(item, Ending):
+            self._end_run()
+            self._skip_to(item.last_seq + 1, min(max(0, item.last_ts_ns), TS_NS_MAX))
         elif not self._has_expired(item):
             if item.seq > self._next_seq:
                 self._end_run()
@@ -80,13 +87,9 @@ class Planner:
         if self._bytes >= BATCH_BYTES or len(self._steps) >= BATCH_STEPS_MAX:
             yield self._batch()
 
-    def finish(self, state: StreamState) -> Iterator[Sequence[Step]]:
-        """Yield what remains; the stream ends where `state` says, whether a message is there or not."""
-        self._end_run()
-        if state.last_seq >= self._next_seq:
-            self._skip_to(state.last_seq + 1, min(max(0, state.last_ts_ns), TS_NS_MAX))
-        if self._steps:
-            yield self._batch()
+    def finish(self) -> Sequence[Step]:
+        """What remains; nothing when nothing does."""
+        return self._batch()
 
     def _take_message(self, item: Entry) -> None:
         if not self._run:

@@ -145,6 +145,11 @@ class MetaFrontend:
             return existing
         return await self._reshape(existing, config, peers)
 
+    async def put_in_force(self, row: StreamAssignment, config: StreamConfig) -> StreamAssignment:
+        """Give a restored stream its real config, whatever the one before allowed. Raises as create."""
+        self._require_leadership()
+        return await self._reshape(row, config, ())
+
     async def settle(self, account: str, name: str, *, incarnation: int, revision: int) -> None:
         """The stream's group has the members of this revision of its row. Raises Moved or AnswerLost."""
         self._require_leadership()

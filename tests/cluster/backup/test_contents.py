@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jetraft.cluster.backup.archive import END, MAGIC, Entry, EntryReader, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer, unpack_consumer
-from jetraft.cluster.backup.contents import Contents
+from jetraft.cluster.backup.contents import Contents, Ending
 from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.store._unacked import UnackedTable
 from jetraft.store.consumer_state import ConsumerState
@@ -77,7 +77,7 @@ def test_entries_larger_than_any_are_refused_before_memory_is_taken(data: bytes)
 def test_a_whole_archive_is_read() -> None:
     items = read(state_entry(consumer_count=1), consumer_entry(), MESSAGE, END)
     assert items[2] == MESSAGE
-    assert items[3] is None
+    assert items[3] == Ending(5, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,257 @@
+"""Archives of nats-server 2.14 and before: a tar of its file store, of which messages and consumers are read. Pure.
+
+    meta.inf, meta.sum              the stream's configuration; the request's counts, this must have its name
+    msgs/<n>.blk                    records, ascending; removals are records too, and stand in later blocks
+    msgs/index.db                   derived; not read
+    obs/<name>/meta.inf, meta.sum   a consumer's configuration
+    obs/<name>/o.dat                and its state
+
+    record: u32 length, its top bit says that there are headers | u64 sequence, its top bits say erased, removal |
+            i64 Unix ns | u16 subject bytes | subject | [u32 header bytes] | header | body | u64 checksum
+    block, when compressed: "cmp" | u8 algorithm | uvarint size | S2 stream of everything but the last checksum | it
+
+Nothing becomes a path: a name is matched against this list, everything else is refused, as are links and directories.
+The records' own checksums are not verified; every byte has been, by S2's. Source: filestore.go of nats-server 2.14
+(msgFromBuf, encodeConsumerState, CompressionInfo), and archives that 2.14.6 wrote.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import orjson
+
+from jetraft.cluster.backup.archive import Entry, cut_off
+from jetraft.cluster.backup.consumers import OURS
+from jetraft.cluster.backup.contents import Ending, Removal
+from jetraft.cluster.backup.s2 import CorruptArchiveError, Decompressor
+from jetraft.store.model.gotime import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TAR_BLOCK: Final = 512
+FILE_BYTES_MAX: Final = 64 << 20  # a block of nats-server has 8 MiB, and a message more at most
+PENDING_MAX: Final = 10_000_000
+
+_NAME: Final = re.compile(rb"(meta\.(?:inf|sum)|msgs/(?:\d+\.blk|index\.db))|obs/([^/]+)/(meta\.inf|meta\.sum|o\.dat)")
+_RECORD: Final = struct.Struct("<IQqH")
+_CHECKSUM_BYTES: Final = 8
+_HAS_HDR: Final = 1 << 31
+_ERASED: Final = 1 << 63
+_REMOVAL: Final = 1 << 62
+_COMPRESSED: Final = b"cmp"
+_S2: Final = 1
+_STATE_MAGIC: Final = 22
+_STATE_VERSIONS: Final = (1, 2)
+_VARINT_SHIFT_MAX: Final = 63
+
+
+@attrs.frozen(slots=True)
+class File:
+    """A regular file of a tar."""
+
+    name: bytes
+    data: bytes
+
+
+class TarReader:
+    """Bytes in, in pieces of any size; regular files out. Memory: one file."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._long_name = b""
+        self.ended = False
+
+    def add(self, data: bytes) -> Iterator[File]:
+        """Yield the files that are complete now. Raises CorruptArchiveError."""
+        self._buffer += data
+        while not self.ended and len(self._buffer) >= TAR_BLOCK:
+            head = bytes(self._buffer[:TAR_BLOCK])
+            if not any(head):
+                self.ended = True
+                return
+            size = _checked_size(head)
+            end = TAR_BLOCK + -(-size // TAR_BLOCK) * TAR_BLOCK
+            if len(self._buffer) < end:
+                return
+            content = bytes(self._buffer[TAR_BLOCK : TAR_BLOCK + size])
+            del self._buffer[:end]
+            kind = head[156:157]
+            if kind == b"x":
+                self._long_name = _long_name(content)
+            elif kind in (b"0", b"\0"):
+                name, self._long_name = self._long_name or _short_name(head), b""
+                yield File(name, content)
+            else:
+                raise CorruptArchiveError("only regular files are expected in a snapshot")
+
+
+def _checked_size(head: bytes) -> int:
+    """The size in a head whose checksum holds. Raises CorruptArchiveError."""
+    try:
+        size, checksum = int(head[124:136].strip(b" \0") or b"0", 8), int(head[148:156].strip(b" \0"), 8)
+    except ValueError:
+        raise CorruptArchiveError("archive/tar: invalid tar header") from None
+    if checksum != sum(head) - sum(head[148:156]) + 8 * ord(" ") or not 0 <= size <= FILE_BYTES_MAX:
+        raise CorruptArchiveError("archive/tar: invalid tar header")
+    return size
+
+
+def _short_name(head: bytes) -> bytes:
+    name, prefix = head[:100].rstrip(b"\0"), head[345:500].rstrip(b"\0")
+    return prefix + b"/" + name if prefix and head[257:262] == b"ustar" else name
+
+
+def _long_name(content: bytes) -> bytes:
+    r"""The path of a PAX record, `<length> path=<name>\\n`; empty when there is none."""
+    found = re.search(rb"(?:^|\n)\d+ path=([^\n]*)\n", content)
+    return found[1] if found else b""
+
+
+class LegacyContents:
+    """Files in; messages, removals and consumers' bodies out, in the order of the archive."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._configs: dict[bytes, bytes] = {}  # of consumers whose state has not come yet
+        self._met_stream = False
+        self.last_seq = self.last_ts_ns = 0
+
+    def take(self, file: File) -> Iterator[Entry | Removal | tuple[bytes, bytes]]:
+        """Yield what a file says; a consumer is its name and the body that this server would have written."""
+        known = _NAME.fullmatch(file.name)
+        if known is None:
+            raise CorruptArchiveError(f"unexpected file {file.name[:80]!r}")
+        if file.name == b"meta.inf":
+            self._met_stream = True
+            if _json(file.data).get("name") != self._stream:
+                raise CorruptArchiveError("stream name may not be changed during restore")
+        elif file.name.endswith(b".blk"):
+            yield from self._messages(_plain_block(file.data))
+        elif known[3] == b"meta.inf":
+            self._configs[known[2]] = file.data
+        elif known[3] == b"o.dat":
+            yield known[2], self._consumer(known[2], file.data)
+
+    def finish(self) -> Ending:
+        """Where the stream ends. Raises CorruptArchiveError unless the archive was whole."""
+        if not self._met_stream or self._configs:
+            raise cut_off()
+        return Ending(self.last_seq, self.last_ts_ns)
+
+    def _messages(self, block: memoryview) -> Iterator[Entry | Removal]:
+        at, removed = 0, []
+        while at + _RECORD.size <= len(block):
+            length, seq, ts_ns, subject_bytes = _RECORD.unpack_from(block, at)
+            has_hdr, length = length & _HAS_HDR, length & ~_HAS_HDR
+            end, body_at = at + length, at + _RECORD.size + subject_bytes
+            if length < _RECORD.size + _CHECKSUM_BYTES or end > len(block) or body_at > end - _CHECKSUM_BYTES:
+                raise CorruptArchiveError("a damaged message block")
+            if seq & _REMOVAL:
+                removed.append(seq & ~_REMOVAL & ~_ERASED)
+                self.last_seq, self.last_ts_ns = max(self.last_seq, removed[-1]), max(self.last_ts_ns, ts_ns)
+            elif not seq & _ERASED and seq:
+                hdr_at = body_at
+                if has_hdr:
+                    hdr_at = body_at + 4
+                    body_at = hdr_at + int.from_bytes(block[body_at:hdr_at], "little")
+                if body_at > end - _CHECKSUM_BYTES:
+                    raise CorruptArchiveError("a damaged message block")
+                subject = bytes(block[at + _RECORD.size : at + _RECORD.size + subject_bytes])
+                hdr, body = bytes(block[hdr_at:body_at]), bytes(block[body_at : end - _CHECKSUM_BYTES])
+                self.last_seq, self.last_ts_ns = max(self.last_seq, seq), max(self.last_ts_ns, ts_ns)
+                yield Entry(subject, ts_ns, seq, hdr, body)
+            at = end
+        if removed:
+            yield Removal(tuple(sorted(set(removed))))
+
+    def _consumer(self, name: bytes, data: bytes) -> bytes:
+        config = _json(self._configs.pop(name, b"{}"))
+        created = parse_time(str(config.pop("Created", ""))) or 0
+        config.pop("Name", None)
+        return orjson.dumps({"config": config, "state": _consumer_state(data), OURS: {"created": max(0, created)}})
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(data)
+    except ValueError as error:
+        raise CorruptArchiveError(f"a damaged configuration: {error!s:.80}") from error
+    if not isinstance(value, dict):
+        raise CorruptArchiveError("a damaged configuration")
+    return value
+
+
+def _plain_block(data: bytes) -> memoryview:
+    """The records of a block, decompressed where it is compressed."""
+    if not data.startswith(_COMPRESSED):
+        return memoryview(data)
+    if data[3] != _S2:
+        raise CorruptArchiveError("a message block of an unknown compression")
+    size, at = _uvarint(data, 4)
+    if size > FILE_BYTES_MAX:
+        raise CorruptArchiveError("a message block that is too large")
+    decompressor, out = Decompressor(), bytearray()
+    for part in decompressor.add(data[at:-_CHECKSUM_BYTES]):
+        out += part
+        if len(out) > FILE_BYTES_MAX:
+            raise CorruptArchiveError("a message block that is too large")
+    decompressor.finish()
+    return memoryview(bytes(out) + data[-_CHECKSUM_BYTES:])
+
+
+def _consumer_state(data: bytes) -> dict[str, Any]:
+    """The JSON state of an `o.dat`. Raises CorruptArchiveError."""
+    if len(data) < 2 or data[0] != _STATE_MAGIC or data[1] not in _STATE_VERSIONS:  # noqa: PLR2004  (magic, version)
+        raise CorruptArchiveError("a damaged consumer state")
+    at, numbers = 2, []
+    for _ in range(5):
+        number, at = _uvarint(data, at)
+        numbers.append(number)
+    floor_consumer, floor_stream, consumer_seq, stream_seq, count = numbers
+    if data[1] == 1:  # the first version counted deliveries from the floor
+        consumer_seq, stream_seq = consumer_seq + max(0, floor_consumer - 1), stream_seq + max(0, floor_stream - 1)
+    pending: dict[str, Any] = {}
+    if count:
+        newest_s, at = _varint(data, at)
+        for _ in range(min(count, PENDING_MAX)):
+            seq, at = _uvarint(data, at)
+            number = 0
+            if data[1] > 1:
+                number, at = _uvarint(data, at)
+            age_s, at = _varint(data, at)
+            at_ns = max(0, newest_s - age_s) * 10**9
+            pending[str(seq + floor_stream)] = {"Sequence": number + floor_consumer, "Timestamp": at_ns}
+    count, at = _uvarint(data, at)
+    again: dict[str, int] = {}
+    for _ in range(min(count, PENDING_MAX)):
+        seq, at = _uvarint(data, at)
+        times, at = _uvarint(data, at)
+        again[str(seq + floor_stream)] = times
+    return {
+        "delivered": {"consumer_seq": consumer_seq, "stream_seq": stream_seq},
+        "ack_floor": {"consumer_seq": floor_consumer, "stream_seq": floor_stream},
+        "pending": pending,
+        "redelivered": again,
+    }
+
+
+def _uvarint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < len(data) and shift <= _VARINT_SHIFT_MAX:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004  (the last byte of a varint)
+            return number, at
+        shift += 7
+    raise CorruptArchiveError("a damaged number")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number, at = _uvarint(data, at)
+    return (number >> 1) ^ -(number & 1), at
