@@ -9,7 +9,8 @@ after the last one. Where nothing follows, only an entry that the other knows as
 An entry that every other member says not to have is lost: it cannot be got back, and the log goes on without it
 (`FileLog.give_up`). Silence is no answer: then the member goes on waiting. An entry that others have trimmed is a third
 thing: it was committed, and is part of their state. When this member's own checkpoint covers it too, the log begins
-behind it; when not, nothing but a snapshot can bring this member up to date, and it says so (`OvertakenError`): a no-op
+behind it, and one such answer is enough (seed forget 16: the third member could not answer before these two had a
+leader); when not, nothing but a snapshot can bring this member up to date, and it says so (`OvertakenError`): a no-op
 in its place would let the replicas differ (seeds forget 224, forget-five 206 and 246 of the simulator). So it does when
 what follows the damage here was overruled by another leader: its own leader is gone, nobody else can say what was there
 (seed forget-five 255).
@@ -92,6 +93,7 @@ class _Answer:
 class _Findings:
     """What became of faulty entries; what is in none of these may still be had later."""
 
+    covered_index: int  # up to here this member's own checkpoint tells what the entries did
     frames: dict[int, bytes] = attrs.Factory(dict)
     lost: list[int] = attrs.Factory(list)  # nobody has them
     overtaken: list[int] = attrs.Factory(list)  # nobody has them, and somebody has trimmed them
@@ -185,12 +187,12 @@ class Repairs:
         """
         key = log.identity.group_id, log.identity.incarnation
         self._waiting[key] = log
-        found = _Findings(frames=dict(log.returned))
+        checkpoint = log.load_checkpoint()
+        covered_index = 0 if checkpoint is None else checkpoint.index
+        found = _Findings(covered_index=covered_index, frames=dict(log.returned))
         for first, last in log.faulty:
             log_.warning("%s: entries %d to %d are damaged", log.place.group, first, last)
             await self._fetch(log, first, last, others, found)
-        checkpoint = log.load_checkpoint()
-        covered_index = 0 if checkpoint is None else checkpoint.index
         overtaken = [index for index in found.overtaken if index > covered_index] + found.thinned
         if overtaken:
             self._waiting.pop(key).close()
@@ -233,7 +235,8 @@ class Repairs:
                     denied, is_overtaken = len(others), True
                     break
             if not found:
-                if denied < len(others):
+                is_settled = denied == len(others) or (is_overtaken and index <= findings.covered_index)
+                if not is_settled:
                     log_.warning("%s: entry %d is not to be had now", log.place.group, index)
                 elif is_thinned:
                     findings.thinned.append(index)

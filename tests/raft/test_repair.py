@@ -249,6 +249,17 @@ async def test_a_log_begins_behind_a_lost_entry_that_its_checkpoint_covers(nodes
     assert log.term_at(2) is None
 
 
+async def test_one_member_that_has_trimmed_what_a_checkpoint_covers_is_enough(nodes: dict[NodeId, Node]) -> None:
+    nodes[A].checkpoint(5)
+    nodes[B].lead_trimmed(5)
+    nodes[C].up = False
+    nodes[A].damage(3)
+
+    log = await nodes[A].open()
+
+    assert (log.faulty, log.first_index) == ((), 4)
+
+
 async def test_what_stands_for_a_lost_entry_is_not_given_to_others(nodes: dict[NodeId, Node]) -> None:
     nodes[A].checkpoint(5)
     for node in (nodes[B], nodes[C]):
