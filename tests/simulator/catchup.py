@@ -50,7 +50,7 @@ class SimCatchup:
         group = self._host.group
         if group is None or group.log is not fetch.log or group.failed is not None or group.is_leader:
             return
-        if group.commit_index < fetch.offer.index:
+        if is_behind(group, fetch):
             assert fetch.staging is not None
             self._host.replace_log(fetch.staging)
 
@@ -89,3 +89,8 @@ def _takes(fetch: SnapshotFetch, piece: bytes | None) -> bool:
     except RemoteProtocolError:
         return False
     return True
+
+
+def is_behind(group: Group, fetch: SnapshotFetch) -> bool:
+    """Whether the group has not come as far by itself (rule 35)."""
+    return group.commit_index < fetch.offer.index

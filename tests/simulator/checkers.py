@@ -15,6 +15,7 @@ from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.machine import StreamMachine
 from jetraft.store._frame import crc32c, parse_header, records
 from jetraft.store.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.log import FileLog
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
 from tests.simulator.world import ViolationError, World
@@ -50,6 +51,17 @@ class Checker:
             append(entries)
 
         log.append = checked  # type: ignore[method-assign]  # the checker stands in front of this one log
+
+    def on_given_up(self, log: FileLog) -> None:
+        """Damaged entries that nobody has are replaced: that must be so, and from now on they are these."""
+        for first, last in log.lost:
+            for index in range(max(first, log.first_index), last + 1):
+                term, frame = log.term_at(index), log.substitute(index)
+                assert term is not None
+                if self.committed.get(index, (term, frame)) != (term, frame):
+                    raise ViolationError(f"{log.identity.node_id} gives up committed entry {index}")
+                prev_term = log.term_at(index - 1)
+                self._entries[index, term] = (frame, -1 if prev_term is None else prev_term)
 
     def on_append(self, log: Any, entry: Entry, first: Entry) -> None:
         """Log matching, for a log that calls this itself."""

@@ -23,6 +23,7 @@ from tests.simulator.world import MS, ViolationError, World
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jetraft.raft.group import Group
     from jetraft.store.model.ids import NodeId
     from tests.simulator.host import Host
 
@@ -51,6 +52,7 @@ class Client:
         self.confirmed: set[int] = set()  # sequences
         self._deliveries: list[tuple[int, int]] = []  # (consumer, stream sequence), not yet compared with the log
         self._published = self._asked = 0
+        self._reading: dict[int, tuple[Host, int, Group]] = {}  # reads that have not ended
         self._seen_seq = 0  # what an acknowledgement or a finished read has shown: every later read shows it too
 
     def start(self) -> None:
@@ -186,8 +188,12 @@ class Client:
     def _read(self, host: "Host") -> None:
         """A linearizable read at somebody who says that it leads: it shows all that anybody was told before."""
         floor = self._seen_seq
+        group, number = host.group, host.number
+        self._asked += 1
+        read_number = self._asked
 
         def done(outcome: Outcome, _result: object) -> None:
+            self._reading.pop(read_number, None)
             if outcome is Outcome.OK and host.shell is not None:
                 shown = host.shell.machine.last_seq
                 self._world.counts["reads"] += 1
@@ -196,10 +202,19 @@ class Client:
                 self._seen_seq = max(self._seen_seq, shown)
 
         def read() -> None:
-            if host.group is not None:
-                host.group.read_barrier(done)
+            if group is not None and host.group is group:
+                self._reading[read_number] = (host, number, group)
+                group.read_barrier(done)
 
         host.do(read)
+
+    def unended(self) -> list[int]:
+        """Reads of which nobody ever heard again, though the process and its group live (rule 25)."""
+        return [
+            number
+            for number, (host, process, group) in self._reading.items()
+            if host.number == process and host.group is group and not group.is_leader
+        ]
 
     def on_message(self, to: bytes, hdr: bytes, payload: bytes) -> None:
         """Something arrives in an inbox."""

@@ -211,6 +211,10 @@ class HostFaults:
             self._change_one(leader)
             return
         nodes = list(self._hosts)
+        if leaders and world.chance(0.3):  # more than one voter at a time, or the leader itself: to be refused (28, 31)
+            bold = Configuration(voters=world.rng.sample(nodes, world.rng.choice((1, 3, 5))))
+            world.rng.choice(leaders).change_members(bold)
+            return
         peers = tuple(sorted(world.rng.sample(nodes, world.rng.choice((1, 3, 3, 5)))))
         world.note(f"members are to be {peers}")
         world.counts["reshapes"] += 1

@@ -176,6 +176,7 @@ class Host(Process):
 
     def _take_part(self, log: FileLog) -> None:
         self.log = log
+        self._checker.on_given_up(log)
         if self.forgetful:
             self._ask_to_join()
         else:

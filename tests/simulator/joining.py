@@ -46,6 +46,8 @@ class SimJoining:
             if isinstance(result, Admission):
                 answer = [number, result.term, result.vote, result.configuration.encode()]
                 self._host.send(sender, CHANNEL_ADMIT, msgpack.packb(answer))
+                if self._host.shell is not None:
+                    self._host.shell.look_after_members()  # it is to vote again (`Joining.on_admitted`)
 
         admit(group, sender, done)
 

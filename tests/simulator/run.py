@@ -184,6 +184,8 @@ class Simulation:
             return f"violation: {len(lost)} of {len(self.client.acknowledged)} acknowledged messages are lost"
         if self._last not in self.client.acknowledged:
             return "liveness: a message after healing is not acknowledged"
+        if unended := self.client.unended():
+            return f"violation: {len(unended)} reads were never answered"
         self.client.compare_with_log(replicated=self.mode.members > 1)
         return self._compare(leader) or self._judge_consumer(leader)
 

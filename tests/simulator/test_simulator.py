@@ -24,8 +24,6 @@ def test_no_promise_is_broken_under_faults_and_the_cluster_heals(mode: str) -> N
     series = play_some(mode, "core", range(SEEDS_PER_MODE))
     assert series.problems == {}
     assert series.counts.keys() >= MET[mode]
-    if not MODES[mode].damages_disks:
-        assert series.counts["repairs"] == 0, "a crash alone damages nothing"
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:

@@ -1,0 +1,381 @@
+"""The rules of Raft (ARCHITECTURE.md), switched off one at a time: can the simulator see that one is missing?
+
+Each entry says what is done instead of the rule, where that is looked for and within how many seeds it must be
+noticed: a mode of `run`; `shuffle`, the directed generator; or a scenario, where luck does not reach. What is not in
+the list stands in UNSEEN with the reason.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from jetraft.raft import acceptor, ballot, elections, following, group, leadership, recovery
+from jetraft.raft.acceptor import Verified
+from jetraft.raft.core import HANDLERS, Core
+from jetraft.raft.engine import Append, AppendAccepted, Proposal, Role, SnapshotOffer, VoteRequest
+from jetraft.raft.joining import Admission
+from jetraft.raft.leadership import Leadership
+from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.raft.replication import Replication
+from jetraft.store import recovery as log_recovery
+from jetraft.store._frame import scan
+from jetraft.store.dedup import Dedup
+from jetraft.store.format import Kind
+from jetraft.store.log import FileLog
+from jetraft.store.model.ids import NodeId
+from jetraft.store.port import GroupLog, StoreError
+from tests.scenarios.perform import perform
+from tests.simulator import catchup, joining
+from tests.simulator.engines import play
+from tests.simulator.host import Host
+from tests.simulator.shuffle import Shuffle
+
+Patch = pytest.MonkeyPatch
+SHUFFLE = "shuffle"
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+
+
+@attrs.frozen
+class Mutation:
+    """One rule switched off: `instead` happens. Noticed in `where` within `seeds` seeds."""
+
+    rule: int
+    instead: str
+    switch: Callable[[Patch], None]
+    where: str
+    seeds: int
+
+
+def replaced(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
+    """A switch that puts another thing in the place of one."""
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+# Durability.
+
+
+def everything_is_durable(patch: Patch) -> None:
+    """Durability is computed from what was written until now, not from what was handed over (6)."""
+    settle = FileLog._settle
+
+    def careless(log: FileLog, done: Any) -> None:
+        settle(log, done)
+        log.durable_token, log.durable_index = log.token(), log.last_index
+
+    patch.setattr(FileLog, "_settle", careless)
+
+
+def errors_are_forgotten(patch: Patch) -> None:
+    batch_done = FileLog._batch_done
+    patch.setattr(FileLog, "_batch_done", lambda log, _error: batch_done(log, None))
+
+
+def own_vote_counts_at_once(patch: Patch) -> None:
+    begin = elections._begin
+
+    def careless(core: Core, term: int, now_ns: int, *, preliminary: bool, transfer: bool = False) -> Any:
+        found = begin(core, term, now_ns, preliminary=preliminary, transfer=transfer)
+        found.grant(core.node_id)
+        if not preliminary:
+            elections.count(core, now_ns)
+        return found
+
+    patch.setattr(elections, "_begin", careless)
+
+
+def own_entries_count_at_once(patch: Patch) -> None:
+    """And what is committed may be told and applied: one of the two rules alone is enough."""
+    quorum_index = Replication.quorum_index
+    patch.setattr(
+        Replication,
+        "quorum_index",
+        lambda replication, configuration, node, _durable: quorum_index(
+            replication, configuration, node, replication._log.last_index
+        ),
+    )
+    patch.setattr(Core, "applicable_index", property(lambda core: core.commit_index))
+
+
+# Appending.
+
+
+def any_term_is_heard(core: Core, sender: NodeId, term: int, now_ns: int) -> bool:
+    """As `following.hears_leader`, without its first question."""
+    if term > core.term or core.leader is None:
+        core.follow(max(term, core.term), sender, now_ns)
+    return True
+
+
+def cut_always(log: GroupLog, commit_index: int, append: Append, *, skip: int) -> Verified:
+    """What the stock library does: delete everything after the point that matches."""
+    entries = append.entries[skip:]
+    end_index = append.prev_index + len(append.entries)
+    first_index = append.prev_index + skip + 1
+    cut_index = first_index if entries and first_index <= log.last_index else None
+    if cut_index is not None:
+        log.cut_from(cut_index)
+    if entries:
+        log.append(entries)
+    return Verified(index=end_index, cut_index=cut_index, appended_from=skip if entries else None)
+
+
+def believe_any_commit(core: Core, leader_commit: int) -> None:
+    core.commit_index = max(core.commit_index, min(leader_commit, core.log.last_index))
+
+
+def acknowledge_own_end(patch: Patch) -> None:
+    send = Core.send
+
+    def careless(core: Core, to: NodeId, message: Any) -> None:
+        if isinstance(message, AppendAccepted):
+            message = attrs.evolve(message, verified_index=core.log.last_index)
+        send(core, to, message)
+
+    patch.setattr(Core, "send", careless)
+
+
+def answers_of_any_term(core: Core, _term: int) -> Leadership | None:
+    return core.leadership
+
+
+def count_any_term(leading: Leadership) -> int:
+    return leading.replication.quorum_index(
+        leading._configurations.current, leading._setup.node_id, leading._log.durable_index
+    )
+
+
+# Elections.
+
+
+def votes_are_counted(patch: Patch) -> None:
+    """A vote that comes twice counts twice (17)."""
+
+    def grant(found: ballot.Ballot, voter: NodeId) -> None:
+        found._granted.add(NodeId(f"{voter}+") if voter in found._granted else voter)
+
+    def is_won(found: ballot.Ballot, configuration: Configuration) -> bool:
+        return 2 * len(found._granted) > len(configuration.voters)
+
+    patch.setattr(ballot.Ballot, "grant", grant)
+    patch.setattr(ballot.Ballot, "is_won", is_won)
+
+
+def votes_are_given_again(patch: Patch) -> None:
+    """The vote of a term is given to everybody who asks."""
+    on_vote_request = elections.on_vote_request
+
+    def careless(core: Core, sender: NodeId, message: Any, now_ns: int) -> None:
+        if message.term == core.term and core.role is Role.FOLLOWER:
+            core.vote = None
+        on_vote_request(core, sender, message, now_ns)
+
+    patch.setitem(HANDLERS, VoteRequest, careless)
+
+
+def any_log_is_up_to_date(_core: Core, _request: Any) -> bool:
+    return True
+
+
+def reads_ask_nobody(patch: Patch) -> None:
+    patch.setattr(Core, "confirmed_read_round", property(lambda _core: 1 << 60))
+
+
+# Messages.
+
+
+def reads_end_in_silence(patch: Patch) -> None:
+    end = group.Group._end_leadership
+
+    def careless(found: group.Group) -> None:
+        found._reads.clear()
+        end(found)
+
+    patch.setattr(group.Group, "_end_leadership", careless)
+
+
+# Members.
+
+
+def members_of_the_caller(patch: Patch) -> None:
+    """After a restart the founders are the members again (27)."""
+    recover = recovery.recover
+
+    def careless(log: GroupLog, machine: Any, configuration: Configuration) -> recovery.Recovered:
+        found = recover(log, machine, configuration)
+        return attrs.evolve(found, configurations=ConfigurationHistory(configuration, found.applied_index))
+
+    patch.setattr(group, "recover", careless)
+
+
+def changes_do_not_wait(patch: Patch) -> None:
+    """Several voters at a time, whether the change before is committed or not (28)."""
+
+    def change_members(leading: Leadership, configuration: Configuration, _commit: int, now_ns: int) -> int:
+        if leading._setup.node_id not in configuration.voters:
+            raise leadership.MembershipChangeRefusedError("a leader is removed last")
+        index = leading.propose([Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
+        leading._configurations.append(index, configuration)
+        leading._follow_members()
+        return index
+
+    patch.setattr(Leadership, "change_members", change_members)
+
+
+def take_part_as_before(host: Host) -> None:
+    """With an empty log, and the old vote."""
+    host.forgetful = False
+    host.begin(host.log)
+
+
+def call_it_a_learner(found: group.Group, _node: NodeId, done: Callable[[Admission | str], None]) -> None:
+    """Without a change of the members: the others go on counting on its vote and its acknowledgements."""
+    done(Admission(configuration=found.configuration, term=found.term, vote=found.node_id))
+
+
+# Checkpoints.
+
+
+def trim_at_once(patch: Patch) -> None:
+    """What is applied is trimmed, whatever a durable checkpoint covers (33)."""
+
+    def trim(log: FileLog, _first_live_seq: int, _index: int) -> int:
+        blocks = log._blocks.droppable(1 << 62, log.durable_index)
+        log._blocks.drop(blocks)
+        for block in blocks:
+            log._forget(block)
+        log._token += 1
+        return len(blocks)
+
+    patch.setattr(FileLog, "trim", trim)
+
+
+def any_snapshot_is_taken(patch: Patch) -> None:
+    """An old snapshot takes the place of a log that has come further (35)."""
+
+    def on_snapshot_offer(core: Core, sender: NodeId, message: SnapshotOffer, now_ns: int) -> None:
+        if following.hears_leader(core, sender, message.term, now_ns):
+            core.pending_offer = (sender, message)
+
+    patch.setitem(HANDLERS, SnapshotOffer, on_snapshot_offer)
+    patch.setattr(catchup, "is_behind", lambda *_: True)
+
+
+def send_at_once(core: Core, to: NodeId, message: Any) -> None:
+    core.sends.append((to, message))
+
+
+MUTATIONS = [
+    Mutation(
+        1, "recovery believes torn frames", replaced(log_recovery, "scan", partial(scan, check=False)), "one", 250
+    ),
+    Mutation(2, "votes and acknowledgements leave at once", replaced(Core, "send", send_at_once), "base", 60),
+    Mutation(2, "the same", replaced(Core, "send", send_at_once), SHUFFLE, 400),
+    Mutation(4, "a candidate counts its own vote at once", own_vote_counts_at_once, "one", 60),
+    Mutation(4, "a leader counts, tells and applies what is not durable here", own_entries_count_at_once, "base", 20),
+    Mutation(
+        5,
+        "what is not durable is applied",
+        replaced(Core, "applicable_index", property(lambda core: core.commit_index)),
+        "base",
+        20,
+    ),
+    Mutation(6, "all that was written counts as durable", everything_is_durable, "base", 20),
+    Mutation(7, "a failed fsync is forgotten", errors_are_forgotten, "base", 120),
+    Mutation(
+        8, "leaders of lower terms are heard", replaced(following, "hears_leader", any_term_is_heard), SHUFFLE, 100
+    ),
+    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 100),
+    Mutation(
+        10,
+        "the commit index of others is believed",
+        replaced(following, "_learn_commit", believe_any_commit),
+        "base",
+        20,
+    ),
+    Mutation(10, "the own end is acknowledged", acknowledge_own_end, "own-end.txt", 1),
+    Mutation(
+        12,
+        "answers of other terms count",
+        replaced(leadership, "_leads", answers_of_any_term),
+        "late-acknowledgement.txt",
+        1,
+    ),
+    Mutation(
+        16,
+        "entries of earlier terms are committed by counting",
+        replaced(Leadership, "quorum_index", count_any_term),
+        "figure-8.txt",
+        1,
+    ),
+    Mutation(17, "a vote that comes twice counts twice", votes_are_counted, SHUFFLE, 100),
+    Mutation(17, "a vote is given to everybody", votes_are_given_again, SHUFFLE, 100),
+    Mutation(
+        17,
+        "votes go to logs that end earlier",
+        replaced(elections, "is_up_to_date", any_log_is_up_to_date),
+        SHUFFLE,
+        100,
+    ),
+    Mutation(21, "reads ask nobody", reads_ask_nobody, "base", 20),
+    Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 10),
+    Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 20),
+    Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 20),
+    Mutation(28, "several voters change at a time", changes_do_not_wait, "member", 20),
+    Mutation(
+        30,
+        "who has lost its disk takes part as before",
+        replaced(Host, "_ask_to_join", take_part_as_before),
+        "forget",
+        40,
+    ),
+    Mutation(
+        30, "who has lost its disk is not demoted first", replaced(joining, "admit", call_it_a_learner), "forget", 40
+    ),
+    Mutation(33, "what is applied is trimmed", trim_at_once, "snap", 10),
+    Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 60),
+]
+
+
+UNSEEN = {
+    3: "nobody leads before its term is durable (4), so appends never wait for it: 4 covers it",
+    11: "without it a late append is refused instead of skipped, which is safe too: tests/raft/test_acceptor.py",
+    13: "costs bytes and time, not promises: tests/raft/test_leadership.py",
+    14: "costs questions, not promises: tests/raft/test_acceptor.py, tests/scenarios/diverged-follower.txt",
+    15: "bounds memory: tests/raft/test_leadership.py",
+    18: "keeps leaders in office: tests/raft/test_elections.py",
+    19: "ends waiting: a stale leader commits nothing and its reads ask a majority (21): tests/raft/test_leadership.py",
+    20: "an early or uninvited transfer is an election like any other: tests/raft/test_leadership.py",
+    22: "the simulated peers are honest: tests/raft/test_wire.py and test_framing.py send what is not",
+    23: "off in half of the runs: `chaos` lets old frames arrive late and twice; only an admission rests on it",
+    26: "the machine does not raise: tests/raft/test_group.py has one that does",
+    29: "costs availability, not promises: tests/raft/test_membership.py, scenarios/learner-promotion.txt",
+    31: "order of steps, each safe by itself (28): tests/cluster/streams/test_reshape.py",
+    32: "order of steps, each safe by itself (28): tests/cluster/streams/test_reshape.py",
+    34: "the simulated links damage nothing: tests/store/test_snapshot.py, tests/raft/test_snapshot.py",
+    36: "costs another transfer, not promises: tests/raft/test_catchup.py",
+}
+
+
+def first_noticed(mutation: Mutation, seeds: int) -> int | None:
+    """The first seed that notices; a crash of the server's own assertions is noticing, too."""
+    for seed in range(seeds):
+        try:
+            problem = _problem(mutation.where, seed)
+        except (AssertionError, KeyError, ValueError, IndexError, StoreError):
+            return seed
+        if problem is not None and problem.startswith("violation"):
+            return seed
+    return None
+
+
+def _problem(where: str, seed: int) -> str | None:
+    if where == SHUFFLE:
+        return Shuffle(seed).run()
+    if where.endswith(".txt"):
+        found = perform((SCENARIOS / where).read_text())
+        return "violation" if "VIOLATION" in found else None
+    return play(seed, where).problem
