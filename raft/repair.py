@@ -235,8 +235,8 @@ class Repairs:
                     denied, is_overtaken = len(others), True
                     break
             if not found:
-                is_settled = denied == len(others) or (is_overtaken and index <= findings.covered_index)
-                if not is_settled:
+                is_gone = is_overtaken and not is_thinned and index <= findings.covered_index
+                if denied < len(others) and not is_gone:
                     log_.warning("%s: entry %d is not to be had now", log.place.group, index)
                 elif is_thinned:
                     findings.thinned.append(index)
