@@ -62,7 +62,7 @@ types: setup     ## mypy --strict
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
 
-build-debug: setup ## the same with bounds checks, asserts and line tracing; `make build` takes it back
+build-debug: setup ## the same with bounds checks and without optimisation; `make build` takes it back
 	JETRAFT_DEBUG=1 JETRAFT_BUILD=build/cython-debug $(BIN)/python setup.py --quiet build_ext --inplace --force
 
 wheel: setup     ## a wheel with compiled modules, in dist/

@@ -1,7 +1,8 @@
 """Cython extension modules: every .pyx below the four folders is one extension of the same dotted name.
 
-JETRAFT_EXT=pattern builds only the modules whose path contains the pattern; JETRAFT_DEBUG=1 turns on bounds checks,
-asserts and line tracing (`make build-debug`).
+JETRAFT_EXT=pattern builds only the modules whose path contains the pattern; JETRAFT_DEBUG=1 turns on bounds checks
+and no optimisation (`make build-debug`). Not line tracing: it makes functions without the GIL take it at their end, and the
+writer threads, which hold a mutex then, would wait for a thread that waits for that mutex.
 """
 
 import os
@@ -46,7 +47,6 @@ def extensions() -> list[Extension]:
         "cdivision": True,
         "initializedcheck": DEBUG,
         "embedsignature": True,
-        "linetrace": DEBUG,
         "freethreading_compatible": False,
     }
     return cythonize(
