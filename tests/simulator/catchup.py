@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CHANNEL_ASK, CHANNEL_ANSWER = 2, 3
 LEASE_NS = 2000 * MS
+REPEATED_NS = 1500 * MS  # after it was taken
 
 
 class SimCatchup:
@@ -53,6 +54,14 @@ class SimCatchup:
         if is_behind(group, fetch):
             assert fetch.staging is not None
             self._host.replace_log(fetch.staging)
+            if self._world.chance(0.5):
+                self._host.later(self._world.between(0, REPEATED_NS), lambda: self._offer_again(fetch))
+
+    def _offer_again(self, fetch: SnapshotFetch) -> None:
+        """The offer comes once more, late: by then the log may have everything that it has (rule 35)."""
+        group = self._host.group
+        if group is not None:
+            group.step(fetch.sender, fetch.offer, self._host.clock.mono_ns())
 
     def _on_request(self, sender: NodeId, payload: memoryview) -> None:
         group = self._host.group

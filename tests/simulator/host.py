@@ -236,6 +236,7 @@ class Host(Process):
     def replace_log(self, staging: "Staging") -> None:
         """The owner's part of catching up: end the replica, replace the log, start again (raft/catchup.py)."""
         assert self.shell is not None
+        committed = self.shell.group.commit_index
         self.shell.stop()
         self.shell = None
         old = self.log
@@ -244,6 +245,8 @@ class Host(Process):
             old.close()
             log = staging.finish()
             assert isinstance(log, FileLog)
+            if log.last_index < committed:
+                raise ViolationError(f"{self.node_id} goes back from {committed} to {log.last_index}")
             self._world.counts["snapshots"] += 1
             self._world.note(f"{self.node_id} has installed a snapshot up to {log.boundary[0]}")
             self.begin(log)

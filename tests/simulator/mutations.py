@@ -6,7 +6,6 @@ the list stands in UNSEEN with the reason.
 """
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,10 @@ from jetraft.raft.joining import Admission
 from jetraft.raft.leadership import Leadership
 from jetraft.raft.membership import Configuration, ConfigurationHistory
 from jetraft.raft.replication import Replication
-from jetraft.store import recovery as log_recovery
-from jetraft.store._frame import scan
 from jetraft.store.dedup import Dedup
 from jetraft.store.format import Kind
 from jetraft.store.log import FileLog
+from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreError
 from tests.scenarios.perform import perform
@@ -269,11 +267,8 @@ def send_at_once(core: Core, to: NodeId, message: Any) -> None:
 
 
 MUTATIONS = [
-    Mutation(
-        1, "recovery believes torn frames", replaced(log_recovery, "scan", partial(scan, check=False)), "one", 250
-    ),
-    Mutation(2, "votes and acknowledgements leave at once", replaced(Core, "send", send_at_once), "base", 60),
-    Mutation(2, "the same", replaced(Core, "send", send_at_once), SHUFFLE, 400),
+    Mutation(1, "an fsync keeps nothing in order", replaced(LossyDisk, "_do_sync", lambda *_: None), "base", 40),
+    Mutation(2, "votes and acknowledgements leave at once", replaced(Core, "send", send_at_once), "base", 250),
     Mutation(4, "a candidate counts its own vote at once", own_vote_counts_at_once, "one", 60),
     Mutation(4, "a leader counts, tells and applies what is not durable here", own_entries_count_at_once, "base", 20),
     Mutation(
@@ -284,17 +279,17 @@ MUTATIONS = [
         20,
     ),
     Mutation(6, "all that was written counts as durable", everything_is_durable, "base", 20),
-    Mutation(7, "a failed fsync is forgotten", errors_are_forgotten, "base", 120),
+    Mutation(7, "a failed fsync is forgotten", errors_are_forgotten, "base", 500),
     Mutation(
-        8, "leaders of lower terms are heard", replaced(following, "hears_leader", any_term_is_heard), SHUFFLE, 100
+        8, "leaders of lower terms are heard", replaced(following, "hears_leader", any_term_is_heard), SHUFFLE, 800
     ),
-    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 100),
+    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 800),
     Mutation(
         10,
         "the commit index of others is believed",
         replaced(following, "_learn_commit", believe_any_commit),
         "base",
-        20,
+        80,
     ),
     Mutation(10, "the own end is acknowledged", acknowledge_own_end, "own-end.txt", 1),
     Mutation(
@@ -311,32 +306,32 @@ MUTATIONS = [
         "figure-8.txt",
         1,
     ),
-    Mutation(17, "a vote that comes twice counts twice", votes_are_counted, SHUFFLE, 100),
-    Mutation(17, "a vote is given to everybody", votes_are_given_again, SHUFFLE, 100),
+    Mutation(17, "a vote that comes twice counts twice", votes_are_counted, SHUFFLE, 800),
+    Mutation(17, "a vote is given to everybody", votes_are_given_again, SHUFFLE, 200),
     Mutation(
         17,
         "votes go to logs that end earlier",
         replaced(elections, "is_up_to_date", any_log_is_up_to_date),
         SHUFFLE,
-        100,
+        800,
     ),
-    Mutation(21, "reads ask nobody", reads_ask_nobody, "base", 20),
-    Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 10),
-    Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 20),
-    Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 20),
-    Mutation(28, "several voters change at a time", changes_do_not_wait, "member", 20),
+    Mutation(21, "reads ask nobody", reads_ask_nobody, "base", 80),
+    Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 20),
+    Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 120),
+    Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 80),
+    Mutation(28, "several voters change at a time", changes_do_not_wait, "member", 120),
     Mutation(
         30,
         "who has lost its disk takes part as before",
         replaced(Host, "_ask_to_join", take_part_as_before),
         "forget",
-        40,
+        60,
     ),
     Mutation(
-        30, "who has lost its disk is not demoted first", replaced(joining, "admit", call_it_a_learner), "forget", 40
+        30, "who has lost its disk is not demoted first", replaced(joining, "admit", call_it_a_learner), "forget", 600
     ),
     Mutation(33, "what is applied is trimmed", trim_at_once, "snap", 10),
-    Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 60),
+    Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500),
 ]
 
 

@@ -75,10 +75,10 @@ def node_names(mode: Mode) -> list[NodeId]:
 class Simulation:
     """One seed in one mode."""
 
-    def __init__(self, seed: int, mode: Mode, *, engine: EngineFactory = Core) -> None:
+    def __init__(self, seed: int, mode: Mode, *, engine: EngineFactory = Core, world: World | None = None) -> None:
         self.seed = seed
         self.mode = mode
-        self.world = World(seed)
+        self.world = world or World(seed)
         self.checker = Checker(self.world)
         self.client = Client(self.world, self.checker, load=LOAD_PER_S)
         nodes = node_names(mode)

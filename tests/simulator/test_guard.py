@@ -14,7 +14,7 @@ from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog
 from tests.simulator.engines import play
 
-SEEDS_MAX = 150
+SEEDS_MAX = 500
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
