@@ -1,8 +1,8 @@
 """Cython extension modules: every .pyx below the four folders is one extension of the same dotted name.
 
 JETRAFT_EXT=pattern builds only the modules whose path contains the pattern; JETRAFT_DEBUG=1 turns on bounds checks
-and no optimisation (`make build-debug`). Not line tracing: it makes functions without the GIL take it at their end, and the
-writer threads, which hold a mutex then, would wait for a thread that waits for that mutex.
+and no optimisation (`make build-debug`). Not line tracing: it makes functions without the GIL take it at their end, and
+the writer threads, which hold a mutex then, would wait for a thread that waits for that mutex.
 """
 
 import os

@@ -71,7 +71,7 @@ def publishing(size: int) -> str:
 
 
 def removing(size: int) -> str:
-    """One row: removals at random, from the oldest on, by subject; a consumer's first count and the next one."""
+    """One row: removals at random, from the oldest on, a purge of one subject; a consumer's first count and the next one."""
     names = [b"bench.index.%d" % number for number in range(size)]
     bench = Bench()
     bench.publish(random.Random(SEED).choices(names, k=4 * MSGS))
@@ -81,7 +81,7 @@ def removing(size: int) -> str:
     consumer = FilterSet(index, (names[0], names[-1]))
     first_ns, _ = timed(lambda: consumer.num_pending(2 * MSGS))
     next_ns, _ = timed(lambda: consumer.num_pending(2 * MSGS + 1))
-    by_subject = FilterSet(index, tuple(names[:10]))
+    by_subject = FilterSet(index, (names[1],))
     subject_ns, removed = timed(lambda: by_subject.remove_matching(4 * MSGS, MSGS))
     assert isinstance(removed, int)
     oldest_ns, gone = timed(lambda: index.remove_below(2 * MSGS))
@@ -97,7 +97,7 @@ def main() -> None:
     print(f"{'subjects':>10}{'new':>10}{'known':>10}{'one each':>14}{'full stream':>14}{'B/subject':>14}")
     for size in SIZES:
         print(publishing(size), flush=True)
-    print(f"{'subjects':>10}{'random':>10}{'oldest':>10}{'by subject':>14}{'count, us':>14}{'next count':>14}")
+    print(f"{'subjects':>10}{'random':>10}{'oldest':>10}{'one subject':>14}{'count, us':>14}{'next count':>14}")
     for size in SIZES[1:]:
         print(removing(size), flush=True)
 
