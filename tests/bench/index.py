@@ -71,7 +71,7 @@ def publishing(size: int) -> str:
 
 
 def removing(size: int) -> str:
-    """One row: removals at random, from the oldest on, a purge of one subject; a consumer's first count and the next one."""
+    """One row: removals at random, from the oldest on, of one subject; a consumer's first count and the next one."""
     names = [b"bench.index.%d" % number for number in range(size)]
     bench = Bench()
     bench.publish(random.Random(SEED).choices(names, k=4 * MSGS))
