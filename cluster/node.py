@@ -7,6 +7,7 @@ meta group has a leader wait for one, as they do during an election.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -34,10 +35,11 @@ from jetraft.cluster.streams.scrubber import Scrubber
 from jetraft.cluster.streams.site import Site
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.joining import Begins, Joining, JoinPendingError
-from jetraft.raft.repair import Repairs
+from jetraft.raft.repair import OvertakenError, Repairs
 from jetraft.store.io import free_bytes, memory_bytes
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
+from jetraft.store.port import HardStateLost, StoreCorrupt
 from jetraft.store.scrub import BYTES_PER_S_MAX, PERIOD_NS, Scrub
 from jetraft.store.space import SpaceWatch
 
@@ -191,13 +193,14 @@ class ClusterNode:
         self._steward = MetaSteward(
             machine=self.machine, frontend=self._frontend, timers=ports.timers, clock=ports.clock
         )
+        self._memory_groups = MemoryGroups(ports.node_dir)
         host = StreamHost(
             site=site,
             node_dir=ports.node_dir,
             disk=ports.disk,
             cache=ports.cache,
             repairs=self.repairs,
-            memory_groups=MemoryGroups(ports.node_dir),
+            memory_groups=self._memory_groups,
             admit=self._admit,
             joined_index=lambda: self._bootstrap.joined_index,
         )
@@ -264,7 +267,15 @@ class ClusterNode:
         founders = await self._bootstrap.run()
         if founders is None:
             founders = await self._join_meta()
-        await self._seat.take(founders)
+        try:
+            await self._seat.take(founders, is_known=(META_GROUP, founders.incarnation) in self._memory_groups)
+        except (HardStateLost, OvertakenError, StoreCorrupt) as error:
+            if self.joining is None:
+                raise
+            log.error("%s: %s; it is filled anew, what it held is kept aside", META_GROUP, error)  # noqa: TRY400
+            task_status.started()
+            task_status = trio.TASK_STATUS_IGNORED
+            await self._retake_seat(founders)
         async with trio.open_nursery() as nursery:
             if self.catchup is not None:
                 await nursery.start(self.catchup.run)
@@ -273,7 +284,6 @@ class ClusterNode:
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._tell_profile)
-            nursery.start_soon(self._scrubber.run)
             if self._setting.scrub_period_ns is not None:
                 nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._mender.run)
@@ -290,10 +300,22 @@ class ClusterNode:
         founders = self._bootstrap.elsewhere
         assert founders is not None
         self._outside = True
-        admission = await self._seat.join(founders, self._admit_meta)
+        admission = await self._seat.join(founders, partial(self._admit_meta, founders), give_up=self._seat.trash)
         self._bootstrap.joined(founders, admission.commit_index)
         self._outside = False
         return founders
+
+    async def _retake_seat(self, founders: Founders) -> None:
+        """Start the meta group as a learner anew, when its leader agrees: this member's log is of no use."""
+
+        def give_up() -> None:
+            self._memory_groups.note(META_GROUP, founders.incarnation)
+            self._seat.set_aside()
+
+        self._outside = True
+        await self._seat.join(founders, partial(self._admit_meta, founders), give_up=give_up)
+        self._outside = False
+        await self._seat.take(founders, is_known=True)
 
     def health(self, *, server_only: bool = False) -> Health:
         """Say whether this node is current, for `/healthz`; `server_only` leaves the streams out."""
@@ -385,11 +407,10 @@ class ClusterNode:
         elif group_id == META_GROUP:
             self._steward.attend()
 
-    async def _admit_meta(self) -> Admission:
-        mesh, founders = self._ports.mesh, self._bootstrap.elsewhere
+    async def _admit_meta(self, founders: Founders) -> Admission:
+        mesh = self._ports.mesh
         assert mesh is not None
         assert self.joining is not None
-        assert founders is not None
         own = self._setting.node_id
         others = sorted(peer for peer, info in mesh.peers.items() if info.up)
         return await self.joining.ask(META_GROUP, founders.incarnation, own=own, others=others, begins=Begins.NEVER)

@@ -38,7 +38,7 @@ from jetraft.store.keyring import Secrets
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME
 from jetraft.store.port import StoreError
-from jetraft.store.survey import Gap, Survey, frame_kind, indexes_of, is_in, survey
+from jetraft.store.survey import Gap, Survey, frame_kind, has_lost_end, indexes_of, is_in, survey
 
 IDENTITY_KEYS: Final = ("format", "node_id", "named")  # without them a server refuses the directory
 FILE_BYTES_MAX: Final = 1 << 30  # a block is at most 288 MiB; whatever is larger is not ours
@@ -333,6 +333,8 @@ def _view(file: tuple[str, bytes, BlockHead], incarnation: int, last_index: int 
     found.damage += found.sealed.check(name, data, head.serial, sound)
     if last_index is None:
         torn_bytes = len(data[walk.end :].rstrip(b"\0"))
+        if has_lost_end(data, head, incarnation):
+            found.damage.append(f"{name}: {len(data)} bytes are left of {head.reserved_bytes}")
         if walk.stop == Stop.VERSION:
             found.damage.append(f"{name}: entry {walk.next_index} has a newer format")
         elif torn_bytes:

@@ -44,7 +44,7 @@ from jetraft.store.format import (
 )
 from jetraft.store.io import Disk
 from jetraft.store.port import StoreCorrupt, StoreRefused
-from jetraft.store.survey import Gap, Survey, survey, with_lost_end
+from jetraft.store.survey import Gap, Survey, has_lost_end, survey, with_lost_end
 
 _NO_LIMIT: Final = (1 << 64) - 1
 MAX_SEQ: Final = (1 << 63) - 1
@@ -237,7 +237,7 @@ def _scan_all(  # noqa: PLR0913, PLR0917  (whose blocks, which, and how far they
             last_index=limit,
         )
         gaps: tuple[Gap, ...] = ()
-        end_lost = limit == _NO_LIMIT and _is_cut_short(data, head, identity)
+        end_lost = limit == _NO_LIMIT and has_lost_end(data, head, identity.incarnation)
         if end_lost and mode is not RecoveryMode.SALVAGE:
             raise StoreCorrupt(f"{path}: {len(data)} bytes are left of {head.reserved_bytes}")
         if mode is RecoveryMode.SALVAGE and not _is_whole(data, walk, identity, limit, checkpoint):
@@ -279,13 +279,6 @@ def _scan_all(  # noqa: PLR0913, PLR0917  (whose blocks, which, and how far they
         damaged_marks=damaged_marks,
     )
     return found, report, marked
-
-
-def _is_cut_short(data: bytes, head: BlockHead, identity: Identity) -> bool:
-    """Whether the newest block has lost its end: it had its full length, durably, before the first mark was written."""
-    if len(data) >= head.reserved_bytes:
-        return False
-    return find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=identity.incarnation) >= 0
 
 
 def _is_whole(data: bytes, walk: Scan, identity: Identity, limit: int, checkpoint: int) -> bool:

@@ -68,16 +68,35 @@ class MetaSeat:
         self._founders: Founders | None = None
         self.group: Group | None = None
 
-    async def take(self, founders: Founders) -> None:
-        """Open the log and start the group. Raises StoreError or OSError when the log cannot be opened."""
-        self._founders = founders
-        self._start(await self._open())
+    async def take(self, founders: Founders, *, is_known: bool) -> None:
+        """Open the log and start the group. Raises StoreError or OSError when the log cannot be opened.
 
-    async def join(self, founders: Founders, ask: Callable[[], Awaitable[Admission]]) -> Admission:
+        With `is_known` the group may count on a self of this node whose log was given up: a new log is of no use then.
+        """
+        self._founders = founders
+        opened = await self._open()
+        if is_known and opened.load_checkpoint() is None:
+            opened.close()
+            raise StoreCorrupt(f"{META_GROUP}: the log was given up, and no leader has admitted this node since")
+        self._start(opened)
+
+    def trash(self) -> None:
+        """Throw away what a log of an earlier attempt holds: it was never spoken of."""
+        assert self._founders is not None
+        self._node_dir.move_to_trash(META_GROUP, self._founders.incarnation)
+
+    def set_aside(self) -> None:
+        """Keep what is left of a log that is of no use, out of the way."""
+        assert self._founders is not None
+        self._node_dir.set_aside(META_GROUP, self._founders.incarnation)
+
+    async def join(
+        self, founders: Founders, ask: Callable[[], Awaitable[Admission]], *, give_up: Callable[[], None]
+    ) -> Admission:
         """Start as a learner of a group that exists, once its leader has admitted this node.
 
-        What a log of an earlier attempt holds was never spoken of: it is thrown away. Returns the admission before the
-        group is started: `take` does that, when it is written down that this node belongs to the group.
+        `give_up` then takes out of the way what is there. Returns the admission before the group is started: `take`
+        does that, when it is written down that this node belongs to the group.
         """
         self._founders = founders
         while True:
@@ -87,7 +106,7 @@ class MetaSeat:
             except JoinPendingError as error:
                 log.info("not a member of the meta group yet: %s", error)
                 await trio.sleep(JOIN_RETRY_S)
-        self._node_dir.move_to_trash(META_GROUP, founders.incarnation)
+        give_up()
         new = await self._open()
         admission.begin(new)
         await until_durable(new)
@@ -139,7 +158,9 @@ class MetaSeat:
         others = [node for node in founders.members if node != self._node_id]
         while True:
             try:
-                meta_log = await self._repairs.open(self._disk, path, identity, self._cache, others)
+                meta_log = await self._repairs.open(
+                    self._disk, path, identity, self._cache, others, accept_lost_hard_state=not others
+                )
             except RepairPendingError:
                 await trio.sleep(REPAIR_RETRY_S)
                 continue

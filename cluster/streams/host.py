@@ -172,4 +172,4 @@ class StreamHost:
     def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
         """The stream groups on disk, and those in memory that were here; the meta group is not one."""
         stored = [(group_id, incarnation) for group_id, incarnation in self.node_dir.groups() if group_id != "meta"]
-        return [*stored, *self.memory_groups.all()]
+        return [*stored, *(group for group in self.memory_groups.all() if group[0] != "meta")]

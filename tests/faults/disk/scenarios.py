@@ -259,12 +259,8 @@ def delete_checkpoints(stage: Stage, place: int) -> None:
 
 
 def delete_hard_state(stage: Stage, place: int) -> None:
-    """Term and vote of the stream's group are gone (jetraft: both copies; nats-server: tav.idx of every group)."""
-    if stage.kind == "jetraft":
-        paths = [path for group in stage.groups(place) for path in group.glob("hard-state*")]
-    else:
-        paths = list(stage.nodes[place].store_dir.rglob("tav.idx"))
-    for path in paths:
+    """Term and vote of every group, the meta group too, are gone (jetraft: both copies; nats-server: tav.idx)."""
+    for path in stage.nodes[place].store_dir.rglob("hard-state*" if stage.kind == "jetraft" else "tav.idx"):
         path.unlink()
 
 
