@@ -80,8 +80,9 @@ class Faults:
         else:
             self._network.close(victim.node_id, world.rng.choice(others).node_id)
         pause_ns = int(world.rng.expovariate(FAULTS_PER_S) * NS_PER_S)
-        world.after(max(0, pause_ns - world.between(0, BEFORE_NS)), self._before)
-        world.after(pause_ns, self._one)
+        if world.now_ns + pause_ns < self._end_ns:
+            world.after(max(0, pause_ns - world.between(0, BEFORE_NS)), self._before)
+            world.after(pause_ns, self._one)
 
     def _crash_some(self, victim: Process, processes: "Sequence[Process]") -> None:
         world = self._world

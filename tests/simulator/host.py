@@ -243,7 +243,13 @@ class Host(Process):
 
         def finish() -> None:
             old.close()
-            log = staging.finish()
+            try:
+                log = staging.finish()
+            except StoreCorrupt as error:  # the sender's blocks are damaged: go on with the old log, and try again
+                self._world.note(f"{self.node_id} cannot install a snapshot: {error}")
+                self._world.counts["spoilt snapshots"] += 1
+                self.begin(self._open_log())
+                return
             assert isinstance(log, FileLog)
             if log.last_index < committed:
                 raise ViolationError(f"{self.node_id} goes back from {committed} to {log.last_index}")

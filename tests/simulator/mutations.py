@@ -37,6 +37,9 @@ SHUFFLE = "shuffle"
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 
 
+CRASHES = (AssertionError, KeyError, ValueError, IndexError, StoreError)  # a server's own checks notice, too
+
+
 @attrs.frozen
 class Mutation:
     """One rule switched off: `instead` happens. Noticed in `where` within `seeds` seeds."""
@@ -360,7 +363,7 @@ def first_noticed(mutation: Mutation, seeds: int) -> int | None:
     for seed in range(seeds):
         try:
             problem = _problem(mutation.where, seed)
-        except (AssertionError, KeyError, ValueError, IndexError, StoreError):
+        except CRASHES:
             return seed
         if problem is not None and problem.startswith("violation"):
             return seed

@@ -12,6 +12,17 @@ from tests.simulator.engines import play
 from tests.simulator.run import FAULTS_NS, HEALING_NS, MODES
 
 SEEDS_PER_TASK = 10
+SEEDS_PER_MODE = 200  # inside the test suite
+MET = {  # what no series of a mode may lack, or it shows less than it says
+    "base": {"leaders", "ok", "confirmed", "reads", "digests", "transfers", "clock jumps", "tried again"},
+    "chaos": {"late", "held back"},
+    "five": {"snapshots", "late", "held back"},
+    "one": {"leaders", "ok", "confirmed", "reads", "digests", "clock jumps"},
+    "snap": {"snapshots", "pieces"},
+    "member": {"member changes", "reshapes", "snapshots"},
+    "forget": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
+    "forget-five": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
+}
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,18 @@
+"""No promise is broken while members come, go, lose their disks and come back; nor among five."""
+
+import pytest
+
+from tests.simulator.run import MODES
+from tests.simulator.series import MET, SEEDS_PER_MODE, play_some
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", ["five", "member", "forget", "forget-five"])
+def test_no_promise_is_broken_while_members_change_and_forget(mode: str) -> None:
+    series = play_some(mode, "core", range(SEEDS_PER_MODE))
+    assert series.problems == {}
+    assert series.counts.keys() >= MET[mode]
+
+
+def test_every_mode_has_a_list_of_what_it_meets() -> None:
+    assert MET.keys() == MODES.keys()
