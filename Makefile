@@ -14,7 +14,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth asan sim faults faults-disk
+.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store asan sim faults faults-disk
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,6 +79,9 @@ bench-quick: setup ## the short form, under 3 minutes
 
 bench-growth: setup ## cost per message while subjects, subscriptions, consumers and messages grow
 	$(BIN)/python -m tests.bench.growth
+
+bench-store: setup ## large streams: recovery after SIGKILL, purge, reads, compaction, encryption (MESSAGES=n KIND=jetraft)
+	$(BIN)/python -m tests.bench.store $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(KIND),--kind $(KIND))
 
 asan: setup      ## the tests of the compiled modules under address and undefined-behaviour sanitizers
 	tests/asan.sh $(BIN)/python

@@ -9,7 +9,7 @@ from array import array
 
 from jetraft.store._frame import make_mark, make_skip, parse_header
 from jetraft.store.cipher import GroupCipher
-from jetraft.store.format import BLOCK_HEAD_BYTES, FRAME_THIN, FRAME_THIN_LENGTH_AT
+from jetraft.store.format import BLOCK_HEAD_BYTES, FRAME_PACKED, FRAME_THIN, FRAME_THIN_LENGTH_AT
 
 
 class BlockBuilder:
@@ -30,7 +30,7 @@ class BlockBuilder:
         self.indexes = array("Q")
 
     def add(self, index: int, frame: bytes) -> None:
-        """Put an open frame, which may be thin, at the end."""
+        """Put an open frame, which may be thin or packed, at the end."""
         assert index >= self.next_index
         if self._is_compacted and (not self.places or index != self.next_index or self._known_as != self._walked_to):
             skip = make_skip(incarnation=self._incarnation, place=self.size, known_as=self._known_as, next_index=index)
@@ -59,6 +59,6 @@ class BlockBuilder:
 
 def whole_bytes(frame: bytes) -> int:
     """How long readers see an open frame."""
-    if parse_header(frame).flags & FRAME_THIN:
+    if parse_header(frame).flags & (FRAME_THIN | FRAME_PACKED):
         return int.from_bytes(frame[FRAME_THIN_LENGTH_AT : FRAME_THIN_LENGTH_AT + 4], "little")
     return len(frame)

@@ -27,8 +27,11 @@ from jetraft.store._thin import expand, thin
 from jetraft.store.backlog import LogPlace
 from jetraft.store.block_builder import BlockBuilder
 from jetraft.store.cipher import GroupCipher
+from jetraft.store.compression import pack, unpack
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
+    FRAME_FLAGS_AT,
+    FRAME_PACKED,
     FRAME_SEALED,
     FRAME_THIN,
     TMP_SUFFIX,
@@ -110,20 +113,23 @@ def is_worthwhile(used_bytes: int, live_bytes: int) -> bool:
 
 
 def open_frame(data: bytes, place: int, cipher: GroupCipher | None, serial: int, *, what: str) -> bytes:
-    """The frame at a place of a block's bytes, without its seal; it may be thin. Raises StoreCorrupt."""
+    """The frame at a place of a block's bytes, neither sealed nor packed; it may be thin. Raises StoreCorrupt."""
     if not verify(data, place):
         raise StoreCorrupt(f"{what}: the frame at byte {place} is damaged")
     header = parse_header(data, place)
     frame = data[place : place + header.length]
-    if not header.flags & FRAME_SEALED:
-        return frame
-    if cipher is None:
-        raise StoreCorrupt(f"{what}: the frame at byte {place} is encrypted, and there is no key")
-    return cipher.open_frame(serial, place, frame, what=what)
+    if header.flags & FRAME_SEALED:
+        if cipher is None:
+            raise StoreCorrupt(f"{what}: the frame at byte {place} is encrypted, and there is no key")
+        frame = cipher.open_frame(serial, place, frame, what=what)
+    try:
+        return unpack(frame) if frame[FRAME_FLAGS_AT] & FRAME_PACKED else frame
+    except ValueError as error:
+        raise StoreCorrupt(f"{what}: the frame at byte {place}: {error}") from error
 
 
-def compact(place: LogPlace, source: Source, live: Live) -> Compacted:
-    """Write what stays of a block beside it, durably. Blocking. Raises StoreCorrupt, OSError."""
+def compact(place: LogPlace, source: Source, live: Live, *, compressed: bool = False) -> Compacted:
+    """Write what stays of a block beside it, durably. Blocking. Raises StoreCorrupt, StoreRefused, OSError."""
     cipher = None if place.cipher is None else place.cipher.fresh()
     data = read_file(place.disk, source.path)
     builder = BlockBuilder(
@@ -138,7 +144,8 @@ def compact(place: LogPlace, source: Source, live: Live) -> Compacted:
     last_number = len(source.offsets) - 1
     for number, seqs in _staying(source, live):
         frame = open_frame(data, source.places[number], cipher, source.head.serial, what=str(source.path))
-        builder.add(source.index_of(number), _thinned(frame, live.seqs[first : first + seqs], what=str(source.path)))
+        kept = _thinned(frame, live.seqs[first : first + seqs], what=str(source.path))
+        builder.add(source.index_of(number), (pack(kept) or kept) if compressed else kept)
         offsets.append(source.offsets[number])
         first += seqs
     assert first == len(live.seqs)

@@ -68,7 +68,8 @@ FRAME_FLAGS_AT: Final = 10
 FRAME_INCARNATION_AT: Final = 16
 FRAME_SEALED: Final = 1  # the body is encrypted: store/cipher.py; on disk only
 FRAME_THIN: Final = 2  # without the content of messages that are gone: store/_thin.pyx; in compacted blocks only
-FRAME_THIN_LENGTH_AT: Final = FRAME_HEADER_BYTES  # in a thin frame: how long it is read
+FRAME_PACKED: Final = 4  # compressed: store/compression.py; in compacted blocks only
+FRAME_THIN_LENGTH_AT: Final = FRAME_HEADER_BYTES  # in a thin or packed frame: how long readers see it
 
 RECORD_HAS_MSG_ID: Final = 1  # headers contain Nats-Msg-Id: apply feeds the table of duplicates
 RECORD_HAS_ROLLUP: Final = 2  # headers contain Nats-Rollup

@@ -4,6 +4,7 @@ A frame that comes from a file is verified before anyone sees it: its checksum, 
 block's table has at that place.
 """
 
+import logging
 from collections import OrderedDict
 from typing import Final
 
@@ -13,9 +14,12 @@ from jetraft.store.backlog import BlockFile, Rewriting
 from jetraft.store.block import Block, entry_of
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.cipher import SEAL_BYTES, GroupCipher
-from jetraft.store.format import FRAME_FLAGS_AT, FRAME_HEADER_BYTES, FRAME_SEALED, FRAME_THIN
+from jetraft.store.compression import pack_like, unpack
+from jetraft.store.format import FRAME_FLAGS_AT, FRAME_HEADER_BYTES, FRAME_PACKED, FRAME_SEALED, FRAME_THIN
 from jetraft.store.io import Disk
 from jetraft.store.port import Entry, StoreCorrupt
+
+log = logging.getLogger(__name__)
 
 FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
 
@@ -50,8 +54,7 @@ class FrameReader:
         assert index is not None
         number, kept = block.number_of(index), frame
         if block.indexes is not None:
-            former = self._kept(block, number)
-            kept = thin_like(former, frame) if former[FRAME_FLAGS_AT] & FRAME_THIN else frame
+            kept = self._kept_like(self._kept(block, number), frame)
         file, place, is_sealed = self.files[block.number], block.place_of(number), self._is_sealed(block)
         item = Rewriting(file=file, frame=frame, place=place, kept=kept, is_sealed=is_sealed)
         self._rewriting[key] = frame
@@ -152,6 +155,8 @@ class FrameReader:
         file = self.files[block.number]
         frame = self._unsealed(file, offset, frame)
         try:
+            if frame[FRAME_FLAGS_AT] & FRAME_PACKED:
+                frame = unpack(frame)
             return expand(frame) if frame[FRAME_FLAGS_AT] & FRAME_THIN else frame
         except ValueError as error:
             raise StoreCorrupt(f"{file.path}: the frame at byte {offset}: {error}") from error
@@ -162,6 +167,17 @@ class FrameReader:
         if self._cipher is None:
             raise StoreCorrupt(f"{file.path}: the frame at byte {offset} is encrypted, and there is no key")
         return self._cipher.open_frame(file.head.serial, offset, frame, what=str(file.path))
+
+    def _kept_like(self, former: bytes, frame: bytes) -> bytes:
+        """How the file keeps a frame that takes the place of another, in as many bytes."""
+        inside = unpack(former) if former[FRAME_FLAGS_AT] & FRAME_PACKED else former
+        kept = thin_like(inside, frame) if inside[FRAME_FLAGS_AT] & FRAME_THIN else frame
+        if inside is former:
+            return kept
+        packed = pack_like(former, kept)
+        if packed is None:
+            log.warning("an erased frame does not fit in its place: it goes when its block is compacted again")
+        return packed or former
 
     def _kept(self, block: Block, number: int) -> bytes:
         """A frame as its file has it, but open."""

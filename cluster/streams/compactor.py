@@ -24,7 +24,8 @@ from jetraft.store.format import Kind
 from jetraft.store.io import run_blocking
 from jetraft.store.log import FileLog
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.port import StoreCorrupt
+from jetraft.store.model.config import StoreCompression
+from jetraft.store.port import StoreCorrupt, StoreRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +117,7 @@ class Compactor:
         self._drop(replica.group, log, ready)
         for plan in ready:
             if not plan.is_dead:
-                await self._rewrite(replica.group, log, plan)
+                await self._rewrite(replica, log, plan)
         self._hasten(replica, log, work)
         await trio.lowlevel.checkpoint()
 
@@ -125,18 +126,21 @@ class Compactor:
         store, index = replica.machine.store, replica.group.applied_index
         planned = {plan.block for plan in work.plans}
         room = PLANS_MAX - sum(not plan.is_dead for plan in work.plans)
+        compresses = _compresses(replica.machine)
         fill = store.block_fill()
         work.examined = {block: work.examined[block] for block, _, _ in fill if block in work.examined}
         for block, spanned, living in fill:
             is_new = block not in planned and work.examined.get(block) != living
-            if not is_new or (room <= 0 and living) or (spanned - living) * 100 < spanned * GONE_PERCENT_MIN:
+            much_is_gone = (spanned - living) * 100 >= spanned * GONE_PERCENT_MIN
+            if not is_new or (room <= 0 and living) or not (much_is_gone or compresses):
                 continue
             source = log.compaction_source(block, index)
             if source is None:
                 continue
             work.examined[block] = living
             live = store.live_in(block)
-            if not living or is_worthwhile(source.used, live.message_bytes):
+            is_to_be_packed = compresses and source.indexes is None
+            if not living or is_to_be_packed or is_worthwhile(source.used, live.message_bytes):
                 work.plans.append(Plan(block=block, index=index, live=live))
                 room -= bool(living)
 
@@ -149,16 +153,17 @@ class Compactor:
             self._dropped += group.change_blocks(lambda: log.drop_dead([plan.block for plan in dead], index))
             self._gained += before - log.statistics().bytes_used
 
-    async def _rewrite(self, group: Group, log: FileLog, plan: Plan) -> None:
-        source = log.compaction_source(plan.block, plan.index)
+    async def _rewrite(self, replica: Replica, log: FileLog, plan: Plan) -> None:
+        group, source = replica.group, log.compaction_source(plan.block, plan.index)
         if source is None:
             return
+        compressed = _compresses(replica.machine)
         try:
-            compacted = await run_blocking(partial(compact, log.place, source, plan.live))
+            compacted = await run_blocking(partial(compact, log.place, source, plan.live, compressed=compressed))
             await self._exchange(group, log, compacted)
         except StoreCorrupt as error:
             group.distrust(error)
-        except OSError as error:
+        except (StoreRefused, OSError) as error:
             log_.warning("%s: a block was not compacted: %s", source.path, error)
         await trio.sleep(source.used / BYTES_PER_S_MAX)
 
@@ -196,3 +201,8 @@ class Compactor:
         """Whether little lives in the block that grows, so that it is worth ending before it is full."""
         number, used = log.growing
         return number is not None and is_worthwhile(used, store.live_in(number).message_bytes)
+
+
+def _compresses(machine: StreamMachine) -> bool:
+    """Whether the stream asks for compression: its blocks are then written anew once, whatever lives in them."""
+    return machine.config is not None and machine.config.compression is not StoreCompression.NONE

@@ -16,7 +16,6 @@ from jetraft.store.model.config import (
     ConsumerConfig,
     PersistMode,
     PriorityPolicy,
-    StoreCompression,
     StreamConfig,
 )
 
@@ -44,7 +43,6 @@ STREAM_FEATURES: Final = (
     StreamFeature("sources", lambda config: bool(config.sources)),
     StreamFeature("subject_transform", lambda config: config.subject_transform is not None),
     StreamFeature("republish", lambda config: config.republish is not None),
-    StreamFeature("compression", lambda config: config.compression is not StoreCompression.NONE),
     StreamFeature("allow_msg_counter", lambda config: config.allow_msg_counter),
     StreamFeature("allow_atomic", lambda config: config.allow_atomic),
     StreamFeature("allow_batched", lambda config: config.allow_batched),

@@ -35,7 +35,6 @@ GIVEN_UP = (
 
 KNOWN: tuple[Known, ...] = (
     Known(scene="streams/configurations", step="mirror of none", path="*", reason=NOT_YET),
-    Known(scene="streams/configurations", step="compression", path="*", reason=NOT_YET),
     Known(scene="consumers/life", step="pause", path="*", reason=NOT_YET),
     Known(scene="consumers/life", step="info when paused", path="*", reason=NOT_YET),
     Known(scene="consumers/configurations", step="paused", path="*", reason=NOT_YET),

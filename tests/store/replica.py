@@ -29,6 +29,7 @@ class Replica:
         self.options = options
         self.limits = limits or StoreLimits()
         self.plans: list[Plan] = []
+        self.compressed = False  # whether blocks that are compacted are packed too
         self.start()
         if not self.log.hard_state.term:
             self.log.set_hard_state(HardState(term=1, vote=None))
@@ -130,7 +131,7 @@ class Replica:
                 continue
             source = self.log.compaction_source(plan.block, plan.index)
             if source is not None:
-                done += self.log.exchange(compact(self.log.place, source, plan.live))
+                done += self.log.exchange(compact(self.log.place, source, plan.live, compressed=self.compressed))
         self.settle()
         return done
 

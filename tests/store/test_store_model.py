@@ -1,5 +1,6 @@
 """A stream in files against a dictionary: removals, compaction, encryption, restarts, crashes, in any order."""
 
+from importlib.util import find_spec
 from random import Random
 from typing import Any
 
@@ -13,9 +14,12 @@ from jetraft.store.log import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from tests.store.replica import GROUP, Message, Replica
 
+HAS_CODEC = find_spec("cramjam") is not None  # without it only compression is not tried
 SUBJECTS = st.sampled_from([b"a", b"b", b"c.d", b"c.e"])
 MESSAGES = st.lists(
-    st.tuples(SUBJECTS, st.sampled_from([b"", b"NATS/1.0\r\nA: b\r\n\r\n"]), st.binary(max_size=120)),
+    st.tuples(
+        SUBJECTS, st.sampled_from([b"", b"NATS/1.0\r\nA: b\r\n\r\n"]), st.binary(max_size=120) | st.just(b"text " * 60)
+    ),
     min_size=1,
     max_size=6,
 )
@@ -83,6 +87,10 @@ class StoreModel(RuleBasedStateMachine):
             self.publish(messages)
             self.checkpoint()
         self.carry_out()
+
+    @rule(compressed=st.booleans())
+    def change_compression(self, *, compressed: bool) -> None:
+        self.replica.compressed = compressed and HAS_CODEC
 
     @rule()
     def restart(self) -> None:

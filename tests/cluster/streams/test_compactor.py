@@ -10,6 +10,7 @@ from jetraft.cluster.streams.compactor import PATIENCE_NS, Compactor
 from jetraft.store.log import FileLog, LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.clock import ManualClock
+from jetraft.store.model.config import StoreCompression, StreamConfig
 from jetraft.store.port import StoreCorrupt
 from jetraft.store.stream_store import StoreLimits
 from tests.store.replica import GROUP, Replica
@@ -55,6 +56,7 @@ class FakeShell:
     """A replica as the compactor sees it."""
 
     is_leader = True
+    config: StreamConfig | None = None
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -129,6 +131,23 @@ async def test_a_stream_of_which_nothing_is_gone_is_left_alone(autojump: object)
     await lab.look(6)
     assert lab.replica.block_files() == files
     assert lab.replica.log.last_index == last_index
+
+
+async def test_blocks_of_a_stream_with_compression_are_packed_once(autojump: object) -> None:
+    pytest.importorskip("cramjam", reason="compression needs the package cramjam")
+    lab = Lab(rounds=0)
+    lab.shell.config = StreamConfig(name="S", compression=StoreCompression.S2)
+    for number in range(400):
+        lab.replica.publish([(b"n.%d" % number, b"", PAYLOAD)])
+    expected, before = lab.replica.found(), lab.bytes_on_disk
+    await lab.look(6)
+    assert lab.bytes_on_disk < before - 600_000
+    assert lab.replica.found() == expected
+    rewritten = lab.compactor.statistics().blocks_rewritten
+    await lab.look(6)
+    assert lab.compactor.statistics().blocks_rewritten == rewritten
+    lab.replica.restart()
+    assert lab.replica.found() == expected
 
 
 async def test_nothing_changes_while_a_peer_fetches_the_blocks(autojump: object) -> None:

@@ -1,0 +1,27 @@
+"""The short form of `make bench-store`: everything it measures works, and is not slower by an order of magnitude."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench import store
+from tests.bench.measure import build_generator
+
+
+def test_reads_and_compaction_are_near_their_floors(tmp_path: Path) -> None:
+    reads = store.measure_reads(tmp_path / "reads", 20_000)
+    assert reads["read p99 us"] < 10_000  # the floor is 1,000 on a machine that does nothing else
+    compacted = store.measure_compaction(tmp_path / "kv", 100_000, 1000)
+    assert compacted["after MB"] < compacted["before MB"] / 2
+
+
+def test_sealing_is_measured() -> None:
+    pytest.importorskip("cryptography", reason="encryption at rest needs the package cryptography")
+    assert all(value < 10_000 for value in store.measure_sealing().values())
+
+
+def test_a_killed_server_has_all_messages_again_with_and_without_checkpoints(tmp_path: Path) -> None:
+    figures = store.measure_server("jetraft", build_generator(tmp_path), messages=100_000, subjects=1000)
+    assert figures["ready s"] > 0
+    assert figures["full scan s"] > 0
+    assert figures["purge s"] < 5
