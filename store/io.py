@@ -13,6 +13,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -245,8 +246,9 @@ class LocalDisk:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close_file(self, fd: int) -> None:
-        """See Disk."""
-        os.close(fd)
+        """See Disk. What close says about earlier writes is of no use: only an fsync makes a promise."""
+        with suppress(OSError):  # the descriptor is gone in any case
+            os.close(fd)
 
     def size(self, fd: int) -> int:
         """See Disk."""

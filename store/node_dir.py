@@ -14,6 +14,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +68,21 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def _sync_way_to(root: Path) -> None:
+    """Make the names of the directories that lead here durable: else a power cut may take the whole store.
+
+    Always, as whoever made them may have been killed before it came to this; on this file system, as far as this
+    process may read it.
+    """
+    place = root.resolve()
+    device = place.stat().st_dev
+    for parent in place.parents:
+        if parent.stat().st_dev != device:
+            return
+        with suppress(PermissionError):
+            sync_directory(parent)
+
+
 @attrs.define(eq=False)
 class NodeDir:
     """An open store directory. `close` lets another process have it."""
@@ -83,11 +99,9 @@ class NodeDir:
         A server that stands alone and was given no name (`named` False) has another name at every start; it goes on
         under the node id that the directory has.
         """
-        missing = [place for place in (root, *root.parents) if not place.exists()]
         (root / GROUPS_NAME).mkdir(parents=True, exist_ok=True)
         (root / TRASH_NAME).mkdir(exist_ok=True)
-        for place in reversed(missing):
-            sync_directory(place.parent)  # else a power cut may take the whole store
+        _sync_way_to(root)
         lock_fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
