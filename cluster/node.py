@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.backup.desk import Backups
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.bootstrap import Bootstrap
@@ -157,7 +158,9 @@ class ClusterNode:
         if mesh is not None:
             mesh.describe(PROFILE_KEY, self.view.own_profile.pack())
         space = SpaceWatch.of(ports.node_dir.root)
+        advisories = Advisories(outbox=ports.outbox, clock=ports.clock, rng=ports.rng)
         site = Site(
+            advisories=advisories,
             manager=ports.manager,
             outbox=ports.outbox,
             timers=ports.timers,
@@ -220,11 +223,13 @@ class ClusterNode:
             machine=self.machine,
             backend=self.backend,
             outbox=ports.outbox,
+            advisories=advisories,
             clock=ports.clock,
             rng=ports.rng,
             space=space,
         )
         self.service.backups = self.backups
+        self.service.advisories = advisories
         self._scrubber = Scrubber(
             disk=ports.disk,
             clock=ports.clock,
@@ -247,7 +252,7 @@ class ClusterNode:
             self.comparer = Comparer(
                 node_id=setting.node_id,
                 mesh=mesh,
-                outbox=ports.outbox,
+                advisories=advisories,
                 replicas=lambda: [replica for _, replica in self.backend.replicas()],
                 period_ns=setting.compare_ns or PERIOD_NS,
             )

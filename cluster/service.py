@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from jetraft.cluster.advisories import Advisories
     from jetraft.cluster.backup.desk import Backups
     from jetraft.cluster.meta.backend import MetaBackend
     from jetraft.cluster.meta.frontend import MetaFrontend
@@ -136,6 +137,7 @@ class ClusterService:
         self._steward = steward
         self._backend = backend
         self.backups: Backups | None = None  # set by who makes it
+        self.advisories: Advisories | None = None  # the same
         self.meta_group: MetaGroup | None = None  # set when the meta group has been started
         self.api_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)  # requests and errors, the gateway's
         self.execute_api: Callable[[Request], Awaitable[bytes]] = _no_api

@@ -171,6 +171,14 @@ class JetStreamGateway:
         self._waiting -= 1
         self._requests += 1
         self._errors += b'"error":{' in body[:ERROR_PLACE]
+        if self._service.advisories is not None and body:
+            self._service.advisories.api_audit(
+                server=self._service.node_id,
+                account=self._account,
+                subject=captured.subject,
+                request=captured.payload,
+                response=body,
+            )
         if captured.reply and body:
             self._outbox.send(captured.reply, payload=body)
             self._kick()

@@ -38,6 +38,8 @@ async def create(service: ClusterService, call: Call) -> Mapping[str, object]:
     check_stream_create_request(call.stream, request.config)
     _refuse_mark(request.config)
     info, fresh = await service.create_stream(call.account, request.config, pedantic=request.pedantic)
+    if fresh:
+        _tell(service, call.stream, "create")
     did_create = fresh or not service.cluster.clustered  # a single nats-server says so every time
     return {**single_stream(service, info), **({"did_create": True} if did_create else {})}
 
@@ -49,6 +51,7 @@ async def update(service: ClusterService, call: Call) -> Mapping[str, object]:
     check_stream_update_request(call.stream, request.config)
     _refuse_mark(request.config)
     updated = await service.update_stream(call.account, request.config, pedantic=request.pedantic)
+    _tell(service, call.stream, "modify")
     return single_stream(service, updated)
 
 
@@ -56,6 +59,7 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.DELETE.*."""
     call.require_empty_body()
     await service.delete_stream(call.account, call.stream)
+    _tell(service, call.stream, "delete")
     return success()
 
 
@@ -109,6 +113,11 @@ async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
         "streams": [listed_stream(service, info) for info in found.infos.values()],
     }
     return {**answer, "missing": list(found.missing)} if found.missing else answer
+
+
+def _tell(service: ClusterService, stream: str, action: str) -> None:
+    if service.advisories is not None:
+        service.advisories.stream_action(stream, action)
 
 
 def _refuse_mark(config: StreamConfig) -> None:

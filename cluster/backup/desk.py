@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
+    from jetraft.cluster.advisories import Advisories
     from jetraft.cluster.backup.sending import Manner
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.backend import MetaBackend
@@ -86,6 +87,7 @@ class Backups:
         machine: MetaMachine,
         backend: MetaBackend[StreamShell],
         outbox: Outbox,
+        advisories: Advisories,
         clock: Clock,
         rng: Random,
         space: SpaceWatch,
@@ -95,6 +97,7 @@ class Backups:
         self._machine = machine
         self._backend = backend
         self._outbox = outbox
+        self._advisories = advisories
         self._clock = clock
         self._rng = rng
         self._space = space
@@ -136,18 +139,20 @@ class Backups:
             ack_prefix=f"$JS.SNAPSHOT.ACK.{stream}.{self._new_id()}.".encode(),
             is_open=lambda: self._backend.get(key) is replica,
         )
+        self._advisories.snapshot_began(stream, cut.state.to_json_dict())
         self._nursery.start_soon(self._send, key, sending)
         return replica.config, replica.info().state
 
     async def _send(self, key: StreamKey, sending: Sending) -> None:
         self._snapshots += 1
-        failure = "internal error"
+        failure, began_ns = "internal error", self._clock.unix_ns()
         try:
             failure = await sending.run()
         except Exception:  # a bug in one transfer must not end the server
             log.exception("snapshot of %s > %s", *key)
         finally:
             self._snapshots -= 1
+        self._advisories.snapshot_ended(key.name, began_ns, failure)
         self._sent += not failure
         self._not_sent += bool(failure)
         log.info("snapshot of %s > %s: %d bytes: %s", *key, sending.bytes_sent, failure or "complete")
@@ -172,6 +177,7 @@ class Backups:
             has_room=lambda: not self._space.is_low(self._clock.mono_ns()),
         )
         self._uploads += 1
+        self._advisories.restore_began(config.name)
         self._nursery.start_soon(self._restore, account, config, upload, answer)
         return subject
 
@@ -182,6 +188,7 @@ class Backups:
         upload: Upload,
         answer: Callable[[Mapping[str, Any] | ApiError], bytes],
     ) -> None:
+        began_ns = self._clock.unix_ns()
         outcome: Mapping[str, Any] | ApiError
         try:
             outcome = await self._restored_from(account, config, upload)
@@ -193,6 +200,9 @@ class Backups:
             log.exception("restore of %s > %s", account, config.name)
             outcome = errors.STREAM_RESTORE_FAILED.with_values(err="internal error")
         failed = isinstance(outcome, errors.ApiError)
+        if not failed:
+            self._advisories.stream_action(config.name, "create")
+        self._advisories.restore_ended(config.name, began_ns, upload.bytes_received)
         try:
             await upload.drain()
         except UploadFailedError as error:

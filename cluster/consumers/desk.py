@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.consumers._acks import sort_acks
-from jetraft.cluster.consumers.acks import AckKind, parse_ack_body, parse_ack_subject
+from jetraft.cluster.consumers.acks import AckKind, AckSubject, parse_ack_body, parse_ack_subject
 from jetraft.cluster.consumers.core import Now
 from jetraft.cluster.consumers.notes import Notes
 from jetraft.cluster.consumers.pull import PullConsumer
@@ -182,11 +182,24 @@ class ConsumerDesk:
         if parsed is None or runner is None:
             self._nobody(subject, reply)
             return ""
-        ack = parse_ack_body(captured_payload(batch, start))
+        body = captured_payload(batch, start)
+        ack = parse_ack_body(body)
+        if ack.kind in (AckKind.NAK, AckKind.TERM) and parsed.stream_seq in runner.core.pending:
+            self._tell(name, parsed, ack.kind, body)
         runner.core.answer(parsed, ack, reply, now)
         if ack.kind is AckKind.NEXT and isinstance(runner.core, PullConsumer):
             runner.core.pull(ack.body, reply, now)
         return name
+
+    def _tell(self, name: str, subject: AckSubject, kind: AckKind, body: bytes) -> None:
+        """Advise that a message was refused, or terminated for a reason that may stand behind `+TERM`."""
+        advisories = self.site.advisories
+        places = {"consumer_seq": subject.consumer_seq, "stream_seq": subject.stream_seq, "deliveries": subject.count}
+        if kind is AckKind.NAK:
+            advisories.refused(self.stream, name, **places)
+        else:
+            reason = body.removeprefix(b"+TERM").strip().decode(errors="replace")
+            advisories.terminated(self.stream, name, **places, reason=reason)
 
     def _nobody(self, subject: bytes, reply: bytes) -> None:
         """There is no such consumer: what core NATS says when nobody listens."""

@@ -18,6 +18,7 @@ from jetraft.cluster.consumers.effects import Status
 from jetraft.cluster.consumers.pull import STATUS_SHUTDOWN, PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.selector import Selector
+from jetraft.cluster.streams.commands import Dropped
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class ConsumerRunner:
 
     def perform(self, effects: Effects) -> None:
         """Hand commands to the log and sends to the outbox."""
+        for command in effects.commands:
+            if type(command) is Dropped:
+                self._tell_given_up(command)
         must_wait = bool(effects.commands and effects.sends) and not self.sends_at_once
         outgoing = None
         if must_wait or (self._outgoing and effects.sends):
@@ -94,6 +98,12 @@ class ConsumerRunner:
         if effects.is_abandoned:
             self._desk.abandon(self.state.name)
         self._set_timer(effects.wake_ns)
+
+    def _tell_given_up(self, command: Dropped) -> None:
+        """Advise that messages were delivered as often as allowed."""
+        advisories, deliveries = self._desk.site.advisories, self.state.config.max_deliver
+        for seq in command.seqs:
+            advisories.given_up(self._desk.stream, self.state.name, seq, deliveries)
 
     def updated(self) -> None:
         """The configuration has changed, or the consumer was reset."""

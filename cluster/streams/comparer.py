@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgpack
-import orjson
 import trio
 
 from jetraft.cluster.streams import commands
@@ -47,7 +46,7 @@ from jetraft.store.port import StoreCorrupt, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jetraft.cluster.ports import Outbox
+    from jetraft.cluster.advisories import Advisories
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.catchup import CallLinks
     from jetraft.raft.group import Group
@@ -95,13 +94,13 @@ class Comparer:
         *,
         node_id: NodeId,
         mesh: CallLinks,
-        outbox: Outbox,
+        advisories: Advisories,
         replicas: Callable[[], Sequence[StreamShell]],
         period_ns: int,
     ) -> None:
         self._node_id = node_id
         self._mesh = mesh
-        self._outbox = outbox
+        self._advisories = advisories
         self._replicas = replicas
         self._period_s = period_ns / NS_PER_S
         self._figures = _Figures()
@@ -193,16 +192,7 @@ class Comparer:
     def _report(self, replica: StreamShell, node: NodeId, command: commands.Digest) -> None:
         name, span = replica.config.name, (command.first_seq, command.last_seq)
         log.error("stream %s: the replica on %s differs from the others in sequences %d to %d", name, node, *span)
-        subject = f"$JS.EVENT.ADVISORY.STREAM.REPLICA_DIFFERS.{name}".encode()
-        if self._outbox.has_interest(subject):
-            event = {
-                "type": "io.jetraft.advisory.v1.replica_differs",
-                "stream": name,
-                "peer": node,
-                "first_seq": command.first_seq,
-                "last_seq": command.last_seq,
-            }
-            self._outbox.send(subject, payload=orjson.dumps(event))
+        self._advisories.replica_differs(name, node, *span)
 
     async def _have_mended(self, replica: StreamShell, node: NodeId, whom: NodeId, command: commands.Digest) -> None:
         group = replica.group

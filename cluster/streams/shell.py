@@ -301,6 +301,7 @@ class StreamShell:
     def consumer_created(self, state: ConsumerState) -> None:
         """A consumer exists."""
         if self._leadership is not None:
+            self._site.advisories.consumer_action(self.config.name, state.name, "create")
             self._leadership.desk.created(state)
 
     def consumer_updated(self, state: ConsumerState) -> None:
@@ -311,6 +312,7 @@ class StreamShell:
     def consumer_deleted(self, state: ConsumerState) -> None:
         """A consumer is gone."""
         if self._leadership is not None:
+            self._site.advisories.consumer_action(self.config.name, state.name, "delete")
             self._leadership.desk.deleted(state)
 
     def purged(self, first_seq: int) -> None:
@@ -346,6 +348,15 @@ class StreamShell:
                 settled=self._report_settled,
             )
             self._reshaper.look()
+            self._tell_leader()
+
+    def _tell_leader(self) -> None:
+        """Tell that this replica leads, of a stream that has others."""
+        if len(self.group.members) > 1:
+            own = {"name": self._site.name_of(self.group.node_id), "current": True, "active": 0}
+            others = [peer.to_json_dict() for peer in self.cluster().replicas]
+            replicas = [*others, {**own, "peer": self.group.node_id}]
+            self._site.advisories.stream_leader(self.config.name, str(own["name"]), replicas)
 
     def _end_restoration(self) -> None:
         if self.restoration is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.cluster.advisories import Advisories
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
@@ -35,3 +37,8 @@ class Site:
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # nobody restores it
     rng: Random = attrs.Factory(SystemRandom)  # draws the names of unnamed consumers
+    advisories: Advisories = attrs.field(
+        default=attrs.Factory(
+            lambda site: Advisories(outbox=site.outbox, clock=site.clock, rng=site.rng), takes_self=True
+        )
+    )

@@ -45,6 +45,8 @@ class FakeCluster:
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
 
+    advisories = None
+
     not_answers = (Moved, AnswerLost)
 
     def __init__(self) -> None:

@@ -1,6 +1,19 @@
 """All scenes, in the order in which they run."""
 
-from tests.conformance.scenes import backup, bad_input, consumers, core, direct, kv, publish, pull, push, streams, ttl
+from tests.conformance.scenes import (
+    advisories,
+    backup,
+    bad_input,
+    consumers,
+    core,
+    direct,
+    kv,
+    publish,
+    pull,
+    push,
+    streams,
+    ttl,
+)
 from tests.conformance.steps import Scene
 
 SCENES: tuple[Scene, ...] = (
@@ -14,5 +27,6 @@ SCENES: tuple[Scene, ...] = (
     *kv.SCENES,
     *ttl.SCENES,
     *backup.SCENES,
+    *advisories.SCENES,
     *bad_input.SCENES,
 )

@@ -1,0 +1,133 @@
+"""Advisories: what JetStream tells about itself on `$JS.EVENT.ADVISORY.>`, in nats-server's words.
+
+Nobody is told what nobody listens to: an event costs one look at the interest in its subject, and is made only when
+there is some. They are told once, to whoever listens at that moment, and never wait for anything; a server that ends
+between a deed and its advisory does not tell it later. Source: server/jetstream_events.go, observed on 2.15.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from jetraft.store.model.gotime import format_time
+from jetraft.store.model.ids import ALPHABET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from jetraft.cluster.ports import Outbox
+    from jetraft.store.model.clock import Clock
+
+SUBJECT_PREFIX: Final = "$JS.EVENT.ADVISORY."
+TYPE_PREFIX: Final = "io.nats.jetstream.advisory.v1."
+OURS: Final = "io.jetraft.advisory.v1."
+ID_CHARS: Final = 22  # as long as nats-server's
+
+
+class Advisories:
+    """Tells events of one node."""
+
+    def __init__(self, *, outbox: Outbox, clock: Clock, rng: Random) -> None:
+        self._outbox = outbox
+        self._clock = clock
+        self._rng = rng
+        self.told = 0
+
+    # --- streams
+
+    def stream_action(self, stream: str, action: str) -> None:
+        """A stream was made (`create`), changed (`modify`) or deleted (`delete`)."""
+        past = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}[action]
+        self._tell(f"STREAM.{past}.{stream}", "stream_action", {"stream": stream, "action": action})
+
+    def stream_leader(self, stream: str, leader: str, replicas: list[dict[str, Any]]) -> None:
+        """A replica leads from now on."""
+        fields = {"stream": stream, "leader": leader, "replicas": replicas}
+        self._tell(f"STREAM.LEADER_ELECTED.{stream}", "stream_leader_elected", fields)
+
+    def replica_differs(self, stream: str, peer: str, first_seq: int, last_seq: int) -> None:
+        """A replica does not hold what a majority holds: ours alone."""
+        fields = {"stream": stream, "peer": peer, "first_seq": first_seq, "last_seq": last_seq}
+        self._tell(f"STREAM.REPLICA_DIFFERS.{stream}", OURS + "replica_differs", fields)
+
+    # --- backups
+
+    def snapshot_began(self, stream: str, state: Mapping[str, object]) -> None:
+        """A snapshot of this state is on its way."""
+        self._tell(f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", {"stream": stream, "state": state})
+
+    def snapshot_ended(self, stream: str, began_ns: int, error: str) -> None:
+        """A snapshot is complete, or has failed."""
+        fields = {"stream": stream, **self._span(began_ns), **({"error": error} if error else {})}
+        self._tell(f"STREAM.SNAPSHOT_COMPLETE.{stream}", "snapshot_complete", fields)
+
+    def restore_began(self, stream: str) -> None:
+        """An archive may be sent."""
+        self._tell(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", {"stream": stream})
+
+    def restore_ended(self, stream: str, began_ns: int, size_bytes: int) -> None:
+        """An archive has been taken or refused."""
+        fields = {"stream": stream, **self._span(began_ns), "bytes": size_bytes}
+        self._tell(f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", fields)
+
+    # --- consumers
+
+    def consumer_action(self, stream: str, consumer: str, action: str) -> None:
+        """A consumer was made (`create`) or deleted (`delete`)."""
+        past = {"create": "CREATED", "delete": "DELETED"}[action]
+        fields = {"stream": stream, "consumer": consumer, "action": action}
+        self._tell(f"CONSUMER.{past}.{stream}.{consumer}", "consumer_action", fields)
+
+    def refused(self, stream: str, consumer: str, *, consumer_seq: int, stream_seq: int, deliveries: int) -> None:
+        """A message was answered with -NAK."""
+        fields = {"stream": stream, "consumer": consumer, "consumer_seq": consumer_seq, "stream_seq": stream_seq}
+        self._tell(f"CONSUMER.MSG_NAKED.{stream}.{consumer}", "nak", {**fields, "deliveries": deliveries})
+
+    def terminated(  # noqa: PLR0913  (the fields of the event)
+        self, stream: str, consumer: str, *, consumer_seq: int, stream_seq: int, deliveries: int, reason: str
+    ) -> None:
+        """A message was answered with +TERM."""
+        fields = {"stream": stream, "consumer": consumer, "consumer_seq": consumer_seq, "stream_seq": stream_seq}
+        why = {"reason": reason} if reason else {}
+        self._tell(
+            f"CONSUMER.MSG_TERMINATED.{stream}.{consumer}", "terminated", {**fields, "deliveries": deliveries, **why}
+        )
+
+    def given_up(self, stream: str, consumer: str, stream_seq: int, deliveries: int) -> None:
+        """A message was delivered as often as its consumer allows."""
+        fields = {"stream": stream, "consumer": consumer, "stream_seq": stream_seq, "deliveries": deliveries}
+        self._tell(f"CONSUMER.MAX_DELIVERIES.{stream}.{consumer}", "max_deliver", fields)
+
+    # --- the API
+
+    def api_audit(self, *, server: str, account: str, subject: bytes, request: bytes, response: bytes) -> None:
+        """A request was answered. Of the client only the account is told: requests travel between nodes without it."""
+        fields = {
+            "server": server,
+            "client": {"acc": account},
+            "subject": subject.decode(errors="replace"),
+            **({"request": request.decode(errors="replace")} if request else {}),
+            "response": response.decode(errors="replace"),
+        }
+        self._tell("API", "api_audit", fields)
+
+    # --- inside
+
+    def _tell(self, subject: str, kind: str, fields: Mapping[str, object]) -> None:
+        to = (SUBJECT_PREFIX + subject).encode()
+        if not self._outbox.has_interest(to):
+            return
+        event = {
+            "type": kind if kind.startswith(OURS) else TYPE_PREFIX + kind,
+            "id": "".join(self._rng.choice(ALPHABET) for _ in range(ID_CHARS)),
+            "timestamp": format_time(self._clock.unix_ns()),
+            **fields,
+        }
+        self._outbox.send(to, payload=orjson.dumps(event))
+        self.told += 1
+
+    def _span(self, began_ns: int) -> dict[str, str]:
+        return {"start": format_time(began_ns), "end": format_time(self._clock.unix_ns())}
