@@ -15,7 +15,6 @@ term and vote (rules 2 and 3).
 Source: Ongaro's thesis, chapters 3, 4, 6 and 9.6; etcd-io/raft for probe and replicate.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +43,7 @@ from jetraft.raft.engine import (
 )
 from jetraft.raft.leadership import Leadership, MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, HardState
 
@@ -91,7 +91,7 @@ class Core:
     ) -> None:
         self._setup = setup
         self._snapshot_offer = snapshot_offer
-        self._held: deque[tuple[int, NodeId, Message]] = deque()
+        self._held: Fifo[tuple[int, NodeId, Message]] = Fifo()
         self.node_id = setup.node_id
         self.timing = setup.timing
         self.log = log

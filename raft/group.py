@@ -11,7 +11,6 @@ log does (rule 7): it takes no further part, and says so in `failed`.
 
 import enum
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,7 @@ from jetraft.raft.membership import Configuration
 from jetraft.raft.recovery import recover
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import Clock
+from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, StoreCorrupt
 
@@ -154,8 +154,8 @@ class Group:
         self.scheduled_ns: int | None = None  # the manager's: the entry in its deadline heap
         self._mark_dirty = mark_dirty
         self._queue: list[tuple[Proposal, Done | None]] = []
-        self._waiting: deque[tuple[int, Done]] = deque()
-        self._reads: deque[tuple[int, int, Done]] = deque()  # (round, index to be applied, done)
+        self._waiting: Fifo[tuple[int, Done]] = Fifo()
+        self._reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
         self._term_led = 0
         self._elections_won = 0
         self._submitted_token = -1
@@ -466,8 +466,8 @@ class Group:
     def _end_leadership(self) -> None:
         self._term_led = 0
         self.is_leader = False
-        waiting, self._waiting = self._waiting, deque()
-        reads, self._reads = self._reads, deque()
+        waiting, self._waiting = self._waiting, Fifo()
+        reads, self._reads = self._reads, Fifo()
         queue, self._queue = self._queue, []
         for _, done in waiting:
             done(Outcome.UNKNOWN, None)

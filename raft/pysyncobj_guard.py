@@ -20,7 +20,6 @@ following are written anew, so that the comparison of the two engines in the sim
 claims and waits are those of raft/engine.py: members with either engine understand each other.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +51,7 @@ from jetraft.raft.engine import (
 from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration, ConfigurationHistory
 from jetraft.raft.pysyncobj_replica import OWN_DISK, Replica
+from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog
 
@@ -101,7 +101,7 @@ class Guard:
         self.setup = setup
         self.snapshot_offer = snapshot_offer
         self.configurations = configurations
-        self._held: deque[tuple[int, NodeId, Message]] = deque()
+        self._held: Fifo[tuple[int, NodeId, Message]] = Fifo()
         self.node_id = setup.node_id
         self.timing = setup.timing
         self.log = log

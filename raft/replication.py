@@ -11,13 +11,13 @@ Two traps of the rules live here: a reject counts only for the outstanding probe
 """
 
 import enum
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import attrs
 
 from jetraft.raft.engine import Append, CommitNotice, Limits, Message, PeerProgress, SnapshotOffer, Timing
 from jetraft.raft.membership import Configuration
+from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
 
@@ -47,7 +47,7 @@ class Progress:
     responded: bool = False  # it answered in this term and link session: it counts in the quorum check
     wake_ns: int | None = None  # a probe, an offer or an acknowledgement is awaited until then
     retry_ns: int = 0  # the pause before the next repetition
-    inflight: deque[tuple[int, int]] = attrs.Factory(deque)  # (last index, bytes) of appends not yet acknowledged
+    inflight: Fifo[tuple[int, int]] = attrs.Factory(Fifo)  # (last index, bytes) of appends not yet acknowledged
     inflight_bytes: int = 0
     commit_sent: int = 0
     notice_ns: int = NEVER_NS

@@ -9,7 +9,6 @@ head voids what older ones hold from there on; `durable_index <= last_index`; a 
 Recovery is in store/recovery.py, the layout in store/format.py. Source of the idea: design, "one log, written once".
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,6 +39,7 @@ from jetraft.store.frame_reader import FrameReader
 from jetraft.store.hard_state import Copy
 from jetraft.store.io import Batch
 from jetraft.store.keyring import Secrets
+from jetraft.store.model.fifo import Fifo
 from jetraft.store.port import (
     Checkpoint,
     Entry,
@@ -125,7 +125,7 @@ class FileLog:
         self._checkpoints = list(start.checkpoints)  # indexes of those kept or on their way to disk, ascending
         self._unwritten_checkpoint: Checkpoint | None = None
         self._backlog = Backlog()
-        self._in_flight: deque[_InFlight] = deque()  # the second one follows the first
+        self._in_flight: Fifo[_InFlight] = Fifo()  # the second one follows the first
         self._preparation = Preparation(options.pieces)
         self._submit_wanted = False
         self._growing: Block | None = None  # the newest block, once it was started by this process

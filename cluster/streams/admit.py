@@ -12,7 +12,6 @@ rules at once. Source: stream.go (processJetStreamMsg), jetstream_batching.go (c
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -30,6 +29,7 @@ from jetraft.cluster.streams.puback import duplicate_ack, error_ack, puback_pref
 from jetraft.cluster.streams.ttl import NEVER_NS, lengthened, marker_hdr, parse_ttl
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
+from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.gojson import quote
 from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.retention import SizeModel, StoreLimits
@@ -125,7 +125,7 @@ class Admission:
         self._next_seq = applied.last_seq + 1
         self._last_ts_ns = applied.last_ts_ns
         self._last_msg_id = applied.last_msg_id
-        self._in_flight: deque[Publish] = deque()
+        self._in_flight: Fifo[Publish] = Fifo()
         self._in_flight_ids: dict[bytes, Known] = {}
         self._in_flight_messages = 0
         self._in_flight_bytes = 0

@@ -12,7 +12,6 @@ it serves one just ends. Clients that must not read stale data say how far the r
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -34,6 +33,7 @@ from jetraft.cluster.streams.direct_request import (
     parse_direct_request,
 )
 from jetraft.store.model import message
+from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.subject import is_literal
 from jetraft.store.port import StoreCorrupt
 
@@ -82,7 +82,7 @@ class DirectGets:
         self._prefix = f"$JS.API.DIRECT.GET.{stream}".encode()
         self._encoder = DirectEncoder(stream.encode())
         self._sinks: list[int] = []
-        self._batches: deque[Batch] = deque()
+        self._batches: Fifo[Batch] = Fifo()
         self._timer: TimerHandle | None = None
 
     def follow(self, config: StreamConfig) -> None:

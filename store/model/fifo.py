@@ -1,0 +1,63 @@
+"""A queue that costs nothing while it is empty.
+
+An empty `collections.deque` takes 760 bytes, as it always keeps room for 64 items. A replica has half a dozen queues,
+a node thousands of replicas, and nearly all of them are idle: that was a quarter of what an idle replica takes.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Fifo(Generic[T]):
+    """The part of a deque's face that queues use. It has a deque exactly while it is not empty."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self) -> None:
+        self._items: deque[T] | None = None
+
+    def append(self, item: T) -> None:
+        """Add at the end."""
+        items = self._items
+        if items is None:
+            items = self._items = deque()
+        items.append(item)
+
+    def popleft(self) -> T:
+        """Remove the first item and return it. Raises IndexError."""
+        items = self._items
+        if items is None:
+            raise IndexError("pop from an empty queue")
+        item = items.popleft()
+        if not items:
+            self._items = None
+        return item
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._items = None
+
+    def __len__(self) -> int:
+        return 0 if self._items is None else len(self._items)
+
+    def __bool__(self) -> bool:
+        return self._items is not None
+
+    def __getitem__(self, place: int) -> T:
+        if self._items is None:
+            raise IndexError("the queue is empty")
+        return self._items[place]
+
+    def __setitem__(self, place: int, item: T) -> None:
+        if self._items is None:
+            raise IndexError("the queue is empty")
+        self._items[place] = item
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items or ())
+
+    def __reversed__(self) -> Iterator[T]:
+        return reversed(self._items or ())
