@@ -1,11 +1,9 @@
 """Starts replicas again that their disk has stopped: damage, a full disk, a failed write.
 
 A group that fails has left its members at once: it neither leads nor votes, and /healthz says why. What happens then is
-the same for every cause: the replica is ended, its log opened again as at a start of the server, with everything read
-from the device, repaired from the other members where it is damaged (raft/repair.py), and the replica started over it.
+the same for every cause: the replica is ended, its log opened again as at a start of the server (after a failed write
+with everything read from the device), repaired from the other members where it is damaged (raft/repair.py), and the replica started over it.
 reopening.py says when. While that goes on the other members serve the stream.
-
-It also hands leadership over while a disk is slow: a leader acknowledges nothing before its own disk has it.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ import attrs
 import trio
 
 from jetraft.cluster.streams.reopening import Reopening
-from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
 from jetraft.store.port import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.5  # 10,000 groups are looked through in a few milliseconds
-SLOW_NS: Final = 450 * NS_PER_MS  # from one look to the next; a good disk takes 5 ms at its worst
-SPARED_NS: Final = 30 * NS_PER_S  # after a hand-over: with slow disks everywhere leadership must not go round
 
 
 class Reopener(Protocol):
@@ -52,7 +47,6 @@ class MenderStatistics:
     reopened: int
     failed: int
     at_work: int
-    handed_over: int
 
 
 class Mender:
@@ -76,11 +70,7 @@ class Mender:
         self._space = space
         self._reopening: Reopening[tuple[str, int]] = Reopening()
         self._at_work: set[tuple[str, int]] = set()
-        self._waiting: dict[
-            tuple[str, int], tuple[int, int]
-        ] = {}  # (durable token, since when) of logs that are not done
-        self._spared: dict[tuple[str, int], int] = {}  # handed over: until when nothing more is done about it
-        self._reopened = self._failed = self._handed_over = 0
+        self._reopened = self._failed = 0
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -91,23 +81,17 @@ class Mender:
 
     def statistics(self) -> MenderStatistics:
         """Figures for monitoring and tests."""
-        return MenderStatistics(
-            reopened=self._reopened, failed=self._failed, at_work=len(self._at_work), handed_over=self._handed_over
-        )
+        return MenderStatistics(reopened=self._reopened, failed=self._failed, at_work=len(self._at_work))
 
     def _look(self, nursery: trio.Nursery) -> None:
         now_ns = self._clock.mono_ns()
-        slow: list[Group] = []
         for group in self._groups():
             if group.failed is None:
-                if group.log.durable_token != group.log.token():
-                    slow.append(group)
                 continue
             key = group.group_id, group.incarnation
             if isinstance(group.failed, OSError | StoreCorrupt) and self._is_due(key, group.failed, now_ns):
                 self._at_work.add(key)
                 nursery.start_soon(self._mend, key, group)
-        self._look_at_disks(slow, now_ns)
 
     def _is_due(self, key: tuple[str, int], error: Exception, now_ns: int) -> bool:
         has_room = not self._space.is_low(now_ns)
@@ -125,21 +109,3 @@ class Mender:
             log.warning("%s: %s", group.group_id, error)
         finally:
             self._at_work.discard(key)
-
-    # A slow disk.
-
-    def _look_at_disks(self, groups: Sequence[Group], now_ns: int) -> None:
-        """Hand leadership over where nothing became durable since an earlier look. `groups` wait for the disk now."""
-        before, self._waiting = self._waiting, {}
-        for group in groups:
-            key, durable = (group.group_id, group.incarnation), group.log.durable_token
-            token, since_ns = before.get(key, (durable, now_ns))
-            self._waiting[key] = (durable, since_ns if token == durable else now_ns)
-            is_slow = token == durable and now_ns - since_ns >= SLOW_NS
-            if is_slow and group.is_leader and now_ns >= self._spared.get(key, 0):
-                self._spared[key] = now_ns + SPARED_NS
-                if group.transfer_leadership(None):
-                    self._handed_over += 1
-                    log.warning("%s: the disk is slow; another member is asked to lead", group.group_id)
-        if self._spared:
-            self._spared = {key: until_ns for key, until_ns in self._spared.items() if until_ns > now_ns}

@@ -19,23 +19,16 @@ A, B = NodeId("AAAAAAAA"), NodeId("BBBBBBBB")
 
 @attrs.define(eq=False)
 class FakeGroup:
-    """A group whose failure and leadership tests set."""
+    """A group whose failure tests set."""
 
     log: GroupLog
     group_id: GroupId = GROUP_ID
     incarnation: int = 7
     members: tuple[NodeId, ...] = (A, B)
     failed: Exception | None = None
-    is_leader: bool = False
-    transfers: int = 0
 
     def fail(self, error: Exception, _now_ns: int) -> None:
         self.failed = error
-
-    def transfer_leadership(self, to: NodeId | None) -> bool:
-        assert to is None
-        self.transfers += 1
-        return True
 
 
 def sealed_log(path: Path, writer: Writer) -> FileLog:

@@ -1,4 +1,4 @@
-"""A replica that its disk has stopped is opened again when that is worth trying; a slow disk loses its leader."""
+"""A replica that its disk has stopped is opened again when that is worth trying."""
 
 import errno
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from jetraft.cluster.streams.mender import LOOK_S, SPARED_NS, Mender
+from jetraft.cluster.streams.mender import LOOK_S, Mender
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import GroupLog, HardState, StoreCorrupt
+from jetraft.store.port import GroupLog, StoreCorrupt
 from jetraft.store.space import SpaceWatch
 from tests.cluster.streams.fake_group import A, B, FakeGroup
 
@@ -119,16 +119,3 @@ async def test_a_file_system_that_is_read_only_is_tried_for_as_long_as_it_takes(
     found = stage(OSError(errno.EROFS, "open"), heals=False)
     await found.watch(3600)
     assert len(found.times_s) > 100
-
-
-async def test_a_leader_whose_disk_is_slow_hands_over_once_in_a_while(autojump_clock: MockClock) -> None:
-    del autojump_clock
-    log = MemLog(durable_on_submit=False)
-    found = Stage(FakeGroup(log, is_leader=True))
-    await found.watch(60)
-    assert found.group.transfers == 0
-    log.set_hard_state(HardState(term=1, vote=A))
-    await found.watch(2)
-    assert found.group.transfers == 1
-    await found.watch(SPARED_NS / NS_PER_S * 3)
-    assert 2 <= found.group.transfers <= 5
