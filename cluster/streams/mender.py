@@ -2,8 +2,8 @@
 
 A group that fails has left its members at once: it neither leads nor votes, and /healthz says why. What happens then is
 the same for every cause: the replica is ended, its log opened again as at a start of the server (after a failed write
-with everything read from the device), repaired from the other members where it is damaged (raft/repair.py), and the replica started over it.
-reopening.py says when. While that goes on the other members serve the stream.
+with everything read from the device), repaired from the other members where it is damaged (raft/repair.py), and the
+replica started over it. reopening.py says when. While that goes on the other members serve the stream.
 """
 
 from __future__ import annotations
