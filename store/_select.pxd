@@ -20,6 +20,9 @@ cdef class FilterSet(Verdicts):
     cdef uint64_t count_upto
     cdef uint64_t count_removals
 
+    cdef bint asked                # about every subject that there was
+
+    cdef int ask_everyone(self) except -1
     cdef bint admits(self, uint32_t subject_id) except -1
     cdef uint64_t find(self, uint64_t low) except? 0
     cdef uint32_t _subject_id(self) except? 0

@@ -162,6 +162,16 @@ cdef class FilterSet(Verdicts):
             self.verdicts[subject_id] = verdict
         return self.verdicts[subject_id] == ADMITTED
 
+    cdef int ask_everyone(self) except -1:
+        """Ask about all subjects, once, before a long scan: by id they lie side by side, by message they do not."""
+        cdef uint32_t subject_id
+        if not self.asked:
+            for subject_id in range(1, self.index.tree.id_end):
+                if self.index.tree.at(subject_id).count:
+                    self.admits(subject_id)
+            self.asked = True
+        return 0
+
     cdef uint64_t find(self, uint64_t low) except? 0:
         """The lowest admitted sequence at or above `low`, 0 when there is none."""
         cdef uint32_t subject_id
@@ -216,6 +226,8 @@ cdef class FilterSet(Verdicts):
         low = max(low, index.first_seq)
         high = min(high, index.last_seq)
         self.cover(index.tree.id_end)
+        if low <= high and high - low > index.tree.id_end:
+            self.ask_everyone()
         verdicts = self.verdicts
         while low <= high:
             end = min(low | CHUNK_MASK, high)
