@@ -113,6 +113,47 @@ class _InFlight:
 class FileLog:
     """Implements GroupLog; made by `open_log`."""
 
+    __slots__ = (  # a dictionary of that many takes 1.6 KB
+        "__weakref__",
+        "_backlog",
+        "_batches",
+        "_begin_install",
+        "_block_bytes",
+        "_blocks",
+        "_bytes_written",
+        "_checkpoints",
+        "_closed",
+        "_copy",
+        "_dropped",
+        "_faulty",
+        "_growing",
+        "_handed_token",
+        "_in_flight",
+        "_options",
+        "_place",
+        "_preparation",
+        "_reader",
+        "_replaced",
+        "_seal",
+        "_serial",
+        "_submit_wanted",
+        "_token",
+        "_unwritten_checkpoint",
+        "damaged",
+        "durable_index",
+        "durable_token",
+        "failed",
+        "hard_state_lost",
+        "hard_state_token",
+        "lost",
+        "may_block",
+        "on_durable",
+        "recovery_report",
+        "reopen",
+        "reopen_cold",
+        "returned",
+    )
+
     def __init__(self, place: LogPlace, options: LogOptions, start: LogStart, reader: FrameReader) -> None:
         self._place = place
         self._options = options
