@@ -255,7 +255,7 @@ def test_what_was_promised_is_there_wherever_the_power_went(life: Life) -> None:
 
 
 def test_an_opening_that_is_cut_short_changes_nothing_for_the_next_one(life: Life) -> None:
-    for number, picture in enumerate(life.disk.pictures[::7]):
+    for number, picture in enumerate(life.disk.pictures[::11]):
         for name, root in list(outcomes(picture.root))[:4]:
             second: RecordingDisk[None] = RecordingDisk(lambda: None)
             second._root = disk_of(root)._root

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from tests.faults.disk.mounts import FaultyDisk, LoopDisk
+from tests.faults.disk.mounts import FaultyDisk, LoopDisk, MountFailed
 from tests.faults.disk.scenarios import DiskScenario
 from tests.faults.disk.stage import (
     STREAM,
@@ -80,7 +80,7 @@ def run(  # noqa: PLR0913  (the coordinates of a run)
                 replicas = read_what_is_left(stage)
             result = judged(stage, result, replicas) if replicas else result
             result = attrs.evolve(result, gaps_s=gaps(stage.journal, moments))
-    except (ServerFailed, OSError, AssertionError) as error:
+    except (ServerFailed, MountFailed, OSError, AssertionError) as error:
         result = attrs.evolve(result, problem=f"{type(error).__name__}: {error}")
     if stage is None:
         return result
