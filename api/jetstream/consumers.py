@@ -8,6 +8,7 @@ from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import listed_consumer, single_consumer
 from jetraft.store.model import errors
 from jetraft.store.model.config import CreateConsumerRequest
+from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
 from jetraft.store.model.requests import LIST_PAGE, NAMES_PAGE, JSApiConsumerPauseRequest, JSApiConsumersRequest
 from jetraft.store.model.responses import page, success
 from jetraft.store.model.validate import CreateForm, check_consumer_create_request
@@ -71,13 +72,15 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.PAUSE.*.*: no pauses yet; resuming a consumer that does not rest is granted."""
-    request = call.optional_body(JSApiConsumerPauseRequest)
-    if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+    """CONSUMER.PAUSE.*.*: no deliveries until a moment; without one, or with one in the past, they go on."""
+    until_ns = call.optional_body(JSApiConsumerPauseRequest).pause_until
+    left_ns = await service.leading(call.account, call.stream).pause_consumer(call.consumer, until_ns)
+    if left_ns is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
-    if request.pause_until is None:
-        return {"paused": False, "pause_until": "0001-01-01T00:00:00Z"}
-    raise errors.CONSUMER_CREATE_FAILED.with_values(err="pause_until is not supported by this server yet")
+    shown = format_time(ZERO_TIME_NS if until_ns is None else until_ns)
+    if left_ns <= 0:
+        return {"paused": False, "pause_until": shown}
+    return {"paused": True, "pause_until": shown, "pause_remaining": left_ns}
 
 
 async def unpin(service: ClusterService, call: Call) -> Mapping[str, object]:

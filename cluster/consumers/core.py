@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.consumers.acks import AckKind
-from jetraft.cluster.consumers.effects import Effects
+from jetraft.cluster.consumers.effects import AckSample, Effects
+from jetraft.cluster.consumers.pace import BURST_BYTES, Pace
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
 from jetraft.cluster.ports import DeliveryRun
 from jetraft.cluster.streams import commands
@@ -94,7 +95,7 @@ class Run:
 class ConsumerCore:
     """See the module. Subclasses decide where messages go: `_deliver`, `_sweep` and `_is_idle`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what a core asks of its surroundings, by name)
         self,
         state: ConsumerState,
         selector: Selector,
@@ -102,9 +103,14 @@ class ConsumerCore:
         stream: str,
         has_interest: Callable[[bytes], bool],
         now: Now,
+        burst_bytes: int = BURST_BYTES,
     ) -> None:
         self.name = state.name
         self.config = state.config
+        self._burst_bytes = burst_bytes
+        self._pace = Pace(state.config, burst_bytes)
+        self._held_until_ns = NEVER_NS  # when the pace lets the next message go; valid within a step
+        self._is_paused = False
         self.delivered_consumer = state.delivered_consumer
         self.delivered_stream = state.delivered_stream
         self.pending = PendingTable.of_state(
@@ -114,6 +120,8 @@ class ConsumerCore:
         self._selector = selector
         self._has_interest = has_interest
         self._ack_prefix = f"$JS.ACK.{stream}.{state.name}.".encode()
+        self.metric_subject = f"$JS.EVENT.METRIC.CONSUMER.ACK.{stream}.{state.name}".encode()
+        self._metric = self._metric_of(state.config)
         self._out = Effects()
         self._fresh: deque[int] = deque()  # chosen, not yet delivered; valid within a step
         self._redelivered: list[tuple[int, int]] = []  # (stream sequence, count) of this step
@@ -127,6 +135,11 @@ class ConsumerCore:
 
     def acknowledge(self, seqs: Runs, now: Now) -> None:
         """Plain acks of these stream sequences."""
+        if self._metric:
+            self._sample(seqs, now)
+        self._done(seqs, now)
+
+    def _done(self, seqs: Runs, now: Now) -> None:
         self._last_active_ns, self._last_ack_unix_ns = now.mono_ns, now.unix_ns
         if self.config.ack_policy is AckPolicy.ALL:
             self.pending.remove_up_to(seqs.last)
@@ -151,7 +164,9 @@ class ConsumerCore:
         elif ack.kind is AckKind.PROGRESS and self.pending.restart_wait(seq, now.mono_ns):
             self._out.commands.append(commands.Progress(self.name, now.unix_ns, Runs((seq,))))
         elif ack.kind in ACKNOWLEDGING:
-            self.acknowledge(Runs((seq,)), now)
+            if self._metric and ack.kind is not AckKind.TERM:
+                self._sample(Runs((seq,)), now)
+            self._done(Runs((seq,)), now)
             if not self._out.commands and self.config.ack_policy is not AckPolicy.NONE:
                 self._out.commands.append(commands.Acked(self.name, Runs((seq,))))  # may be in flight: wait behind it
         if reply and ack.kind is not AckKind.NEXT:
@@ -169,7 +184,10 @@ class ConsumerCore:
 
     def configure(self, config: ConsumerConfig, selector: Selector) -> None:
         """A new configuration took effect."""
+        if config.rate_limit_bps != self.config.rate_limit_bps:
+            self._pace = Pace(config, self._burst_bytes)
         self.config = config
+        self._metric = self._metric_of(config)
         self._selector = selector
         self.pending.policy = wait_policy(config)
 
@@ -178,12 +196,29 @@ class ConsumerCore:
         self._give_up(self.pending.expire(now.mono_ns))
         self._sweep(now)
         self._left = self._num_pending() if self._wants_messages() else 0
-        has_more = self._deliver(now)
+        self._held_until_ns = NEVER_NS
+        self._is_paused = self._pause_left_ns(now) > 0
+        has_more = self._rest(now) if self._is_paused else self._deliver(now)
         self._record(now)
         out, self._out = self._out, Effects()
         out.wake_ns = now.mono_ns + 1 if has_more else self._wake_ns(now)
         out.is_abandoned = self._is_abandoned(now)
         return out
+
+    def _sample(self, seqs: Runs, now: Now) -> None:
+        """Note how long these acks took, while somebody wants to know."""
+        if not self._has_interest(self._metric):
+            return
+        for seq in seqs:
+            found = self.pending.last_delivery(seq, now.mono_ns)
+            if found is not None:
+                consumer_seq, elapsed_ns, count = found
+                self._out.samples.append(AckSample(consumer_seq, seq, elapsed_ns, count))
+
+    @property
+    def has_samples(self) -> bool:
+        """True when a step has samples to hand over."""
+        return bool(self._out.samples)
 
     def take_commands(self) -> list[commands.ConsumerCommand]:
         """The commands that plain acks have led to, when they make no room for a delivery: no step is needed."""
@@ -214,7 +249,7 @@ class ConsumerCore:
     @property
     def is_hungry(self) -> bool:
         """True when a new message in the stream would be delivered at once."""
-        return self._wants_messages()
+        return not self._is_paused and self._wants_messages()
 
     # --- for subclasses
 
@@ -229,23 +264,42 @@ class ConsumerCore:
         """Deliver; True when there is more to do at once."""
         raise NotImplementedError
 
+    def _rest(self, _now: Now) -> bool:
+        """The consumer is paused: answer those who do not wait. True when there is more to do at once."""
+        return False
+
     def _is_idle(self) -> bool:
         """True when no client is there to use the consumer."""
         raise NotImplementedError
 
-    def _next_seq(self) -> tuple[int, bool] | None:
+    def _next_seq(self, now: Now) -> tuple[int, bool] | None:
         """The next message and whether it is a redelivery; None when there is none that may be delivered now."""
         seq = self._next_redelivery()
         if seq is not None:
-            return seq, True
+            return (seq, True) if self._pace.is_free or self._may_go(seq, now, redelivery=True) else None
         if self._is_at_ack_limit():
             return None
         if not self._fresh:
             self._fresh.extend(self._choose(CHOSEN_AHEAD))
-        return (self._fresh[0], False) if self._fresh else None
+        if not self._fresh:
+            self._pace.caught_up()
+            return None
+        seq = self._fresh[0]
+        return (seq, False) if self._pace.is_free or self._may_go(seq, now, redelivery=False) else None
+
+    def _may_go(self, seq: int, now: Now, *, redelivery: bool) -> bool:
+        """True when the pace allows the next delivery now; else it is remembered when it will."""
+        size = self._size_of(seq, redelivery=redelivery)
+        due_ns = self._pace.due_ns(self._selector.ts_ns(seq), size, now.mono_ns)
+        if due_ns > now.mono_ns:
+            self._held_until_ns = due_ns
+        return due_ns <= now.mono_ns
 
     def _take(self, run: Run, seq: int, now: Now, *, redelivery: bool) -> None:
         """Count the delivery of what `_next_seq` has found, and put it into a run."""
+        if not self._pace.is_free:
+            size = self._size_of(seq, redelivery=redelivery)
+            self._pace.delivered(self._selector.ts_ns(seq), size, now.mono_ns)
         if redelivery:
             self.delivered_consumer += 1
             count = self.pending.redelivered(seq, now.mono_ns)
@@ -378,8 +432,18 @@ class ConsumerCore:
             if not self._acked_ahead:
                 self._selector.delivered(self.delivered_stream, self._left)
 
+    def _metric_of(self, config: ConsumerConfig) -> bytes:
+        """Where samples of acks go, empty for nowhere; as in nats-server, only explicit acks are sampled."""
+        return self.metric_subject if config.sample_freq and config.ack_policy is AckPolicy.EXPLICIT else b""
+
+    def _pause_left_ns(self, now: Now) -> int:
+        """How long the consumer is paused from now on; 0 or less when it is not."""
+        return 0 if self.config.pause_until is None else self.config.pause_until - now.unix_ns
+
     def _wake_ns(self, now: Now) -> int | None:
-        wake_ns = self.pending.wake_ns
+        wake_ns = min(self.pending.wake_ns, self._held_until_ns)
+        if self._is_paused:
+            wake_ns = min(wake_ns, now.mono_ns + self._pause_left_ns(now))
         if self.config.inactive_threshold:
             wake_ns = min(wake_ns, max(self._last_active_ns + self.config.inactive_threshold, now.mono_ns + 1))
         return None if wake_ns == NEVER_NS else wake_ns

@@ -94,6 +94,12 @@ class ConsumerDesk:
         assert self._machine.config is not None
         return self._machine.config.num_replicas
 
+    @property
+    def message_bytes_max(self) -> int:
+        """The stream's limit for the size of a message, 0 for none."""
+        assert self._machine.config is not None
+        return max(0, self._machine.config.max_msg_size)
+
     def now(self) -> Now:
         """This moment."""
         return Now(self.site.clock.mono_ns(), self.site.clock.unix_ns())
@@ -150,7 +156,7 @@ class ConsumerDesk:
             runner = self.runner(name)
             if runner is not None:
                 runner.core.acknowledge(seqs, now)
-                if runner.core.is_hungry:
+                if runner.core.is_hungry or runner.core.has_samples:
                     touched[name] = runner
                 else:
                     self.note(runner.core.take_commands())

@@ -24,6 +24,16 @@ class Status:
     reply: bytes = b""
 
 
+@attrs.frozen(slots=True)
+class AckSample:
+    """What an acknowledged delivery was, for those who measure (`sample_freq`)."""
+
+    consumer_seq: int
+    stream_seq: int
+    ack_ns: int  # from the delivery to its ack
+    deliveries: int
+
+
 @attrs.define(eq=False)
 class Effects:
     """The outcome of one step of a core."""
@@ -31,10 +41,11 @@ class Effects:
     commands: list[ConsumerCommand] = attrs.Factory(list)
     sends: list[DeliveryRun | Status] = attrs.Factory(list)
     confirmations: list[bytes] = attrs.Factory(list)
+    samples: list[AckSample] = attrs.Factory(list)  # somebody listens to them
     wake_ns: int | None = None  # when to step again, monotonic
     is_abandoned: bool = False  # nobody used it for its inactive_threshold: it is to be deleted
 
     @property
     def is_empty(self) -> bool:
         """True when there is nothing to do but wait."""
-        return not (self.commands or self.sends or self.confirmations or self.is_abandoned)
+        return not (self.commands or self.sends or self.confirmations or self.samples or self.is_abandoned)

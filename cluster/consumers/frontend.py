@@ -21,6 +21,7 @@ from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.state import ConsumerInfo, SequencePair
 from jetraft.store.model.unsupported import check_consumer_is_served
 from jetraft.store.model.validate_consumer import check_consumer_action, check_consumer_fits, normalise_consumer
+from jetraft.store.model.versioning import stored_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +74,9 @@ class ConsumerFrontend:
         """Create or update a consumer; committed when this returns. Raises ApiError."""
         stream = self._machine.config
         assert stream is not None
+        kept = self._machine.consumers.get(config.durable_name or config.name)
+        if kept is not None and config.pause_until is None:
+            config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE ends a pause
         config = normalise_consumer(config, stream, pedantic=pedantic)
         check_consumer_is_served(config)
         name = config.durable_name or config.name or self._new_name()
@@ -90,6 +94,19 @@ class ConsumerFrontend:
             command = commands.UpdateConsumer(name, encode_config(config))
         is_new = await self._propose(command) and existing is None
         return Created(name, is_new=is_new)
+
+    async def pause(self, name: str, until_ns: int | None) -> int | None:
+        """Deliver nothing until then (Unix time; None or past: go on at once). Committed when this returns.
+
+        Returns how long that is in nanoseconds, 0 or less when the consumer is not paused; None when there is none.
+        """
+        state = self._machine.consumers.get(name)
+        if state is None:
+            return None
+        config = stored_consumer(attrs.evolve(state.config, pause_until=until_ns))
+        if not await self._propose(commands.UpdateConsumer(name, encode_config(config))):
+            return None  # deleted meanwhile
+        return 0 if until_ns is None else until_ns - self._site.clock.unix_ns()
 
     async def delete(self, name: str) -> bool:
         """Delete a consumer; False when there is none. Committed when this returns."""
@@ -114,6 +131,7 @@ class ConsumerFrontend:
             return None
         figures = self._desk.figures(state, initial=initial)
         config = state.config
+        pause_left_ns = 0 if config.pause_until is None else config.pause_until - self._site.clock.unix_ns()
         last_ack_ns = None if config.ack_policy is AckPolicy.NONE else figures.last_ack_ns
         return ConsumerInfo(
             stream_name=self._desk.stream,
@@ -134,6 +152,8 @@ class ConsumerFrontend:
             num_pending=figures.num_pending,
             cluster=cluster,
             push_bound=bool(config.deliver_subject) and self._is_bound(config),
+            paused=pause_left_ns > 0,
+            pause_remaining_ns=max(0, pause_left_ns),
             ts_ns=self._site.clock.unix_ns(),
         )
 

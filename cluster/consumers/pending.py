@@ -154,6 +154,20 @@ class PendingTable:
         row = self._unacked.get(seq)
         return 0 if row is None else row[2]
 
+    def last_delivery(self, seq: int, now_ns: int) -> tuple[int, int, int] | None:
+        """(consumer sequence of the first delivery, ns since the last one, deliveries) of a pending message, else None.
+
+        Reckoned from when the message is due: after a negative ack that is another moment, and of one that is due
+        already the wait is all that is known.
+        """
+        row = self._unacked.get(seq)
+        if row is None:
+            return None
+        consumer_seq, deadline_ns, count = row
+        wait_ns = self.policy.wait_ns(count)
+        elapsed_ns = wait_ns if deadline_ns == QUEUED else max(0, now_ns - (deadline_ns - wait_ns))
+        return consumer_seq, elapsed_ns, count
+
     def _deadline_ns(self, count: int, now_ns: int) -> int:
         """When the wait after the n-th delivery ends."""
         return min(now_ns + self.policy.wait_ns(count), NEVER_NS)

@@ -96,6 +96,10 @@ class PullConsumer(ConsumerCore):
                 self._out.sends.append(Status(waiting.reply, alive))
         self._waiting.rest()
 
+    def _rest(self, _now: Now) -> bool:
+        self._end_no_wait()
+        return False
+
     def _deliver(self, now: Now) -> bool:
         if not self._waiting:
             return False
@@ -104,9 +108,9 @@ class PullConsumer(ConsumerCore):
         budget = self._deliver_in_one_go(listening, now)
         exhausted = False
         while budget and (waiting := self._next_waiting(listening)) is not None:
-            found = self._next_seq()
+            found = self._next_seq(now)
             if found is None:
-                exhausted = not self._is_at_ack_limit()
+                exhausted = not self._is_at_ack_limit() and self._held_until_ns == NEVER_NS
                 break
             seq, redelivery = found
             size = self._size_for(waiting, seq, redelivery=redelivery)
@@ -131,7 +135,7 @@ class PullConsumer(ConsumerCore):
         message that is too large for a request.
         """
         budget = DELIVERIES_PER_STEP_MAX
-        while budget and (waiting := self._next_waiting(listening)) is not None:
+        while budget and self._pace.is_free and (waiting := self._next_waiting(listening)) is not None:
             if self._next_redelivery() is not None:
                 break
             count = self._serve_one(waiting, budget, now) if len(self._waiting) == 1 else self._serve_all(budget, now)

@@ -108,8 +108,11 @@ class PushConsumer(ConsumerCore):
             self._out.sends.append(Status(self._to, message.status(100, b"Idle Heartbeat", fields)))
 
     def _deliver(self, now: Now) -> bool:
-        budget = self._redeliver(DELIVERIES_PER_STEP_MAX, now)
-        while budget and self._wants_messages():
+        if self._pace.is_free:
+            budget = self._redeliver(DELIVERIES_PER_STEP_MAX, now)
+        else:
+            budget = self._deliver_paced(DELIVERIES_PER_STEP_MAX, now)
+        while budget and self._pace.is_free and self._wants_messages():
             count = self._deliver_new(budget, now)
             if not count:
                 break
@@ -122,15 +125,29 @@ class PushConsumer(ConsumerCore):
         """Deliver again what waits for it; returns what is left of the step's budget."""
         run = Run(self._to)
         while budget and self._wants_messages() and (seq := self._next_redelivery()) is not None:
-            size = self._size_of(seq, redelivery=True) if self.config.flow_control else 0
-            self._take(run, seq, now, redelivery=True)
+            run = self._deliver_one(run, seq, now, redelivery=True)
             budget -= 1
-            if self.config.flow_control and self._window.sent(size, size):
-                self._send(run)
-                run = Run(self._to)
-                self._ask()
         self._send(run)
         return budget
+
+    def _deliver_paced(self, budget: int, now: Now) -> int:
+        """Deliver what the pace lets go; returns what is left of the step's budget."""
+        run = Run(self._to)
+        while budget and self._wants_messages() and (found := self._next_seq(now)) is not None:
+            run = self._deliver_one(run, found[0], now, redelivery=found[1])
+            budget -= 1
+        self._send(run)
+        return budget
+
+    def _deliver_one(self, run: Run, seq: int, now: Now, *, redelivery: bool) -> Run:
+        """Put one message into the run; returns the run for the next one, another after a flow control question."""
+        size = self._size_of(seq, redelivery=redelivery) if self.config.flow_control else 0
+        self._take(run, seq, now, redelivery=redelivery)
+        if not (self.config.flow_control and self._window.sent(size, size)):
+            return run
+        self._send(run)
+        self._ask()
+        return Run(self._to)
 
     def _deliver_new(self, wanted: int, now: Now) -> int:
         """Deliver new messages in one go, as far as the window has room; returns how many."""

@@ -15,8 +15,10 @@ import attrs
 
 from jetraft.cluster.consumers.core import Now
 from jetraft.cluster.consumers.effects import Status
+from jetraft.cluster.consumers.pace import BURST_BYTES
 from jetraft.cluster.consumers.pull import STATUS_SHUTDOWN, PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
+from jetraft.cluster.consumers.samples import publish_samples
 from jetraft.cluster.consumers.selector import Selector
 from jetraft.cluster.streams.commands import Dropped
 from jetraft.store.port import StoreCorrupt
@@ -95,6 +97,8 @@ class ConsumerRunner:
             self._desk.propose(effects.commands, partial(self._committed, outgoing, effects.confirmations))
         else:
             self._desk.note(effects.commands)
+        if effects.samples:
+            publish_samples(self._desk.site, self._desk.stream, self.core, effects.samples)
         if effects.is_abandoned:
             self._desk.abandon(self.state.name)
         self._set_timer(effects.wake_ns)
@@ -198,6 +202,7 @@ def make_core(desk: ConsumerDesk, state: ConsumerState) -> PullConsumer | PushCo
         stream=desk.stream,
         has_interest=desk.site.outbox.has_interest,
         now=desk.now(),
+        burst_bytes=desk.message_bytes_max or BURST_BYTES,
     )
 
 

@@ -234,6 +234,10 @@ class StreamShell:
             raise errors.CONSUMER_NOT_FOUND.with_values()  # deleted meanwhile
         return info
 
+    async def pause_consumer(self, name: str, until_ns: int | None) -> int | None:
+        """Deliver nothing until a Unix time; returns how long that is, None without such a consumer. Committed."""
+        return await self._leading().consumers.pause(name, until_ns)
+
     async def delete_consumer(self, name: str) -> bool:
         """Delete a consumer; False when there is none. Committed when this returns."""
         return await self._leading().consumers.delete(name)

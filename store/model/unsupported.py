@@ -53,7 +53,6 @@ STREAM_FEATURES: Final = (
 CONSUMER_FEATURES: Final = (
     ConsumerFeature("ack_policy flow_control", lambda config: config.ack_policy is AckPolicy.FLOW_CONTROL),
     ConsumerFeature("sourcing", lambda config: config.sourcing),
-    ConsumerFeature("pause_until", lambda config: config.pause_until is not None),
     ConsumerFeature("priority_policy", lambda config: config.priority_policy is not PriorityPolicy.NONE),
 )
 

@@ -35,9 +35,6 @@ GIVEN_UP = (
 
 KNOWN: tuple[Known, ...] = (
     Known(scene="streams/configurations", step="mirror of none", path="*", reason=NOT_YET),
-    Known(scene="consumers/life", step="pause", path="*", reason=NOT_YET),
-    Known(scene="consumers/life", step="info when paused", path="*", reason=NOT_YET),
-    Known(scene="consumers/configurations", step="paused", path="*", reason=NOT_YET),
     Known(scene="consumers/configurations", step="priority group", path="*", reason=NOT_YET),
     Known(
         scene="bad input/stream bodies",
@@ -64,7 +61,7 @@ KNOWN: tuple[Known, ...] = (
         reason=GIVEN_UP,
     ),
     Known(
-        scene="core/*",
+        scene="*",
         step="*",
         path="*xkey",
         reason="the curve key of auth callouts; a server that serves none must not offer one",

@@ -17,7 +17,7 @@ UPLOAD = re.compile(r"^(\$JS\.SNAPSHOT\.RESTORE\.[^.]+\.)\w+$")
 IDENTITIES = frozenset({
     "server_id", "git_commit", "go", "xkey", "nonce", "raft_group", "leader", "peer", "host", "client_ip", "id",
 })  # fmt: skip
-NUMBERS = frozenset({"port", "client_id", "active", "pause_remaining"})
+NUMBERS = frozenset({"port", "client_id", "active", "pause_remaining", "ack_time"})
 ADDRESSES = frozenset({"connect_urls"})
 NOT_COMPARED = frozenset({"total", "errors"})  # of the account's "api" counters only
 

@@ -2,7 +2,19 @@
 
 from typing import Any
 
-from tests.conformance.steps import Ack, Call, Publish, Scene, Step, Until, consumer, messages, stream
+from tests.conformance.steps import (
+    Ack,
+    Call,
+    Expect,
+    Publish,
+    Scene,
+    Step,
+    Subscribe,
+    Until,
+    consumer,
+    messages,
+    stream,
+)
 
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.P"
 INFO = "$JS.API.CONSUMER.INFO.P"
@@ -142,6 +154,51 @@ WORKQUEUE: tuple[Step, ...] = (
     Until(name="interest removes", subject="$JS.API.STREAM.INFO.I", field="state.messages", value=1),
 )
 
+PAUSE = "$JS.API.CONSUMER.PAUSE.P"
+FAR = "2199-01-01T00:00:00Z"
+PAUSED: tuple[Step, ...] = (
+    stream("P"),
+    *messages("p.a", *"12345"),
+    consumer("P", "d", pause_until=FAR),
+    pull("no_wait while paused", {"batch": 2, "no_wait": True}),
+    pull("no_wait with expires while paused", {"batch": 2, "no_wait": True, "expires": 100 * MS}),
+    pull("expires while paused", {"batch": 2, "expires": 100 * MS}),
+    pull("heartbeats while paused", {"batch": 1, "expires": 500 * MS, "idle_heartbeat": 200 * MS}, replies=3),
+    Call(
+        name="update while paused",
+        subject="$JS.API.CONSUMER.CREATE.P.d",
+        payload={"stream_name": "P", "config": {"durable_name": "d", "ack_policy": "explicit", "max_batch": 100}},
+    ),
+    Call(name="an update leaves the pause", subject=f"{INFO}.d"),
+    Call(name="a pause that is over", subject=f"{PAUSE}.d", payload={"pause_until": "2001-01-01T00:00:00Z"}),
+    pull("after a pause", {"batch": 2, "no_wait": True}, replies=2),
+    Call(name="info after a pause", subject=f"{INFO}.d"),
+    Call(name="pause again", subject=f"{PAUSE}.d", payload={"pause_until": FAR}),
+    Ack(name="an ack while paused", of="after a pause", position=0, replies=1),
+    Ack(name="a nak while paused", of="after a pause", position=1, payload=b"-NAK"),
+    pull("nothing while paused", {"batch": 2, "expires": 100 * MS}),
+    Call(name="resume", subject=f"{PAUSE}.d", payload={}),
+    pull("redelivered after the pause", {"batch": 2, "no_wait": True}, replies=2),
+    Call(name="pause with nonsense", subject=f"{PAUSE}.d", payload={"pause_until": "tomorrow"}),
+)
+METRICS: tuple[Step, ...] = (
+    stream("P"),
+    Subscribe(name="metrics", subject="$JS.EVENT.METRIC.CONSUMER.ACK.P.>"),
+    *messages("p.a", *"1234"),
+    consumer("P", "d", sample_freq="100%"),
+    pull("sampled", {"batch": 4, "no_wait": True}, replies=4),
+    Ack(name="ack one", of="sampled", position=0),
+    Ack(name="double ack two", of="sampled", position=1, replies=1),
+    Ack(name="term three", of="sampled", position=2, payload=b"+TERM"),
+    Expect(name="two were acknowledged", of="metrics", count=2),
+    consumer("P", "none", sample_freq="0"),
+    consumer("P", "all", sample_freq="100", ack_policy="all"),
+    pull("of all", {"batch": 2, "no_wait": True}, of="all", replies=2),
+    Ack(name="ack of all", of="of all", position=1, replies=1),
+    Ack(name="ack four", of="sampled", position=3, replies=1),
+    Expect(name="only explicit acks are sampled", of="metrics", count=1),
+)
+
 SCENES = (
     Scene(name="pull/forms", steps=FORMS),
     Scene(name="pull/caps", steps=CAPS),
@@ -150,4 +207,6 @@ SCENES = (
     Scene(name="pull/redelivery", steps=REDELIVERY),
     Scene(name="pull/waiting", steps=WAITING),
     Scene(name="pull/workqueue and interest", steps=WORKQUEUE),
+    Scene(name="pull/paused", steps=PAUSED),
+    Scene(name="pull/metrics", steps=METRICS),
 )

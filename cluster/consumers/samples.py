@@ -1,0 +1,45 @@
+"""Ack metrics: `$JS.EVENT.METRIC.CONSUMER.ACK.<stream>.<consumer>` says how long a share of the acks took.
+
+The share is `sample_freq`, a percentage; chance decides, as in nats-server, about each ack. Source: consumer.go
+(sampleAck, shouldSample), jetstream_events.go (JSConsumerAckMetric).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from jetraft.store.model.gotime import format_time
+from jetraft.store.model.ids import ALPHABET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jetraft.cluster.consumers.core import ConsumerCore
+    from jetraft.cluster.consumers.effects import AckSample
+    from jetraft.cluster.streams.site import Site
+
+METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
+EVENT_ID_CHARS: Final = 22  # of nats-server's event ids
+EVERYTHING: Final = 100
+
+
+def publish_samples(site: Site, stream: str, core: ConsumerCore, samples: Sequence[AckSample]) -> None:
+    """Publish the samples that chance picks."""
+    share = int(core.config.sample_freq.removesuffix("%"))
+    for sample in samples if share > 0 else ():
+        if share < EVERYTHING and site.rng.randrange(EVERYTHING) > share:
+            continue
+        event = {
+            "type": METRIC_TYPE,
+            "id": "".join(site.rng.choices(ALPHABET, k=EVENT_ID_CHARS)),
+            "timestamp": format_time(site.clock.unix_ns()),
+            "stream": stream,
+            "consumer": core.name,
+            "consumer_seq": sample.consumer_seq,
+            "stream_seq": sample.stream_seq,
+            "ack_time": sample.ack_ns,
+            "deliveries": sample.deliveries,
+        }
+        site.outbox.send(core.metric_subject, payload=orjson.dumps(event))
