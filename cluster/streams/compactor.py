@@ -39,6 +39,7 @@ log_ = logging.getLogger(__name__)
 
 LOOK_S: Final = 2.0
 PATIENCE_NS: Final = 10 * NS_PER_S  # how long a plan waits for the checkpoints that come by themselves
+COURTESIES: Final = 3  # another replica is behind by two checkpoints and the rest of its patience at most
 PLANS_MAX: Final = 4  # per log, of blocks that are to be rewritten: each holds 8 bytes for a live message
 BYTES_PER_S_MAX: Final = 32 << 20  # of blocks read, as the scrub: publishers must not notice
 GONE_PERCENT_MIN: Final = 25  # of a block's messages, before it is looked at closely
@@ -78,6 +79,7 @@ class _Work:
     examined: dict[int, int] = attrs.Factory(dict)  # block -> its live messages when it was looked at
     waiting_since_ns: int | None = None
     last_index: int = 0  # of the log, when it was looked at
+    courtesies: int = 0  # entries that do nothing still to come, for replicas that wait longer than this one
 
 
 class Compactor:
@@ -182,15 +184,19 @@ class Compactor:
         rests = group.log.last_index == work.last_index == group.applied_index
         work.last_index = group.log.last_index
         first_live_seq = replica.machine.first_live_seq
-        if not work.plans and not log.has_droppable(first_live_seq) and not (rests and self._should_roll(log, store)):
+        waits = work.plans or log.has_droppable(first_live_seq) or (rests and self._should_roll(log, store))
+        if waits and len(group.members) > 1:
+            work.courtesies = COURTESIES
+        if not waits and not work.courtesies:
             work.waiting_since_ns = None
         elif work.waiting_since_ns is None:
             work.waiting_since_ns = now_ns
         elif now_ns - work.waiting_since_ns >= PATIENCE_NS:
             work.waiting_since_ns = now_ns
+            work.courtesies -= not waits
             if rests and self._should_roll(log, store):
                 group.change_blocks(log.roll_early)
-            if group.applied_index > log.statistics().checkpoint_index:
+            if waits and group.applied_index > log.statistics().checkpoint_index:
                 group.checkpoint()
             if replica.is_leader and rests and group.applied_index == group.log.last_index:
                 nothing = commands.Remove(seqs=commands.to_runs(()), erase=False)

@@ -23,6 +23,7 @@ class FakeGroup:
     """What the compactor uses of a group; checkpoints and proposals are carried out at once."""
 
     failed = None
+    members: tuple[str, ...] = ("A",)
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -148,6 +149,16 @@ async def test_blocks_of_a_stream_with_compression_are_packed_once(autojump: obj
     assert lab.compactor.statistics().blocks_rewritten == rewritten
     lab.replica.restart()
     assert lab.replica.found() == expected
+
+
+async def test_a_leader_helps_the_others_to_their_checkpoints_and_then_rests(autojump: object) -> None:
+    lab = Lab()
+    lab.shell.group.members = ("A", "B", "C")
+    await lab.look(30)
+    assert lab.compactor.statistics().plans_waiting == 0
+    last_index = lab.replica.log.last_index
+    await lab.look(10)
+    assert lab.replica.log.last_index == last_index
 
 
 async def test_nothing_changes_while_a_peer_fetches_the_blocks(autojump: object) -> None:
