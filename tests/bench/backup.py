@@ -29,7 +29,7 @@ def take(client: RawClient) -> tuple[dict[str, Any], bytes]:
     inbox = client.new_inbox()
     sid = client.subscribe(inbox)
     answer = client.api("STREAM.SNAPSHOT.S", {"deliver_subject": inbox})
-    chunks = []
+    chunks: list[bytes] = []
     while True:
         for message in client.messages(sid, 1):
             if message.reply:
