@@ -37,7 +37,7 @@ from jetraft.cluster.streams.site import Site
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.joining import Begins, Joining, JoinPendingError
 from jetraft.raft.repair import OvertakenError, Repairs
-from jetraft.store.io import free_bytes, memory_bytes
+from jetraft.store.io import free_bytes, memory_bytes, run_blocking
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
 from jetraft.store.port import HardStateLost, StoreCorrupt
@@ -462,7 +462,11 @@ class ClusterNode:
             await trio.sleep(TELL_S)
 
     async def _sweep(self) -> None:
-        """Once the table is current, delete what was removed while this node was away."""
+        """Once the table is current, delete what was removed while this node was away.
+
+        First what an earlier process had thrown away and not removed when it ended.
+        """
+        await run_blocking(self._ports.node_dir.empty_trash)
         while True:
             group = self._group
             assert group is not None

@@ -167,3 +167,13 @@ async def test_account_info_sums_up_all_nodes(cluster: InProcessCluster) -> None
     info = await cluster["n2"].ask("INFO")
     assert (info["streams"], info["reserved_storage"], info["storage"]) == (3, 3000, 0)
     assert info["api"]["total"] == 3
+
+
+async def test_what_an_earlier_process_had_thrown_away_is_removed_at_the_start(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    left = tmp_path / "n1" / "trash" / "S-R3F-gone0000.7"
+    left.mkdir(parents=True)
+    (left / "block").write_bytes(b"messages")
+    await InProcessCluster(tmp_path, nursery).start(*NAMES)
+    await until(lambda: not left.exists())
