@@ -126,9 +126,11 @@ class LoopDisk:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._unmount()
-        _do("losetup", "--detach", self._device)
-        self._image.unlink()
+        try:
+            self._unmount()
+        finally:
+            _do("losetup", "--detach", self._device)
+            self._image.unlink(missing_ok=True)
 
     def cut(self, _seed: int = 0) -> None:
         """Cut the power: nothing that is not on the device gets there any more. Whoever uses the disk gets EIO."""
