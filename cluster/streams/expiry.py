@@ -17,6 +17,7 @@ from jetraft.raft.engine import Proposal
 from jetraft.raft.group import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.port import StoreCorrupt
 from jetraft.store.retention import age_cutoff_ts_ns, age_deadline_ts_ns
 
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ class Expiry:
     def _expire(self) -> None:
         self._timer = None
         now_unix_ns = self._site.clock.unix_ns()
-        due = self._outlived(now_unix_ns) or self._aged(now_unix_ns)
+        try:
+            due = self._outlived(now_unix_ns) or self._aged(now_unix_ns)
+        except StoreCorrupt:
+            return  # the store has said so: the replica stops, and the next leader looks again
         if due.removal is not None:
             self._is_removing = True
             body = commands.encode_stream_command(due.removal)

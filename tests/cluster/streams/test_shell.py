@@ -13,6 +13,7 @@ from jetraft.store.mem_log import MemLog
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
+from jetraft.store.port import StoreCorrupt
 from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
 
 if TYPE_CHECKING:
@@ -286,3 +287,16 @@ def test_a_time_to_live_is_checked_as_the_reference_does(text: str, code: int) -
     start_stream(node, allow_msg_ttl=True)
     (answer,) = publish(node, b"s.a", hdr=ttl(text))
     assert (b"%d" % code if code else b'"seq":1}') in answer.payload
+
+
+def test_expiry_that_meets_damage_leaves_it_to_those_who_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    shell = start_stream(node, allow_msg_ttl=True, allow_rollup_hdrs=True, subject_delete_marker_ttl=S)
+    publish(node, b"s.a", hdr=ttl("5s"))
+
+    def damaged(_seq: int) -> None:
+        raise StoreCorrupt("a damaged frame")
+
+    monkeypatch.setattr(shell.machine.store, "load", damaged)
+    node.sleep(7 * S)
+    assert shell.machine.store.messages == 1
