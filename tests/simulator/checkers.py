@@ -43,14 +43,22 @@ class Checker:
 
     def watch_log(self, log: GroupLog) -> None:
         """Look at everything that is appended from now on."""
+        if isinstance(log, FileLog):
+            disk: Any = log.place.disk
+            disk.on_append = self._on_appends
+            log.__class__ = WatchedLog
+            return
         append = log.append
 
         def checked(entries: Sequence[Entry]) -> None:
-            for entry in entries:
-                self._on_append(log, entry, entries[0])
+            self._on_appends(log, entries)
             append(entries)
 
         log.append = checked  # type: ignore[method-assign]  # the checker stands in front of this one log
+
+    def _on_appends(self, log: GroupLog, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self._on_append(log, entry, entries[0])
 
     def on_given_up(self, log: FileLog) -> None:
         """Damaged entries that nobody has are replaced: that must be so, and from now on they are these."""
@@ -191,3 +199,14 @@ class Checker:
         was = node in self._damaged
         self._damaged.discard(node)
         return was
+
+
+class WatchedLog(FileLog):
+    """A log whose disk hears of what is appended. It has no attributes, so that a log that is open can become one."""
+
+    __slots__ = ()
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        disk: Any = self.place.disk
+        disk.on_append(self, entries)
+        super().append(entries)
