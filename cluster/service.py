@@ -426,7 +426,9 @@ class ClusterService:
             if row is None or row.incarnation != incarnation or row.revision < revision or replica is None:
                 return False
             return replica.incarnation == incarnation and (
-                replica.has_config(row.config) if replica.is_leader else replica.leader is not None
+                replica.has_config(row.config)
+                if replica.is_leader
+                else replica.leader not in (None, self.node_id)  # itself: elected, and about to lead
             )
 
         await wait_until(current, INFO_WAIT_S)
