@@ -149,7 +149,10 @@ class Checker:
     # Machines.
 
     def watch_machine(self, node: NodeId, machine: StreamMachine, log: GroupLog) -> None:
-        """Look at everything that is applied from now on; compare the state every DIGEST_ENTRIES entries."""
+        """Look at everything that is applied from now on; compare the state every DIGEST_ENTRIES entries.
+
+        Not of a replica that says that messages are lost to it.
+        """
         apply = machine.apply
         last_index = 0  # of the last command applied in this process
 
@@ -163,7 +166,12 @@ class Checker:
                     if some:
                         results += apply(some)
                         some = []
-                    self._on_digest(node, last_index, machine.snapshot())
+                    if machine.store.lost():
+                        # It went on behind damaged entries that the others have trimmed (decision 30): it lacks
+                        # messages that are gone there, and is equal again when it has applied what removed them.
+                        self._world.counts["states not compared"] += 1
+                    else:
+                        self._on_digest(node, last_index, machine.snapshot())
                 if entry.index <= last_index:
                     raise ViolationError(f"{node} applies {entry.index} again")
                 last_index = entry.index

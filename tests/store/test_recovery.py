@@ -135,6 +135,23 @@ def test_missing_block_is_damage(disk: LossyDisk) -> None:
         opened(disk)
 
 
+def test_a_block_that_never_got_its_length_is_not_taken_for_one_that_was_cut(disk: LossyDisk) -> None:
+    log = opened(disk)
+    log.append([entry(1)])
+    log.submit()
+    disk.finish()
+    log.close()
+    name = next(name for name in disk.list_directory(LOG) if name.endswith(".blk"))
+    fd = disk.open_file(LOG / name)
+    batch = disk.batch()
+    batch.truncate(fd, BLOCK_HEAD_BYTES + len(entry(1).frame))  # the power went before the length was synced
+    batch.sync(fd)
+    disk.perform(batch)
+    for _ in range(2):
+        disk.kill()
+        assert opened(disk).last_index == 1
+
+
 def test_log_shorter_than_its_checkpoint_is_damage(disk: LossyDisk) -> None:
     log = written(disk, [1, 2, 3])
     log.save_checkpoint(3, 1, b"", b"")
