@@ -222,8 +222,8 @@ def _mark_end(place: LogPlace, recovered: Recovered) -> None:
     """Prove that the end of the newest block is durable: it was fsynced when it was read.
 
     A torn block gets no mark, because frames of the lost batch may stand behind the tear; it gets a successor instead.
-    One that has lost its end gets none either: the mark would hide that. One that a power cut has left without the length
-    that it was to have gets that first: a mark in a shorter file means that its end was cut off.
+    One that has lost its end gets none either: the mark would hide that. One that a power cut has left without its
+    length gets that first: a mark in a shorter file means that its end was cut off.
     """
     if not recovered.blocks or recovered.marked or recovered.report.torn_bytes or recovered.blocks[-1].end_lost:
         return
