@@ -1,8 +1,10 @@
 """The door for clients: accepts sockets, greets them, forgets them when they have gone."""
 
 import errno
+import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import attrs
 import trio
@@ -20,23 +22,25 @@ MAXIMUM_CONNECTIONS_EXCEEDED = b"-ERR 'maximum connections exceeded'\r\n"
 AUTHENTICATION_TIMEOUT = b"-ERR 'Authentication Timeout'\r\n"
 
 
-class AddressInUseError(OSError):
-    """The address that was asked for is taken; the text names it."""
+class ListenError(Exception):
+    """Nobody can listen on the address that was asked for; the text is one line in nats-server's words."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening, non-blocking socket; port -1 lets the system choose. Raises AddressInUseError."""
+    """A listening, non-blocking socket; port -1 lets the system choose. Raises ListenError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, max(port, 0)))
         sock.listen(BACKLOG)
+    except socket.gaierror as error:
+        sock.close()
+        raise ListenError(f"listen tcp: lookup {host}: no such host") from error
     except OSError as error:
         sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise AddressInUseError(error.errno, f"listen tcp {host}:{port}: bind: address already in use") from error
-        raise
+        reason = os.strerror(error.errno or 0).lower()
+        raise ListenError(f"listen tcp {host}:{port}: bind: {reason}") from error
     sock.setblocking(False)  # noqa: FBT003  the socket module's own signature
     return sock
 
@@ -53,14 +57,20 @@ class ClientListener:
     log_debug: Callable[[str], None]
 
     async def run(self) -> None:
-        """Accept until cancelled; the socket is closed then."""
+        """Accept until cancelled or closed; the socket is closed then."""
         try:
-            while True:
-                await trio.lowlevel.wait_readable(self.sock)
-                if not self._accept_some():
-                    await trio.sleep(ACCEPT_RETRY_S)
+            with suppress(trio.ClosedResourceError):
+                while self.sock.fileno() >= 0:
+                    await trio.lowlevel.wait_readable(self.sock)
+                    if not self._accept_some():
+                        await trio.sleep(ACCEPT_RETRY_S)
         finally:
             self.sock.close()
+
+    def close(self) -> None:
+        """Accept nobody any more; those who are connected stay."""
+        trio.lowlevel.notify_closing(self.sock)
+        self.sock.close()
 
     def _accept_some(self) -> bool:
         """Take what waits; False when the process has no descriptors left."""

@@ -46,6 +46,10 @@ class PlaneOutbox:
         self.reactor.kick_outside()
         self.plane.extend_sink(handle, subject)
 
+    def later(self, callback: Callable[[], None]) -> None:
+        """Call back in this turn, after its batches were handled."""
+        self.reactor.later(callback)
+
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
         """Call back in the turn in which interest in this subject may have changed; returns a handle."""
         return self.reactor.interest.add(subject, callback)

@@ -1,7 +1,7 @@
 """The turn: what one round of work on a node consists of, and the tasks that start it.
 
     plane.turn()          read, parse, route, capture
-    plane.run_sinks()     one handler call per sink with its batch
+    plane.run_sinks()     one handler call per sink with its batch; then what was put off until large answers have left
     hooks                 Raft groups seal, append, send
     plane.take_routes()   one frame per peer
     plane.flush()         one send per dirty connection
@@ -22,6 +22,7 @@ from jetraft.store.model.clock import NS_PER_S, Clock
 
 LINGER_TOTAL_NS = 2_000_000  # timers and other tasks of trio are late by this at most
 HOUSEKEEPING_S = 0.5
+WRITES_PER_TURN = 4  # a write may lead to another; what is left after these waits for the next turn
 
 Parameters = ParamSpec("Parameters")
 ClosedHandler = Callable[[int, int, dict[str, Any] | None], None]
@@ -48,11 +49,13 @@ class Reactor:
     on_closed: ClosedHandler
     send_route: Callable[[int, bytes], None]
     hooks: list[Callable[[], None]] = attrs.field(factory=list)
+    write: Callable[[], bool] = lambda: False  # after everything was sent; True when the hooks have to run again
     after_send: Callable[[], None] = lambda: None  # links send what the turn queued for peers
     next_deadline_ns: Callable[[], int] = lambda: 2**63
     interest: InterestWatches = attrs.field(init=False)
     turns: int = 0
     _watched: dict[int, Callable[[], None] | None] = attrs.field(factory=dict)
+    _later: list[Callable[[], None]] = attrs.field(factory=list)
     _scheduled: bool = False
     _inside: bool = False
     _before_hooks: bool = False
@@ -68,25 +71,53 @@ class Reactor:
         self._inside = self._before_hooks = True
         try:
             self.plane.run_sinks()
+            self._run_later()
             self.interest.run()
-            self._before_hooks = False
-            for hook in self.hooks:
-                hook()
-            self.plane.run_sinks()
-            self._send(self.plane.flush())
-            self._forward()
-            self.after_send()
+            for _ in range(WRITES_PER_TURN):
+                self._before_hooks = False
+                for hook in self.hooks:
+                    hook()
+                self.plane.run_sinks()
+                self._run_later()
+                self._send(self.plane.flush())
+                self._forward()
+                self.after_send()
+                self._before_hooks = True
+                if not self.write():
+                    break
+            else:
+                self._kick.set()
         finally:
-            self._inside = False
+            self._inside = self._before_hooks = False
             self.turns += 1
+
+    def later(self, callback: Callable[[], None]) -> None:
+        """Call back in this turn, when the batches captured so far were handled: their receivers work meanwhile."""
+        self._later.append(callback)
+        self.kick_outside()
+
+    def _run_later(self) -> None:
+        if self._later:
+            self.plane.send_much()
+            callbacks, self._later = self._later, []
+            for callback in callbacks:
+                callback()
+
+    def send_early(self) -> None:
+        """Within the hooks: what is ready leaves before the rest of the turn's work."""
+        self._send(self.plane.flush())
+        if self._forward():
+            self.after_send()
 
     def _send(self, closed: Sequence[tuple[int, int, dict[str, Any] | None]]) -> None:
         for cid, reason, counters in closed:
             self.on_closed(cid, reason, counters)
 
-    def _forward(self) -> None:
-        for route_id, records in self.plane.take_routes():
+    def _forward(self) -> bool:
+        routes = self.plane.take_routes()
+        for route_id, records in routes:
             self.send_route(route_id, records)
+        return bool(routes)
 
     def within_turn(self, function: Callable[Parameters, None]) -> Callable[Parameters, None]:
         """Make a callback that belongs to a turn: `end_turn` follows it, so what it queues needs no turn of its own."""

@@ -3,15 +3,15 @@
 `serve(options)` is one process with one trio thread; it returns the exit status.
 """
 
-import json
+import gc
 import logging
-import os
 import random
 import signal
 import socket
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -21,23 +21,21 @@ import trio
 
 from jetraft import __version__
 from jetraft.api.config.options import ClusterOptions, Options
-from jetraft.api.listener import AddressInUseError, ClientListener, listen
-from jetraft.api.logger import Logger, open_logger
+from jetraft.api.ending import Ending
+from jetraft.api.listener import ClientListener, ListenError, listen
+from jetraft.api.logger import LogBridge, Logger, open_logger
 from jetraft.api.monitor.http import MonitorServer
 from jetraft.api.monitor.pages import Pages
 from jetraft.api.reactor import Reactor
-from jetraft.api.reasons import Reason
 from jetraft.api.routes import Routes
 from jetraft.api.routing._plane import Plane
 from jetraft.api.session import API_LEVEL, COMPATIBLE_VERSION, ServerIdentity, Sessions
+from jetraft.api.start_files import StartFiles, StartFilesError
 from jetraft.api.timers import Timers
-from jetraft.store.model.clock import NS_PER_S
 
 SERVER_ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 SERVER_ID_CHARS = 55  # as a public nkey of a server: N and 55 base-32 digits
-STEP_DOWN_S = 1.0  # how long a stopping leader waits for its groups to have another one
-STEP_DOWN_POLL_S = 0.01
-LAME_DUCK_STEPS = 20
+GC_YOUNG_OBJECTS = 10_000  # a batch makes hundreds and drops them: with Python's 700 each second turn has a collection
 
 
 class SystemClock:
@@ -52,28 +50,6 @@ class SystemClock:
         return time.time_ns()
 
 
-class LogBridge(logging.Handler):
-    """Carries the lines of the lower layers, which know the standard logging only, into the server's log."""
-
-    def __init__(self, logger: Logger) -> None:
-        super().__init__()
-        self._say = logger
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line at the level that comes nearest."""
-        text = record.getMessage()
-        if record.exc_info and record.exc_info[1] is not None:
-            text = f"{text}: {record.exc_info[1]!r}"
-        if record.levelno >= logging.ERROR:
-            self._say.error(text)
-        elif record.levelno >= logging.WARNING:
-            self._say.warning(text)
-        elif record.levelno >= logging.INFO:
-            self._say.info(text)
-        else:
-            self._say.debug(text)
-
-
 def new_server_id() -> str:
     """A fresh server id in the form of a public nkey."""
     rng = random.SystemRandom()
@@ -83,9 +59,7 @@ def new_server_id() -> str:
 def serve(options: Options) -> int:
     """Run a server until a signal stops it; 0 after a clean stop, 1 when it could not start."""
     try:
-        say = open_logger(
-            path=options.log_file, with_time=options.logtime, utc=False, debug=options.debug, trace=options.trace
-        )
+        say = open_logger(options)
     except OSError as error:
         sys.stderr.write(f"jetraft: cannot open log file {options.log_file}: {error.strerror}\n")
         return 1
@@ -99,6 +73,16 @@ CIPHER_TITLES: Final = {"aes": "AES-GCM", "chachapoly": "ChaCha20-Poly1305"}
 
 class StartError(Exception):
     """The server cannot start; the text is the one line that says why."""
+
+
+def settle_collector() -> None:
+    """Take what the start has made out of the garbage collector's sight, and have it look less often.
+
+    Modules, classes and tables stay for good; a full collection walks over all of them, 12 ms in the middle of a turn.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
 def first_of(failed: BaseException) -> BaseException:
@@ -120,11 +104,9 @@ class Server:
             server_id=server_id,
             server_name=options.server_name or server_id,
             cluster_name=options.cluster.name if options.cluster else "",
-            domain=options.jetstream.domain if options.jetstream else "",
         )
         self.started_unix_ns, self.started_mono_ns = self.clock.unix_ns(), self.clock.mono_ns()
-        self._stopping = trio.Event()
-        self._ports_file: Path | None = None
+        self._files: StartFiles | None = None
         self._exit_status = 0
 
     def run(self) -> int:
@@ -133,12 +115,12 @@ class Server:
         try:
             self._build()
             trio.run(self._main)
-        except* (StartError, AddressInUseError) as failed:
-            error = first_of(failed)
-            self.say.fatal(str(error.strerror if isinstance(error, AddressInUseError) else error))
+        except* (StartError, ListenError, StartFilesError) as failed:
+            self.say.fatal(str(first_of(failed)))
             self._exit_status = 1
         finally:
-            self._remove_files()
+            if self._files is not None:
+                self._files.remove()
         if self._exit_status == 0:
             self.say.info("Server Exiting..")
         return self._exit_status
@@ -155,6 +137,8 @@ class Server:
         say.info(f"  ID:       {self.identity.server_id}")
         if self.options.config_file:
             say.info(f"Using configuration file: {self.options.config_file} ({self.options.config_digest})")
+        if self.options.trace:
+            say.warning("Trace was asked for, and is not served: the protocol is not logged")
 
     def _build(self) -> None:
         """Bind the sockets, open the store, make the parts. Nothing runs yet."""
@@ -308,7 +292,7 @@ class Server:
             signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP
         ) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_signals, signals, nursery.cancel_scope)
+                nursery.start_soon(self._end_with, signals, nursery.cancel_scope)
                 nursery.start_soon(self.reactor.run_kicks)
                 nursery.start_soon(self.timers.run)
                 if self.monitor is not None:
@@ -326,9 +310,35 @@ class Server:
                     nursery.start_soon(self.listener.run_auth_timeouts)
                 say.info(f"Listening for client connections on {options.host}:{self.sessions.port}")
                 self._write_files()
+                settle_collector()
                 say.info("Server is ready")
         if self.jetstream is not None:
             self.jetstream.stop()
+
+    async def _end_with(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+        ending = Ending(
+            options=self.options,
+            say=self.say,
+            plane=self.plane,
+            reactor=self.reactor,
+            sessions=self.sessions,
+            listener=self.listener,
+            jetstream=self.jetstream,
+        )
+        await ending.run(signals)
+        scope.cancel()
+
+    def _write_files(self) -> None:
+        monitor = self.monitor.sock.getsockname() if self.monitor is not None else None
+        routes = self.mesh.listen_address if self.mesh is not None else None
+        self._files = StartFiles(pid_file=self.options.pid_file, ports_file_dir=self.options.ports_file_dir)
+        self._files.write(
+            {
+                "nats": ("nats", self.options.host, self.sessions.port),
+                **({"monitoring": ("http", monitor[0], monitor[1])} if monitor is not None else {}),
+                **({"cluster": ("nats", routes.host, routes.port)} if routes is not None else {}),
+            }
+        )
 
     async def _housekeeping(self) -> None:
         options = self.options
@@ -352,89 +362,3 @@ class Server:
         if self.identity.cluster_name:
             self.say.info(f"Cluster name is {self.identity.cluster_name}")
         self.say.info(f"Listening for route connections on {address.host}:{address.port}")
-
-    async def _watch_signals(self, signals: Any, scope: trio.CancelScope) -> None:
-        async for number in signals:
-            if number in (signal.SIGTERM, signal.SIGINT):
-                self.say.info(f"Initiating Shutdown... ({signal.Signals(number).name})")
-                await self._stop()
-                scope.cancel()
-                return
-            if number == signal.SIGUSR1:
-                self.say.reopen()
-                self.say.info("File log re-opened")
-            elif number == signal.SIGUSR2:
-                await self._lame_duck()
-                scope.cancel()
-                return
-            else:
-                self.say.error("Configuration reload is not served yet; restart the server to apply changes")
-
-    async def _stop(self) -> None:
-        """Let other nodes take over what this one leads, say goodbye to clients."""
-        if self.jetstream is not None:
-            await self._step_down()
-            self.jetstream.retire()
-        for cid in self.plane.connection_ids():
-            self.plane.close(cid, Reason.SERVER_SHUTDOWN)
-        self.reactor.end_turn()
-
-    async def _step_down(self) -> None:
-        """Return when other nodes lead what they can lead, or after STEP_DOWN_S."""
-        with trio.move_on_after(STEP_DOWN_S):
-            while self.jetstream.step_down():  # noqa: ASYNC110  no event says that the last transfer is done
-                await trio.sleep(STEP_DOWN_POLL_S)
-
-    async def _lame_duck(self) -> None:
-        """Tell clients to go elsewhere, give them time, close them bit by bit, then stop."""
-        options = self.options
-        self.say.info("Entering lame duck mode, stop accepting new clients")
-        self.client_socket.close()
-        self.sessions.lame_duck = True
-        if self.jetstream is not None:
-            await self._step_down()
-        for cid, session in self.sessions.by_cid.items():
-            if session.options.protocol:
-                self.plane.write(cid, self.sessions.info(session))
-        self.reactor.end_turn()
-        await trio.sleep(options.lame_duck_grace_period_ns / NS_PER_S)
-        cids = self.plane.connection_ids()
-        rest_s = max(0, options.lame_duck_duration_ns - options.lame_duck_grace_period_ns) / NS_PER_S
-        for start in range(LAME_DUCK_STEPS):
-            for cid in cids[start::LAME_DUCK_STEPS]:
-                self.plane.close(cid, Reason.SERVER_SHUTDOWN)
-            self.reactor.end_turn()
-            if not self.plane.connection_ids():
-                break
-            await trio.sleep(rest_s / LAME_DUCK_STEPS)
-        await self._stop()
-
-    # Files for those who started the process.
-
-    def _write_files(self) -> None:
-        options = self.options
-        if options.pid_file:
-            Path(options.pid_file).write_text(str(os.getpid()), encoding="ascii")
-        if options.ports_file_dir:
-            document: dict[str, list[str]] = {"nats": [f"nats://{self._dialled(options.host)}:{self.sessions.port}"]}
-            if self.monitor is not None:
-                address = self.monitor.sock.getsockname()
-                document["monitoring"] = [f"http://{self._dialled(address[0])}:{address[1]}"]
-            if self.mesh is not None:
-                listening = self.mesh.listen_address
-                document["cluster"] = [f"nats://{self._dialled(listening.host)}:{listening.port}"]
-            program = Path(sys.argv[0]).name or "jetraft"
-            self._ports_file = Path(options.ports_file_dir) / f"{program}_{os.getpid()}.ports"
-            temporary = self._ports_file.with_suffix(".ports.tmp")
-            temporary.write_text(json.dumps(document), encoding="utf-8")
-            temporary.rename(self._ports_file)
-
-    @staticmethod
-    def _dialled(host: str) -> str:
-        return "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104  a comparison
-
-    def _remove_files(self) -> None:
-        for path in (self._ports_file, Path(self.options.pid_file) if self.options.pid_file else None):
-            if path is not None:
-                with suppress(OSError):
-                    path.unlink()

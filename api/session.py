@@ -59,7 +59,6 @@ class ServerIdentity:
     server_id: str
     server_name: str
     cluster_name: str = ""
-    domain: str = ""
     git_commit: str = "jetraft"
     go_version: str = "go1.27.2"
 
@@ -123,8 +122,6 @@ class Sessions:
             document |= {"client_id": session.cid, "client_ip": session.ip}
         if self.identity.cluster_name:
             document["cluster"] = self.identity.cluster_name
-        if self.identity.domain:
-            document["domain"] = self.identity.domain
         if self.connect_urls:
             document["connect_urls"] = list(self.connect_urls)
         if self.lame_duck:

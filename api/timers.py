@@ -63,17 +63,23 @@ class Timers:
         while True:
             while self._heap and self._heap[0][2].callback is None:
                 heapq.heappop(self._heap)
-            if self._heap:
-                wait_s = max(0, self._heap[0][0] - self.clock.mono_ns()) / NS_PER_S
-                with trio.move_on_after(wait_s):
-                    await self._wake.wait()
-            else:
-                await self._wake.wait()
+            # Work that goes on at once (a consumer with more to deliver) does not pay for arranging a wait.
+            if self.next_deadline_ns() > self.clock.mono_ns():
+                await self._wait()
             self._wake = trio.Event()
             if self.run_due():
                 self.end_turn()
             # At most one round of due deadlines between two checkpoints.
             await trio.lowlevel.checkpoint()
+
+    async def _wait(self) -> None:
+        """Return at the earliest deadline, or when an earlier one has come."""
+        if not self._heap:
+            await self._wake.wait()
+            return
+        wait_s = max(0, self._heap[0][0] - self.clock.mono_ns()) / NS_PER_S
+        with trio.move_on_after(wait_s):
+            await self._wake.wait()
 
     def statistics(self) -> dict[str, int]:
         """How many deadlines wait."""

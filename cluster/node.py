@@ -34,6 +34,7 @@ from jetraft.cluster.streams.mender import Mender
 from jetraft.cluster.streams.quota import Quota
 from jetraft.cluster.streams.scrubber import Scrubber
 from jetraft.cluster.streams.site import Site
+from jetraft.cluster.streams.yielding import Yielding, YieldingStatistics
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.joining import Begins, Joining, JoinPendingError
 from jetraft.raft.repair import OvertakenError, Repairs
@@ -60,7 +61,8 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.mender import MenderStatistics
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.catchup import Swap
-    from jetraft.raft.group import Group, GroupStatistics
+    from jetraft.raft.group import Group
+    from jetraft.raft.group_spec import GroupStatistics
     from jetraft.raft.joining import Admission
     from jetraft.raft.manager import Manager
     from jetraft.raft.peers import Mesh
@@ -127,6 +129,7 @@ class NodeStatistics:
     scrub: ScrubStatistics
     mender: MenderStatistics
     compactor: CompactorStatistics
+    yielding: YieldingStatistics
 
 
 class ClusterNode:
@@ -154,10 +157,10 @@ class ClusterNode:
             expected=setting.expected,
             file=ports.node_dir.file(RECORD_NAME),
         )
-        self.view.own_profile = self._profile()
+        self.view.own_profile = self._told_profile = self._profile()
         if mesh is not None:
             mesh.describe(PROFILE_KEY, self.view.own_profile.pack())
-        space = SpaceWatch.of(ports.node_dir.root)
+        self.space = space = SpaceWatch.of(ports.node_dir.root)
         advisories = Advisories(outbox=ports.outbox, clock=ports.clock, rng=ports.rng)
         site = Site(
             advisories=advisories,
@@ -247,6 +250,13 @@ class ClusterNode:
             reopen=self._reopen,
             space=space,
         )
+        self._yielding = Yielding(
+            clock=ports.clock,
+            space=space,
+            groups=self._groups_on_disk,
+            is_node_short=lambda node: self.view.profile_of(node).is_short,
+            tell=self._tell_profile,
+        )
         self.comparer: Comparer | None = None
         if mesh is not None:
             self.comparer = Comparer(
@@ -288,7 +298,8 @@ class ClusterNode:
             nursery.start_soon(self.service.run)
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._sweep)
-            nursery.start_soon(self._tell_profile)
+            nursery.start_soon(self._keep_telling)
+            nursery.start_soon(self._yielding.run)
             if self._setting.scrub_period_ns is not None:
                 nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._mender.run)
@@ -353,6 +364,7 @@ class ClusterNode:
             scrub=self._scrubber.statistics(),
             mender=self._mender.statistics(),
             compactor=self._compactor.statistics(),
+            yielding=self._yielding.statistics(),
         )
 
     def scrub_statistics(self) -> ScrubStatistics:
@@ -386,6 +398,10 @@ class ClusterNode:
     def _all_groups(self) -> Sequence[Group]:
         replicas = [replica.group for _, replica in self.backend.replicas()]
         return replicas if self._group is None else [self._group, *replicas]
+
+    def _groups_on_disk(self) -> Sequence[Group]:
+        mine = [replica.group for row, replica in self.backend.replicas() if row.config.storage is StorageType.FILE]
+        return mine if self._group is None else [self._group, *mine]
 
     @property
     def bootstrap(self) -> BootstrapStatistics:
@@ -451,14 +467,18 @@ class ClusterNode:
             held[row.config.storage] += replica.stored_bytes
         return held
 
-    async def _tell_profile(self) -> None:
+    def _tell_profile(self) -> None:
+        """Say what is true of this node now, if the others should hear of it."""
+        told = self._told_profile
+        self.view.own_profile = now = attrs.evolve(told, held=self._held(), is_short=self._yielding.is_short)
+        if self._ports.mesh is not None and now.differs_from(told):
+            self._ports.mesh.describe(PROFILE_KEY, now.pack())
+            self._told_profile = now
+
+    async def _keep_telling(self) -> None:
         """Keep what is said of this node nearly true."""
-        told = self.view.own_profile
         while True:
-            self.view.own_profile = now = attrs.evolve(told, held=self._held())
-            if self._ports.mesh is not None and now.differs_from(told):
-                self._ports.mesh.describe(PROFILE_KEY, now.pack())
-                told = now
+            self._tell_profile()
             await trio.sleep(TELL_S)
 
     async def _sweep(self) -> None:

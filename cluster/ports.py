@@ -90,6 +90,12 @@ class Outbox(Protocol):
     def extend_sink(self, handle: int, subject: bytes) -> None:
         """Capture another subject into the batches of a sink, so that messages of both keep their order."""
 
+    def later(self, callback: Callable[[], None]) -> None:
+        """Call back in this turn, when all that it captured has been handled and much of what is to be sent has left.
+
+        For work that no client waits for. May call at once where nothing is gained by waiting.
+        """
+
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
         """Call back in turns in which interest in this literal subject may have changed. Returns a handle."""
 

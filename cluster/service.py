@@ -22,8 +22,8 @@ import trio
 from jetraft.cluster.forward import AnswerLost, Forwarder, MeshLike, Moved, Owner, Request
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.placement import NodeLoad, choose_heir
-from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
 from jetraft.raft.heirs import Heirs, LedGroup
+from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig

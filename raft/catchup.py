@@ -18,13 +18,20 @@ import trio
 
 from jetraft.raft.joining import until_durable
 from jetraft.raft.rpc import CallTimeoutError, Handler, PeerUnavailableError, RemoteCallError
-from jetraft.raft.snapshot import SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer
+from jetraft.raft.snapshot import (
+    SPOILT,
+    SnapshotFetch,
+    SnapshotGoneError,
+    SnapshotRequest,
+    answer,
+    check_part,
+)
 from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store.io import run_blocking
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Checkpoint, GroupLog, StoreError
-from jetraft.store.snapshot import Manifest, Staging
+from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt, StoreError
+from jetraft.store.snapshot import Manifest, PartDamagedError, Staging
 
 if TYPE_CHECKING:
     from jetraft.raft.engine import SnapshotOffer
@@ -72,6 +79,7 @@ class CatchupStatistics:
     fetches_failed: int
     pieces_served: int
     bytes_served: int
+    damage_found: int  # in blocks of this node's, when a peer could not install them
 
 
 class Catchup:
@@ -92,7 +100,8 @@ class Catchup:
         self._running: set[GroupId] = set()
         self._nursery: trio.Nursery | None = None
         self._limiter = trio.CapacityLimiter(FETCHES_AT_ONCE)
-        self._done = self._failed = self._pieces_served = self._bytes_served = 0
+        self._looked_at: set[GroupId] = set()  # a peer has complained of a block of theirs
+        self._done = self._failed = self._pieces_served = self._bytes_served = self._damage_found = 0
         manager.on_offer = self._on_offer
         links.serve(METHOD, self._serve)
 
@@ -111,6 +120,7 @@ class Catchup:
             fetches_failed=self._failed,
             pieces_served=self._pieces_served,
             bytes_served=self._bytes_served,
+            damage_found=self._damage_found,
         )
 
     # Serving.
@@ -120,16 +130,36 @@ class Catchup:
         await trio.lowlevel.checkpoint()
         try:
             request = SnapshotRequest.decode(payload)
-            group = self._manager.groups.get(request.group_id)
-            if group is None or group.incarnation != request.incarnation or group.failed is not None:
-                raise RemoteCallError(f"{request.group_id} is not here")
+        except RemoteProtocolError as error:
+            raise RemoteCallError(str(error)) from error
+        group = self._manager.groups.get(request.group_id)
+        if group is None or group.incarnation != request.incarnation or group.failed is not None:
+            raise RemoteCallError(f"{request.group_id} is not here")
+        try:
             held = self._hold(group, request.index)
+            if request.what == SPOILT:
+                await self._look(group, held, request)
+                return b""
             piece = answer(group.log, held.manifest, held.checkpoint, request)
-        except (RemoteProtocolError, SnapshotGoneError, StoreError) as error:
+        except StoreCorrupt as error:
+            self._damage_found += 1
+            group.distrust(error)
+            raise RemoteCallError(str(error)) from error
+        except (SnapshotGoneError, StoreError) as error:
             raise RemoteCallError(str(error)) from error
         self._pieces_served += 1
         self._bytes_served += len(piece)
         return piece
+
+    async def _look(self, group: "Group", held: _Held, request: SnapshotRequest) -> None:
+        """Verify a block that a peer complains of, one of a group at a time. Raises StoreCorrupt when it is right."""
+        if group.group_id in self._looked_at:
+            return
+        self._looked_at.add(group.group_id)
+        try:
+            await run_blocking(check_part(group.log, held.manifest, request))
+        finally:
+            self._looked_at.discard(group.group_id)
 
     def _hold(self, group: "Group", index: int) -> _Held:
         """The snapshot at `index`, held while it is asked for.
@@ -153,7 +183,11 @@ class Catchup:
     # Fetching.
 
     def _on_offer(self, group: "Group", sender: NodeId, offer: "SnapshotOffer") -> None:
-        """The engine found this offer worth taking; it is repeated until the group has caught up."""
+        """The engine found this offer worth taking; it is repeated until the group has caught up.
+
+        Until a fetch has ended, with the replica over its new log or with a reason, nobody begins another one: what it
+        gathers lies in a directory of which there is one a group.
+        """
         if self._nursery is not None and group.group_id not in self._running:
             self._running.add(group.group_id)
             self._nursery.start_soon(self._fetch, group, sender, offer)
@@ -162,6 +196,8 @@ class Catchup:
         group_id = group.group_id
         try:
             async with self._limiter:
+                if not self._runs(group):
+                    return  # it has ended while this waited: what is known may be of its successor
                 await self._fetch_all(group, self._fetch_for(group, sender, offer))
             self._done += 1
             log.info("%s has caught up to %d from %s", group_id, offer.index, sender)
@@ -175,9 +211,11 @@ class Catchup:
             self._running.discard(group_id)
 
     def _fetch_for(self, group: "Group", sender: NodeId, offer: "SnapshotOffer") -> SnapshotFetch:
-        """The fetch to go on with: an interrupted one of the same snapshot, or a new one."""
+        """The fetch to go on with: an interrupted one of the same snapshot over the same log, or a new one."""
+        self._drop_orphans()
         known = self._fetches.get(group.group_id)
         if known is not None and known.continues(sender, offer):
+            known.resume()
             return known
         self._drop(group.group_id)
         fetch = self._fetches[group.group_id] = SnapshotFetch(
@@ -185,10 +223,26 @@ class Catchup:
         )
         return fetch
 
+    def _drop_orphans(self) -> None:
+        """Drop what was fetched for logs that are not in use any more; it may be of a deleted group."""
+        groups = self._manager.groups
+        for group_id, fetch in list(self._fetches.items()):
+            group = groups.get(group_id)
+            if group is None or group.log is not fetch.log:
+                self._drop(group_id)
+
     def _drop(self, group_id: GroupId) -> None:
         fetch = self._fetches.pop(group_id, None)
         if fetch is not None:
             fetch.abandon()
+
+    async def _complain(self, fetch: SnapshotFetch, error: PartDamagedError) -> None:
+        """Tell the sender: unless the damage is of our making, nobody can install what it offers."""
+        payload = fetch.spoilt(error.block).encode()
+        try:
+            await self._links.call(fetch.sender, METHOD, payload, timeout_s=PIECE_TIMEOUT_S, bulk=True)
+        except (PeerUnavailableError, CallTimeoutError, RemoteCallError) as answer_error:
+            log.info("%s about its block %d: %s", fetch.sender, error.block, answer_error)
 
     async def _fetch_all(self, group: "Group", fetch: SnapshotFetch) -> None:
         while (request := fetch.next_request()) is not None:
@@ -200,12 +254,18 @@ class Catchup:
             raise RemoteCallError("the group has moved on")
         assert fetch.staging is not None
         del self._fetches[group.group_id]
-        await self._reopen(group, partial(_swap, group.log, fetch.staging))
+        try:
+            await self._reopen(group, partial(_swap, group.log, fetch.staging))
+        except PartDamagedError as error:
+            await self._complain(fetch, error)
+            raise
 
     def _is_wanted(self, group: "Group", fetch: SnapshotFetch) -> bool:
         """Whether the group is here and still behind the snapshot (rule 35)."""
-        is_here = self._manager.groups.get(group.group_id) is group and group.failed is None
-        return is_here and not group.is_leader and group.commit_index < fetch.offer.index
+        return self._runs(group) and not group.is_leader and group.commit_index < fetch.offer.index
+
+    def _runs(self, group: "Group") -> bool:
+        return self._manager.groups.get(group.group_id) is group and group.failed is None
 
 
 async def _swap(old: GroupLog, staging: Staging) -> GroupLog:

@@ -68,6 +68,7 @@ class Core:
         "log",
         "node_id",
         "pending_offer",
+        "reluctant",
         "role",
         "sends",
         "stood_back",
@@ -110,6 +111,7 @@ class Core:
         self.up: set[NodeId] = set()  # nodes with a link session
         self.sends: list[tuple[NodeId, Message]] = []
         self.pending_offer: tuple[NodeId, SnapshotOffer] | None = None  # for the shell: fetch it
+        self.reluctant = False  # waits longer than others before it stands
 
     # What the shell reads.
 
@@ -302,7 +304,7 @@ class Core:
 
         If somebody leads after all, the pre-vote disturbs nobody, and the leader answers it by claiming the group.
         """
-        asks = self.leader is None and self.ballot is None and self.election_ns is not None
+        asks = self.leader is None and not self.reluctant and self.ballot is None and self.election_ns is not None
         if asks and self.configuration.has_quorum({*self.up, self.node_id}):
             soon_ns = now_ns + self._setup.rng.randrange(0, self.timing.failover_spread_ns)
             self.election_ns = min(soon_ns, self.election_ns or soon_ns)
@@ -321,7 +323,8 @@ class Core:
         """Only voters stand for election: a learner waits to be promoted, a removed member for its removal."""
         is_voter = self.node_id in self.configuration.voters
         self.stood_back = False
-        self.election_ns = now_ns + self._setup.rng.randrange(low_ns, high_ns) if is_voter else None
+        begins_ns = now_ns + (self.timing.reluctance_ns if self.reluctant else 0)
+        self.election_ns = begins_ns + self._setup.rng.randrange(low_ns, high_ns) if is_voter else None
 
     def advance_commit(self) -> None:
         """Commit what a majority holds."""

@@ -182,6 +182,7 @@ class Timing:
     election_max_ns: int = 800 * NS_PER_MS
     failover_spread_ns: int = 300 * NS_PER_MS  # after the leader's link went down: pre-votes start within this
     precedence_ns: int = 150 * NS_PER_MS  # of two that ask at the same time, one stands back this long
+    reluctance_ns: int = 600 * NS_PER_MS  # longer than others who would rather not lead: they have been elected by then
     vote_retry_ns: int = 75 * NS_PER_MS  # a peer may create the group a little later than the first request
     probe_retry_ns: int = 100 * NS_PER_MS
     probe_retry_max_ns: int = 1000 * NS_PER_MS
@@ -266,6 +267,7 @@ class Engine(Protocol):
 
     sends: list[tuple[NodeId, Message]]  # what may leave now, in order; the shell takes and clears it
     pending_offer: tuple[NodeId, SnapshotOffer] | None  # a leader's snapshot that the shell shall fetch; it clears it
+    reluctant: bool  # set by the shell: others should lead, if they can
 
     @property
     def members_may_change(self) -> bool:

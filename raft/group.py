@@ -1,46 +1,30 @@
 """One group on one node: engine, log and state machine, and the proposals that wait for their outcome.
 
-Everything happens inside a turn of the node. Between turns proposals queue up; `advance`, called by the manager's
-flush, is the whole life of a group: learn what became durable, apply what is committed, tell the proposers, seal what
-is queued, let the engine send, hand the log to the writer. Nothing here awaits.
+Everything happens inside a turn of the node. Between turns proposals queue up; `learn` and `advance`, called by the
+manager's flush, are the whole life of a group: learn what became durable, say what is committed; apply it, tell the
+proposers, seal what is queued, let the engine send. Then the manager hands the log to the writer. Nothing here awaits.
 
-Every proposal ends exactly once (rule 25): OK with the result of apply, REFUSED when it was never in the log, UNKNOWN
-when leadership was lost after it was. An unexpected exception of apply stops the group (rule 26), as an error of the
-log does (rule 7): it takes no further part, and says so in `failed`.
+An unexpected exception of apply stops the group (rule 26), as an error of the log does (rule 7): it takes no further
+part, and says so in `failed`.
 """
 
-import enum
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import attrs
 import trio
 
 from jetraft.raft.acceptor import LogDivergedError
-from jetraft.raft.checkpointing import Checkpointer, CheckpointPolicy
-from jetraft.raft.core import Core
-from jetraft.raft.engine import (
-    CoreSetup,
-    Engine,
-    EngineFactory,
-    Limits,
-    Message,
-    Proposal,
-    Resigned,
-    Rng,
-    Role,
-    Sealer,
-    SnapshotOffer,
-    Timing,
-)
+from jetraft.raft.checkpointing import Checkpointer
+from jetraft.raft.engine import CoreSetup, Engine, Message, Proposal, Resigned, Role, SnapshotOffer
+from jetraft.raft.group_spec import GroupSetting, GroupSpec, GroupStatistics, ReplicaLag
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.membership import Configuration
+from jetraft.raft.proposals import Committed, Done, NotLeaderError, Outcome, Proposals, result_of
 from jetraft.raft.recovery import recover
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import Clock
-from jetraft.store.model.fifo import Fifo
-from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, StoreCorrupt
 
 if TYPE_CHECKING:
@@ -51,79 +35,7 @@ log_ = logging.getLogger(__name__)
 APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
 READ_WAIT_S = 1.5  # a leader out of contact steps down after a second
 CONSENSUS_KINDS = frozenset({Kind.NOOP, Kind.RAFT_CONFIG})
-
-
-class Outcome(enum.Enum):
-    """How a proposal ended."""
-
-    OK = "ok"  # committed and applied; the result is that of apply
-    REFUSED = "refused"  # not the leader: it was never in the log
-    UNKNOWN = "unknown"  # leadership was lost: it may be committed or not
-
-
-class NotLeaderError(Exception):
-    """The proposal was refused: this node does not lead the group (now)."""
-
-
-class OutcomeUnknownError(Exception):
-    """Leadership was lost after the proposal went into the log: it may be committed or not."""
-
-
-Done = Callable[[Outcome, object], None]
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class GroupSpec:
-    """What a group is created from. `members` counts only for a log that is new."""
-
-    group_id: GroupId
-    incarnation: int
-    members: tuple[NodeId, ...]
-    preferred_leader: NodeId | None = None
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class GroupSetting:
-    """What all groups of a node share."""
-
-    node_id: NodeId
-    seal: Sealer
-    rng: Rng
-    timing: Timing = attrs.Factory(Timing)
-    limits: Limits = attrs.Factory(Limits)
-    checkpoints: CheckpointPolicy = attrs.Factory(CheckpointPolicy)
-    engine: EngineFactory = Core
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class ReplicaLag:
-    """One other member as the leader sees it."""
-
-    node: NodeId
-    current: bool
-    offline: bool
-    active_ns: int  # since the last answer
-    lag_entries: int
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class GroupStatistics:
-    """A snapshot of a group's figures."""
-
-    group_id: GroupId
-    role: str
-    term: int
-    leader: NodeId | None
-    members: tuple[NodeId, ...]
-    voters: tuple[NodeId, ...]
-    commit_index: int
-    applied_index: int
-    last_index: int
-    durable_index: int
-    proposals_queued: int
-    proposals_waiting: int
-    elections_won: int
-    failed: str | None
+BLOCKING_BYTES_MAX: Final = 128 << 10  # more than this takes longer to write than a thread takes to wake
 
 
 class Group:
@@ -153,9 +65,8 @@ class Group:
         self.is_leader = False
         self.scheduled_ns: int | None = None  # the manager's: the entry in its deadline heap
         self._mark_dirty = mark_dirty
-        self._queue: list[tuple[Proposal, Done | None]] = []
-        self._waiting: Fifo[tuple[int, Done]] = Fifo()
-        self._reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
+        self._proposals = Proposals()
+        self._committed: Sequence[Entry] = ()  # between `learn` and `advance`: what is to be applied
         self._term_led = 0
         self._elections_won = 0
         self._submitted_token = -1
@@ -257,17 +168,21 @@ class Group:
             applied_index=self.applied_index,
             last_index=self.log.last_index,
             durable_index=self.log.durable_index,
-            proposals_queued=len(self._queue),
-            proposals_waiting=len(self._waiting),
+            proposals_queued=self._proposals.queued,
+            proposals_waiting=self._proposals.waiting,
             elections_won=self._elections_won,
             failed=None if self.failed is None else str(self.failed),
         )
 
     # What others ask for.
 
-    def propose(self, proposal: Proposal, done: Done | None = None) -> None:
-        """Queue one entry until the end of the turn. `done(outcome, result of apply)` is called exactly once, later."""
-        self._queue.append((proposal, done))
+    def propose(self, proposal: Proposal, done: Done | None = None, *, committed: Committed | None = None) -> None:
+        """Queue one entry until the end of the turn. `done(outcome, result of apply)` is called exactly once, later.
+
+        `committed` is called in the turn in which the entry is applied, before that: what it sends is on its way while
+        this node applies. It is not called when leadership is lost first.
+        """
+        self._proposals.add(proposal, done, committed)
         self._mark_dirty(self)
 
     async def propose_and_wait(self, proposal: Proposal) -> object:
@@ -281,14 +196,14 @@ class Group:
 
         self.propose(proposal, done)
         await finished.wait()
-        return _result_of(*ended[0], group_id=self.group_id)
+        return result_of(*ended[0], group_id=self.group_id)
 
     def read_barrier(self, done: Done) -> None:
         """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21)."""
         if not self.is_leader:
             done(Outcome.REFUSED, None)
             return
-        self._reads.append((self.core.begin_read(), self.core.commit_index, done))
+        self._proposals.add_read(self.core.begin_read(), self.core.commit_index, done)
         self._mark_dirty(self)
 
     async def confirm_leadership(self) -> None:
@@ -311,11 +226,15 @@ class Group:
         self._mark_dirty(self)
         return self.is_leader and self.core.transfer(to, self._clock.mono_ns())
 
+    def prefer_others(self, *, wanted: bool) -> None:
+        """Let other members stand first when a leader is looked for: this one could not do what a leader should."""
+        self.core.reluctant = wanted
+
     def change_members(self, configuration: Configuration, done: Done | None = None) -> None:
         """Change the members by one voter, or the learners. Raises MembershipChangeRefusedError."""
         index = self.core.change_members(configuration, self._clock.mono_ns())
         if done is not None:
-            self._waiting.append((index, done))
+            self._proposals.add_waiting(index, done)
         self._mark_dirty(self)
 
     def has_no_replica(self, node: NodeId) -> None:
@@ -418,30 +337,61 @@ class Group:
 
     # The life of a group.
 
+    def learn(self, now_ns: int) -> bool:
+        """Count what became durable, and tell those who asked what is committed; returns whether anybody did.
+
+        Called at the end of a turn for groups that were marked dirty. `advance` follows in the same turn.
+        """
+        self._committed = ()
+        log = self.log
+        if self.failed is not None or log.failed is not None or self._damage is not None:
+            return False
+        if log.durable_token != self._persisted_token:
+            self._persisted_token = log.durable_token
+            self.core.persisted(now_ns)
+            self._observe(now_ns)
+            self._trim(now_ns)
+        target = self.core.applicable_index
+        if self.applied_index >= target:
+            return False
+        try:
+            self._committed = log.entries(self.applied_index + 1, target, APPLY_BYTES_MAX)
+        except StoreCorrupt as error:  # the owner repairs the log
+            self.fail(error, now_ns)
+            return False
+        return self._proposals.tell_committed(self._committed[-1].index)
+
     def advance(self, now_ns: int) -> None:
-        """Everything that can be done now; called at the end of a turn for groups that were marked dirty."""
+        """Apply what is committed, append what is queued, let the engine send."""
         if not self._takes_part(now_ns):
             return
         if self._damage is not None:
             self.fail(self._damage, now_ns)
             return
-        if self.log.durable_token != self._persisted_token:
-            self._persisted_token = self.log.durable_token
-            self.core.persisted(now_ns)
-            self._observe(now_ns)
-            self._trim(now_ns)
+        if self._committed:
+            self._apply(self._committed, now_ns)
         try:
-            self._apply(now_ns)
+            if self._term_led:
+                self._lead()
             self._seal_queue()
             self.core.flush(now_ns)
-        except StoreCorrupt as error:  # an entry that was to be applied or sent: the owner repairs the log
+        except StoreCorrupt as error:  # an entry that was to be sent, or a message that a new leader looks at
             self.fail(error, now_ns)
-            return
-        token = self.log.token()
-        if token != self._submitted_token:
-            self._submitted_token = token
-            self.log.may_block = len(self.members) == 1
-            self.log.submit()
+
+    def has_unwritten(self) -> bool:
+        """Whether the log has something for the writer."""
+        return self.failed is None and self.log.token() != self._submitted_token
+
+    def would_block(self) -> bool:
+        """Whether `write(may_block=True)` is likely to wait for the disk: little is to be written, and nobody helps."""
+        configuration = self.core.configuration
+        is_alone = len(configuration.voters) == 1 and not configuration.learners
+        return is_alone and self.log.would_block(BLOCKING_BYTES_MAX)
+
+    def write(self, *, may_block: bool) -> None:
+        """Hand the log to the writer; with `may_block` it may write here and now, as nobody else has work for it."""
+        self._submitted_token = self.log.token()
+        self.log.submit(may_block=may_block)
 
     def _trim(self, now_ns: int) -> None:
         if now_ns >= self._held_until_ns:
@@ -466,39 +416,23 @@ class Group:
     def _end_leadership(self) -> None:
         self._term_led = 0
         self.is_leader = False
-        waiting, self._waiting = self._waiting, Fifo()
-        reads, self._reads = self._reads, Fifo()
-        queue, self._queue = self._queue, []
-        for _, done in waiting:
-            done(Outcome.UNKNOWN, None)
-        for _, _, done in reads:
-            done(Outcome.REFUSED, None)
-        for _, queued_done in queue:
-            if queued_done is not None:
-                queued_done(Outcome.REFUSED, None)
+        self._proposals.end()
 
-    def _apply(self, now_ns: int) -> None:
+    def _apply(self, entries: Sequence[Entry], now_ns: int) -> None:
         """Apply what is committed and durable here, up to a bound per turn."""
-        target = self.core.applicable_index
-        if self.applied_index < target:
-            entries = self.log.entries(self.applied_index + 1, target, APPLY_BYTES_MAX)
-            try:
-                results = self._apply_entries(entries)
-            except Exception as error:  # noqa: BLE001  (whatever apply raises is a bug of the machine: rule 26)
-                self.fail(error, now_ns)
-                return
-            self.applied_index = entries[-1].index
-            self._checkpointer.note_applied(entries)
-            self._tell_proposers(entries, results)
-            if self.applied_index < target:
-                self._mark_dirty(self)
-            if self._checkpointer.is_due() and now_ns >= self._held_until_ns:
-                self._checkpointer.save(self.applied_index)
-        if self._term_led and not self.is_leader and self.applied_index >= self.core.term_start_index:
-            self.is_leader = True
-            self.machine.became_leader(self._term_led)
-        if self._reads:
-            self._finish_reads()
+        try:
+            results = self._apply_entries(entries)
+        except Exception as error:  # noqa: BLE001  (whatever apply raises is a bug of the machine: rule 26)
+            self.fail(error, now_ns)
+            return
+        self._committed = ()
+        self.applied_index = entries[-1].index
+        self._checkpointer.note_applied(entries)
+        self._proposals.tell_applied(entries[0].index, results)
+        if self.applied_index < self.core.applicable_index:
+            self._mark_dirty(self)
+        if self._checkpointer.is_due() and now_ns >= self._held_until_ns:
+            self._checkpointer.save(self.applied_index)
 
     def _apply_entries(self, entries: Sequence[Entry]) -> Sequence[object]:
         """One result per entry; None for those that the machine does not see."""
@@ -512,32 +446,22 @@ class Group:
         by_command = iter(results)
         return [None if entry.kind in CONSENSUS_KINDS else next(by_command) for entry in entries]
 
-    def _tell_proposers(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
-        waiting = self._waiting
-        first_index = entries[0].index
-        while waiting and waiting[0][0] <= self.applied_index:
-            index, done = waiting.popleft()
-            done(Outcome.OK, results[index - first_index])
-
-    def _finish_reads(self) -> None:
-        confirmed = self.core.confirmed_read_round
-        while self._reads and self._reads[0][0] <= confirmed and self._reads[0][1] <= self.applied_index:
-            self._reads.popleft()[2](Outcome.OK, None)
+    def _lead(self) -> None:
+        """Begin to lead once everything before the own term is applied; answer reads."""
+        if not self.is_leader and self.applied_index >= self.core.term_start_index:
+            self.is_leader = True
+            self.machine.became_leader(self._term_led)
+        if self._proposals.has_reads:
+            self._proposals.tell_readers(self.core.confirmed_read_round, self.applied_index)
 
     def _seal_queue(self) -> None:
         """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
-        if not self._queue or (self.is_leader and not self.core.accepts_proposals):
+        if not self._proposals.queued:
             return
-        queue, self._queue = self._queue, []
         if not self.is_leader:
-            for _, done in queue:
-                if done is not None:
-                    done(Outcome.REFUSED, None)
-            return
-        first_index = self.core.propose([proposal for proposal, _ in queue])
-        for index, (_, done) in enumerate(queue, first_index):
-            if done is not None:
-                self._waiting.append((index, done))
+            self._proposals.refuse_queued()
+        elif self.core.accepts_proposals:
+            self._proposals.seal(self.core.propose)
 
     # Snapshots.
 
@@ -564,11 +488,3 @@ class Group:
 
 class GroupStoppedError(Exception):
     """The group was removed from this node."""
-
-
-def _result_of(outcome: Outcome, result: object, *, group_id: GroupId) -> object:
-    if outcome is Outcome.REFUSED:
-        raise NotLeaderError(f"this node does not lead {group_id}")
-    if outcome is Outcome.UNKNOWN:
-        raise OutcomeUnknownError(f"leadership of {group_id} was lost before the outcome was known")
-    return result

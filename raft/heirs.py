@@ -1,10 +1,10 @@
 """Whom to hand groups to, so that they spread: when a server stops, a thousand groups must not go to one node."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from jetraft.raft.group import ReplicaLag
+from jetraft.raft.group_spec import ReplicaLag
 from jetraft.raft.membership import Configuration
 from jetraft.store.model.ids import NodeId
 
@@ -25,9 +25,13 @@ class LedGroup(Protocol):
 
 
 class Heirs:
-    """Counts what each node leads of the groups that this one knows, and what `choose` has given it."""
+    """Counts what each node leads of the groups that this one knows, and what `choose` has given it.
 
-    def __init__(self, groups: Iterable[LedGroup]) -> None:
+    Nodes for which `is_fit` says no get nothing.
+    """
+
+    def __init__(self, groups: Iterable[LedGroup], is_fit: Callable[[NodeId], bool] = lambda _node: True) -> None:
+        self._is_fit = is_fit
         self._led = Counter(group.leader for group in groups if group.leader is not None)
 
     @property
@@ -39,7 +43,7 @@ class Heirs:
         """The voter that has everything committed and leads least; None when there is none."""
         voters = group.configuration.voters
         ready = [lag.node for lag in group.replica_lag() if lag.node in voters and lag.current and not lag.offline]
-        heir = min(ready, key=lambda node: (self._led[node], node), default=None)
+        heir = min(filter(self._is_fit, ready), key=lambda node: (self._led[node], node), default=None)
         if heir is not None:
             self._led[heir] += 1
         return heir

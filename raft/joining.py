@@ -39,9 +39,10 @@ import attrs
 import msgpack
 import trio
 
-from jetraft.raft.group import Group, Outcome
+from jetraft.raft.group import Group
 from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.membership import BadConfigurationError, Configuration
+from jetraft.raft.proposals import Outcome
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import GroupLog, HardState, StoreError

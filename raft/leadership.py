@@ -112,13 +112,15 @@ class Leadership:
 
     def quorum_index(self) -> int:
         """The highest index that may be committed by counting; 0 while none of the own term has a majority."""
-        index = self.replication.quorum_index(
-            self._configurations.current, self._setup.node_id, self._log.durable_index
-        )
+        configuration, index = self._configurations.current, self._log.durable_index
+        if configuration.voters != (self._setup.node_id,):
+            index = self.replication.quorum_index(configuration, self._setup.node_id, index)
         return index if index >= self.term_start_index else 0
 
     def pump(self, now_ns: int, commit_index: int) -> None:
         """Send what became due, never a commit index beyond what is durable here (rule 5)."""
+        if not self.replication.peers:
+            return  # alone there is nobody to tell and nobody to hand over to
         self.replication.pump(now_ns, min(commit_index, self._log.durable_index))
         if self._is_waited_for(now_ns):
             self.begin_transfer(None, now_ns)
@@ -192,6 +194,8 @@ class Leadership:
 
     def deadline_ns(self, commit_index: int) -> int | None:
         """When `tick` or `pump` has something to do without another event."""
+        if not self.replication.peers and self._quorum_lost_ns is None and self.transfer is None:
+            return None
         dues = (
             self.replication.deadline_ns(min(commit_index, self._log.durable_index)),
             self._step_down_ns(),

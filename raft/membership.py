@@ -6,6 +6,7 @@ configuration stored with the checkpoint, or with the group's creation. Without 
 found in the simulator (seeds member-chaos 1114 and 1279 of the prototype). Rules 27 to 32; thesis chapter 4.
 """
 
+import sys
 from collections.abc import Iterable
 
 import attrs
@@ -22,6 +23,11 @@ class BadConfigurationError(ValueError):
 
 def _in_order(nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
     return tuple(sorted(nodes))
+
+
+def _interned(names: Iterable[str]) -> list[NodeId]:
+    """One text for each node: a few names stand in thousands of groups."""
+    return [NodeId(sys.intern(name)) for name in names]
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -63,7 +69,7 @@ class Configuration:
         names = [*voters, *learners] if isinstance(voters, list) and isinstance(learners, list) else [None]
         if not all(isinstance(name, str) for name in names) or not voters or len(set(names)) != len(names):
             raise BadConfigurationError("a configuration needs voters, and every member once")
-        return cls(voters=voters, learners=learners)
+        return cls(voters=_interned(voters), learners=_interned(learners))
 
 
 class ConfigurationHistory:

@@ -77,6 +77,7 @@ class Guard:
         "log",
         "node_id",
         "pending_offer",
+        "reluctant",
         "replica",
         "sends",
         "setup",
@@ -116,6 +117,7 @@ class Guard:
         self.up: set[NodeId] = set()
         self.sends: list[tuple[NodeId, Message]] = []
         self.pending_offer: tuple[NodeId, SnapshotOffer] | None = None
+        self.reluctant = False
         voters = self.configuration.voters
         self._alone = voters == (self.node_id,)
         others = [voter for voter in voters if voter != self.node_id]
@@ -310,7 +312,7 @@ class Guard:
 
     def _look_soon(self, now_ns: int) -> None:
         """Nobody is known to lead and a majority can be asked, as after the start of all: do not wait for the timer."""
-        asks = self.leader is None and self.ballot is None and self.election_ns is not None
+        asks = self.leader is None and not self.reluctant and self.ballot is None and self.election_ns is not None
         if asks and self.configuration.has_quorum({*self.up, self.node_id}):
             soon_ns = now_ns + self.setup.rng.randrange(0, self.timing.failover_spread_ns)
             self.election_ns = min(soon_ns, self.election_ns or soon_ns)
@@ -328,7 +330,8 @@ class Guard:
     def _arm_timer(self, now_ns: int, low_ns: int, high_ns: int) -> None:
         self._stood_back = False
         is_voter = self.node_id in self.configuration.voters
-        self.election_ns = now_ns + self.setup.rng.randrange(low_ns, high_ns) if is_voter else None
+        begins_ns = now_ns + (self.timing.reluctance_ns if self.reluctant else 0)
+        self.election_ns = begins_ns + self.setup.rng.randrange(low_ns, high_ns) if is_voter else None
 
     def count_commit(self) -> None:
         """As leader: what the replica counted, but the own vote for an entry is its fsync (rule 4)."""

@@ -36,11 +36,17 @@ def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) 
         state_bytes = len(checkpoint.state)
         if applied_index:
             machine.restore(checkpoint.state)
-    configurations = ConfigurationHistory(base, applied_index)
-    next_index = applied_index + 1
+    configurations = configurations_of(log, base, applied_index)
+    return Recovered(configurations=configurations, applied_index=applied_index, state_bytes=state_bytes)
+
+
+def configurations_of(log: GroupLog, base: Configuration, base_index: int) -> ConfigurationHistory:
+    """The configurations from a checkpoint's on to the end of the log."""
+    configurations = ConfigurationHistory(base, base_index)
+    next_index = base_index + 1
     while next_index <= log.last_index:
         for entry in log.entries(next_index, log.last_index, SCAN_BYTES):
             if entry.kind == Kind.RAFT_CONFIG:
                 configurations.append(entry.index, Configuration.decode(entry.frame[FRAME_HEADER_BYTES:]))
             next_index = entry.index + 1
-    return Recovered(configurations=configurations, applied_index=applied_index, state_bytes=state_bytes)
+    return configurations

@@ -38,11 +38,14 @@ from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity
 from jetraft.store.io import Disk, run_blocking
 from jetraft.store.keyring import Secrets
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import mend, open_log
+from jetraft.store.log_start import LogOptions
+from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
 from jetraft.store.recovery import RecoveryMode
+from jetraft.store.stand_in import stands_in
 
 if TYPE_CHECKING:
     from jetraft.raft.catchup import CallLinks
@@ -160,12 +163,16 @@ class Repairs:
             raise OvertakenError(f"{log.place.group}: the end of the log is gone, and with it what it was")
         return await self.repair(log, others) if log.damaged else log
 
-    async def reopen(self, log: GroupLog, others: Sequence[NodeId]) -> FileLog:
+    async def reopen(self, log: GroupLog, others: Sequence[NodeId]) -> GroupLog:
         """Open a log again in which damage was found, or a write failed, while its group ran; the group has stopped.
 
         What waits for the disk is written first, as far as the log still takes writes. After a failed one everything is
         read from the device, by this opening and by those after it. Raises what `open` raises.
+        A log in memory comes back empty, with nothing promised: who starts it has it admitted first.
         """
+        if isinstance(log, MemLog):
+            log.close()
+            return MemLog()
         assert isinstance(log, FileLog)
         await until_settled(log)
         log.close()
@@ -183,10 +190,20 @@ class Repairs:
         """The log without faulty entries, opened anew when it was mended; `others` are the group's other members.
 
         Raises RepairPendingError when an entry may still be had from a member that did not answer: the log then stays
-        open here, also to serve others, until the next try. Raises OvertakenError; the log is closed then.
+        open here, also to serve others, until the next try; or when there is more damage than the opening found: then
+        the next try opens it anew. Raises OvertakenError; the log is closed then.
         """
         key = log.identity.group_id, log.identity.incarnation
         self._waiting[key] = log
+        try:
+            return await self._repair(key, log, others)
+        except StoreCorrupt as error:
+            waiting = self._waiting.pop(key, None)
+            if waiting is not None:
+                waiting.close()
+            raise RepairPendingError(str(error)) from error
+
+    async def _repair(self, key: tuple[GroupId, int], log: FileLog, others: Sequence[NodeId]) -> FileLog:
         checkpoint = log.load_checkpoint()
         covered_index = 0 if checkpoint is None else checkpoint.index
         found = _Findings(covered_index=covered_index, frames=dict(log.returned))
@@ -202,9 +219,9 @@ class Repairs:
             self._lost += len(found.lost)
         if found.frames.keys() > log.returned.keys() or any(item.head_damaged for item in log.damaged):
             self._repaired += len(found.frames) - len(log.returned)
-            substitutes = {index: log.substitute(index) for index in found.lost if index > covered_index}
+            frames = found.frames | _stand_ins(log, found)
             del self._waiting[key]
-            log = self._waiting[key] = await run_blocking(partial(mend, log, found.frames | substitutes))
+            log = self._waiting[key] = await run_blocking(partial(mend, log, frames))
             log_.info("%s: damaged entries are repaired: %s", log.place.group, sorted(found.frames))
         if settled := found.settled(log.faulty):
             log.give_up(settled, found.frames)
@@ -276,6 +293,16 @@ class Repairs:
         return bytes(msgpack.packb(answer))
 
 
+def _stand_ins(log: FileLog, found: _Findings) -> dict[int, bytes]:
+    """What stands for the lost entries above the checkpoint: the same on every member that has lost them."""
+    frames: dict[int, bytes] = {}
+    for index in sorted(found.lost):
+        if index > found.covered_index:
+            before = found.frames.get(index - 1) or frames.get(index - 1)
+            frames[index] = log.substitute(index, after=before)
+    return frames
+
+
 async def until_settled(log: GroupLog) -> None:
     """Wait until everything is on disk, or the log has failed. Nobody else waits for this log any more."""
     moved = trio.Event()
@@ -306,7 +333,7 @@ def _frames(log: GroupLog, first: int, last: int) -> list[bytes]:
             size += len(entry.frame)
             if entry.index != first + len(found) or (found and size > ANSWER_BYTES_MAX):
                 break
-            if trimmed.covers(log.lost, entry.index, entry.index) or log.is_compacted(entry.index):
+            if stands_in(entry.frame) or log.is_compacted(entry.index):
                 break
             found.append(entry.frame)
     except StoreCorrupt as error:

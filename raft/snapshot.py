@@ -6,10 +6,16 @@ the fetch goes on where it was when the same checkpoint is offered by the same m
 `Staging` of the log (store/snapshot.py), which verifies every frame and replaces the log, whole or not at all, when
 everything is there (rule 34).
 
-    request (msgpack): group, incarnation, index of the checkpoint, "open" | "state" | "chunk", block, offset, size
+    request (msgpack): group, incarnation, index of the checkpoint, "open" | "state" | "chunk" | "spoilt", block,
+        offset, size
     answer: open: msgpack [manifest, members, bytes of the state, crc32c of the state]; else the bytes asked for
+
+A block that is damaged where it comes from cannot be installed anywhere. So who finds a part spoilt says so; the sender
+then looks at its block as it sends it, and stops when the damage is its own: it is repaired, and another member leads.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -18,13 +24,15 @@ import msgpack
 from jetraft.raft.engine import SnapshotOffer
 from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store._frame import crc32c
+from jetraft.store.format import BLOCK_HEAD_BYTES
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, GroupLog
-from jetraft.store.snapshot import Manifest, Staging
+from jetraft.store.snapshot import Manifest, Staging, verify_part
 
 PIECE_BYTES_MAX: Final = 1 << 20  # whatever is asked for, an answer is not larger
 STATE_BYTES_MAX: Final = 1 << 30  # bounds the memory that a peer can make this node take
 OPEN, STATE, CHUNK = "open", "state", "chunk"
+SPOILT = "spoilt"  # asks for no bytes: `block` did not hold what the manifest says
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -52,7 +60,7 @@ class SnapshotRequest:
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise RemoteProtocolError("no snapshot request") from error
         numbers = (incarnation, index, block, offset, size)
-        if not isinstance(group_id, str) or what not in {OPEN, STATE, CHUNK}:
+        if not isinstance(group_id, str) or what not in {OPEN, STATE, CHUNK, SPOILT}:
             raise RemoteProtocolError("no snapshot request")
         if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
             raise RemoteProtocolError("no snapshot request")
@@ -86,6 +94,22 @@ def answer(log: GroupLog, manifest: Manifest, checkpoint: Checkpoint, request: S
         raise SnapshotGoneError(f"block {request.block} was trimmed") from error
 
 
+def check_part(log: GroupLog, manifest: Manifest, request: SnapshotRequest) -> Callable[[], object]:
+    """Read a block as it is sent, now; what is returned verifies it, in any thread. Both raise StoreCorrupt.
+
+    Raises SnapshotGoneError when the block is in the snapshot no more.
+    """
+    part = next((part for part in manifest.parts if part.block == request.block), None)
+    if part is None:
+        raise SnapshotGoneError(f"block {request.block} is not in the snapshot")
+    try:
+        data = bytes(BLOCK_HEAD_BYTES) + log.read_chunk(part.block, 0, part.body_bytes)
+    except KeyError as error:
+        raise SnapshotGoneError(f"block {part.block} was trimmed") from error
+    what = f"{request.group_id}, as it is sent"
+    return partial(verify_part, data, part, offset=BLOCK_HEAD_BYTES, incarnation=request.incarnation, what=what)
+
+
 class SnapshotFetch:
     """One snapshot on its way here: `next_request` and `received` take turns until there is no next request."""
 
@@ -98,9 +122,11 @@ class SnapshotFetch:
         self.offer = offer
         self.staging: Staging | None = None
         self.log = log
+        self._opening: bytes | None = None  # the manifest and what else the sender said first
         self._manifest: Manifest | None = None
         self._state = bytearray()
         self._state_bytes = self._state_crc = 0
+        self._is_resuming = False
         self.asked: SnapshotRequest | None = None
 
     def continues(self, sender: NodeId, offer: SnapshotOffer) -> bool:
@@ -108,9 +134,13 @@ class SnapshotFetch:
         mine = self.offer
         return (self.sender, mine.index, mine.index_term) == (sender, offer.index, offer.index_term)
 
+    def resume(self) -> None:
+        """Go on after an interruption: if the sender was restarted since, its numbers may be those of other blocks."""
+        self._is_resuming = True
+
     def next_request(self) -> SnapshotRequest | None:
         """The next piece to ask for; None when everything is here."""
-        if self._manifest is None:
+        if self._manifest is None or self._is_resuming:
             self.asked = self._request(OPEN)
         elif self.staging is None:
             self.asked = self._request(STATE, offset=len(self._state), size=PIECE_BYTES_MAX)
@@ -133,6 +163,10 @@ class SnapshotFetch:
             size=size,
         )
 
+    def spoilt(self, block: int) -> SnapshotRequest:
+        """What tells the sender that a block of its did not arrive as the manifest promises."""
+        return self._request(SPOILT, block=block)
+
     def received(self, data: bytes) -> None:
         """Take the answer to the last request. Raises RemoteProtocolError, StoreError, OSError."""
         asked = self.asked
@@ -145,6 +179,10 @@ class SnapshotFetch:
             self._take_chunk(asked, data)
 
     def _take_opening(self, data: bytes) -> None:
+        self._is_resuming = False
+        if data == self._opening:
+            return  # what is here is of this very snapshot
+        self._begin_anew()
         try:
             fields: Any = msgpack.unpackb(data, raw=False)
             manifest, members, self._state_bytes, self._state_crc = fields
@@ -156,7 +194,13 @@ class SnapshotFetch:
             raise RemoteProtocolError("a snapshot that is not the one that was offered")
         if not isinstance(self._state_bytes, int) or not 0 <= self._state_bytes <= STATE_BYTES_MAX:
             raise RemoteProtocolError("a state of an impossible size")
+        self._opening = data
         self._stage_when_complete()
+
+    def _begin_anew(self) -> None:
+        self.abandon()
+        self.staging = self._manifest = self._opening = None
+        self._state.clear()
 
     def _take_state(self, data: bytes) -> None:
         if not data or len(self._state) + len(data) > self._state_bytes:

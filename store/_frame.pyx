@@ -25,7 +25,7 @@ if sys.byteorder != "little":
 jetraft_crc32c_prepare()
 
 cdef enum:
-    FORMAT_VERSION = 1
+    FRAME_VERSION = 1
     MESSAGES = 3                # format.Kind.MESSAGES
     MARK_SENTINEL = 0xFFFFFFFF  # stands where a frame has its length; no frame is that long
     SKIP_SENTINEL = 0xFFFFFFFE  # the same for a skip
@@ -141,7 +141,7 @@ def seal(int kind, *, uint64_t index, uint64_t term, uint64_t incarnation, body,
         finally:
             PyBuffer_Release(&view)
     store_u32(out, <uint32_t> length)
-    out[8] = FORMAT_VERSION
+    out[8] = FRAME_VERSION
     out[9] = <uint8_t> kind
     store_u16(out + 10, flags)
     store_u32(out + 12, count)
@@ -311,7 +311,7 @@ cdef int _judge(const uint8_t *data, size_t size, size_t at, uint64_t incarnatio
         return STOP_DAMAGED
     if check and jetraft_crc32c(data + at + 8, header.length - 8, 0) != header.crc:
         return STOP_DAMAGED
-    if header.version > FORMAT_VERSION:
+    if header.version > FRAME_VERSION:
         return STOP_VERSION
     if header.incarnation != incarnation or header.log_index != index or header.term < term:
         return STOP_ORDER

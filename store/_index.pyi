@@ -1,21 +1,12 @@
 from collections.abc import Iterable
 
-from jetraft.store._chunks import ChunkTable
+from jetraft.store._chains import Chains
 from jetraft.store._seqset import PackedRanges
 from jetraft.store._spans import SpanTable
-from jetraft.store._subjtree import SubjectTree
+from jetraft.store._verdicts import Verdicts
 
-class Verdicts:
-    @property
-    def memory_bytes(self) -> int: ...
-
-class Index:
-    tree: SubjectTree
-    chunks: ChunkTable
+class Index(Chains):
     spans: SpanTable
-    first_seq: int
-    last_seq: int
-    messages: int
     message_bytes: int
     last_ts_ns: int
     def __init__(self, *, overhead_bytes: int, hdr_overhead_bytes: int, first_seq: int = 1) -> None: ...

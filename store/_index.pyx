@@ -9,25 +9,20 @@ message in sequence order, so that the outcome does not depend on how the leader
 limit, then the two totals, each by dropping the oldest (nats-server: filestore.go, storeRawMsg).
 
 Invariants: first_seq <= every live sequence <= last_seq, and first_seq itself is live unless the stream is empty, when it
-is last_seq + 1; last_seq never goes back. For a live message, `next` leads to the next live message of its subject or to a
-place on the way to it: removed messages keep their `next`, so the chain stays whole until the chunk goes, and then a scan
-finds the way again and repairs it.
+is last_seq + 1; last_seq never goes back; those of the chains (_chains.pyx).
 """
 
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
+from libc.stdlib cimport calloc, free
 
+from jetraft.store._chains cimport FAR, Chains
 from jetraft.store._chunks cimport CHUNK_MASK, Chunk, ChunkTable
 from jetraft.store._frame cimport FRAME_HEADER_BYTES, FrameHeader, Record, read_header, read_record
 from jetraft.store._lookahead cimport LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_doomed, fetch_oldest, look_ahead
 from jetraft.store._seqset cimport PackedRanges, RangePacker
 from jetraft.store._spans cimport Place, SpanTable
 from jetraft.store._subjtree cimport SubjectTree
-
-cdef enum:
-    SCAN_STEP = 64          # messages looked at for each link of a chain followed, where both ways lead to the answer
-    FAR = 0xFFFFFFFF        # a distance that does not fit: not known
+from jetraft.store._verdicts cimport Verdicts
 
 cdef uint64_t SEQ_MAX = 1 << 62  # where a purge may send a stream at most: what follows can never overflow 64 bits
 
@@ -37,34 +32,7 @@ cdef uint64_t limit_of(value) except? 0:
     return UINT64_MAX if value < 0 else value
 
 
-cdef class Verdicts:
-    """What a filter set has found out about each subject id."""
-
-    def __dealloc__(self):
-        free(self.verdicts)
-
-    cdef int cover(self, uint32_t id_end) except -1:
-        """Make room for the ids below `id_end`."""
-        cdef uint8_t *grown
-        cdef uint32_t end
-        if id_end <= self.verdict_end:
-            return 0
-        end = max(id_end, self.verdict_end + self.verdict_end // 2, 64)
-        grown = <uint8_t *>realloc(self.verdicts, end)
-        if grown == NULL:
-            raise MemoryError
-        memset(grown + self.verdict_end, 0, end - self.verdict_end)
-        self.verdicts = grown
-        self.verdict_end = end
-        return 0
-
-    @property
-    def memory_bytes(self):
-        """Bytes allocated: one for each subject id."""
-        return self.verdict_end
-
-
-cdef class Index:
+cdef class Index(Chains):
     """Sequences, subjects and limits of one stream. Deterministic: the same calls leave the same messages everywhere."""
 
     def __cinit__(self, *, uint32_t overhead_bytes, uint32_t hdr_overhead_bytes, uint64_t first_seq=1):
@@ -242,100 +210,6 @@ cdef class Index:
         if chunk == NULL or chunk.subject[seq & CHUNK_MASK] == 0:
             return False
         return self.spans.find(seq, chunk.offset[seq & CHUNK_MASK], out)
-
-    cdef uint64_t last_live(self) noexcept:
-        """The highest live sequence, 0 when there is none."""
-        cdef uint64_t seq = self.last_seq
-        if self.messages == 0:
-            return 0
-        while self.chunks.subject_of(seq) == 0:
-            seq = (seq & ~<uint64_t>CHUNK_MASK) - 1 if self.chunks.at(seq) == NULL else seq - 1
-        return seq
-
-    cdef uint64_t count_all(self, uint64_t low) noexcept:
-        """Live messages at or above `low`: at once when nothing between is missing, else by the shorter side."""
-        low = max(low, self.first_seq)
-        if low > self.last_seq:
-            return 0
-        if self.messages == self.last_seq - self.first_seq + 1:
-            return self.last_seq - low + 1
-        if low - self.first_seq < self.last_seq - low:
-            return self.messages - self.chunks.count_live(self.first_seq, low - 1)
-        return self.chunks.count_live(low, self.last_seq)
-
-    cdef uint64_t follow(self, uint64_t seq, uint32_t subject_id) noexcept:
-        """The subject's next live message after `seq`, which was its message (live or not); 0 when there is none.
-
-        Shortens the way for the next walk when removed messages lay on it.
-        """
-        cdef uint64_t at = seq, found = 0
-        cdef uint64_t last = self.tree.at(subject_id).last_seq
-        cdef Chunk *chunk
-        cdef uint32_t distance
-        if seq >= last:
-            return 0
-        while True:
-            chunk = self.chunks.at(at)
-            distance = 0 if chunk == NULL else chunk.next[at & CHUNK_MASK]
-            if distance == 0 or distance == FAR:
-                found = self.chunks.find_subject(at + 1, last, subject_id)
-                break
-            at += distance
-            chunk = self.chunks.at(at)
-            if chunk != NULL and chunk.subject[at & CHUNK_MASK] == subject_id:
-                found = at
-                break
-        chunk = self.chunks.at(seq)
-        if chunk != NULL and found:
-            chunk.next[seq & CHUNK_MASK] = <uint32_t>(found - seq) if found - seq < FAR else FAR
-        return found
-
-    cdef uint64_t first_from(self, uint32_t subject_id, uint64_t low) noexcept:
-        """The subject's first live message at or above `low`, 0 when there is none.
-
-        Two ways lead there, the chain from the subject's first message and a scan from `low`; both are walked in turn,
-        so the cost is twice that of the shorter one.
-        """
-        cdef uint64_t chain, scan = low, end, last
-        chain = self.tree.at(subject_id).first_seq
-        last = self.tree.at(subject_id).last_seq
-        if low > last:
-            return 0
-        if low > self.first_seq and self.chunks.subject_of(low - 1) == subject_id:
-            return self.follow(low - 1, subject_id)
-        while chain < low:
-            end = scan + SCAN_STEP - 1
-            scan = self.chunks.find_subject(scan, end, subject_id)
-            if scan:
-                return scan
-            scan = end + 1
-            chain = self.follow(chain, subject_id)
-        return chain
-
-    cdef uint64_t last_upto(self, uint32_t subject_id, uint64_t high) noexcept:
-        """The subject's last live message at or below `high`, 0 when there is none. Both ways, as in `first_from`."""
-        cdef uint64_t chain, following, scan
-        cdef int step
-        chain = self.tree.at(subject_id).first_seq
-        if high >= self.tree.at(subject_id).last_seq:
-            # Also asked while the last message itself is being removed: then `chain` is live and below it.
-            if self.chunks.subject_of(self.tree.at(subject_id).last_seq) == subject_id:
-                return self.tree.at(subject_id).last_seq
-            high = self.tree.at(subject_id).last_seq
-        if chain > high:
-            return 0
-        scan = high
-        while True:
-            for step in range(SCAN_STEP):
-                if self.chunks.subject_of(scan) == subject_id:
-                    return scan
-                scan -= 1
-                if scan < chain:
-                    return chain
-            following = self.follow(chain, subject_id)
-            if following == 0 or following > high:
-                return chain
-            chain = following
 
     # -- in C: changing --------------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from jetraft.store._index cimport Index
 from jetraft.store._runs cimport Runs
 from jetraft.store._spans cimport Place
 
+from jetraft.store.port import StoreCorrupt
+
 cimport cython
 
 cdef enum:
@@ -129,11 +131,14 @@ cdef class RecordReader:
             self.frame = self.log.frame_at(place.block, place.frame_offset)
             self.frame_offset = place.frame_offset
             if not read_header(<const uint8_t *><char *>self.frame, len(self.frame), &header):
-                raise ValueError(f"sequence {seq} does not point at a frame")
+                raise StoreCorrupt(f"sequence {seq} does not point at a frame")
             self.first_seq = header.first_stream_seq
             self.end_seq = header.first_stream_seq + header.count
+            if not self.first_seq <= seq < self.end_seq:
+                self.frame = None
+                raise StoreCorrupt(f"sequence {seq} points at a frame of others")
         if read_record(<const uint8_t *><char *>self.frame, len(self.frame), place.record_offset, out) == 0:
-            raise ValueError(f"sequence {seq} does not point at a record")
+            raise StoreCorrupt(f"sequence {seq} does not point at a record")
         return 1
 
 

@@ -2,7 +2,8 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from jetraft.store._index cimport Index, Verdicts
+from jetraft.store._index cimport Index
+from jetraft.store._verdicts cimport Verdicts
 
 cdef enum Mode:
     EVERYTHING                     # no filter, or one of them is ">"

@@ -1,5 +1,6 @@
-from jetraft.store._index import Index, Verdicts
+from jetraft.store._index import Index
 from jetraft.store._runs import Runs
+from jetraft.store._verdicts import Verdicts
 
 class FilterSet(Verdicts):
     filters: tuple[bytes, ...]

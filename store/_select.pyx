@@ -15,7 +15,7 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from jetraft.store._chunks cimport CHUNK_MASK, Chunk
-from jetraft.store._index cimport REMOVED_LOG_MESSAGES, Index, Removed, Verdicts
+from jetraft.store._index cimport REMOVED_LOG_MESSAGES, Index, Removed
 from jetraft.store._runs cimport Runs
 from jetraft.store._subjtree cimport IdList, Subject, has_wildcard, subject_matches, text_of
 

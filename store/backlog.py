@@ -30,6 +30,7 @@ from jetraft.store.format import (
     TRIMMED_NAME,
     BlockHead,
     Identity,
+    block_name,
     checkpoint_name,
     pack_block_head,
 )
@@ -42,12 +43,17 @@ from jetraft.store.port import Checkpoint
 class BlockFile:
     """The file of a block."""
 
-    path: Path
+    place: "LogPlace"
     head: BlockHead
     fd: int | None = None  # held open while the block grows
     sealed: bool | None = None  # whether its frames are encrypted; None until somebody asks
     revision: int = 0  # grows with every change of its bytes
     written: int = 0  # bytes that a read of the file sees; 0 until it was created
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.place.log / block_name(self.head)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -60,15 +66,17 @@ class Segment:
     offset: int
     first_index: int
     frames: list[bytes] = attrs.field(factory=list)
+    end: int = attrs.field(default=attrs.Factory(lambda self: self.offset, takes_self=True))  # after the last frame
+
+    def add(self, frame: bytes) -> None:
+        """Let a frame follow, as its file is to have it."""
+        self.frames.append(frame)
+        self.end += len(frame)
 
     def keep_below(self, index: int) -> None:
         """Leave out `index` and what follows it."""
         del self.frames[max(0, index - self.first_index) :]
-
-    @property
-    def end(self) -> int:
-        """The offset after the last frame."""
-        return self.offset + sum(map(len, self.frames))
+        self.end = self.offset + sum(map(len, self.frames))
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -101,23 +109,40 @@ class Backlog:
         """True when there are only frames to be added to blocks that exist: it may follow a batch on its way."""
         if self.hard_state is not None or self.checkpoint is not None or self.dropped is not None:
             return False
-        others = (self.retired, self.rewrites, self.unlink, self.close, self.new_directories)
-        return bool(self.segments) and not any(others) and not any(segment.create for segment in self.segments)
+        if self.retired or self.rewrites or self.unlink or self.close or self.new_directories:
+            return False
+        segments = self.segments
+        if len(segments) == 1:
+            return not segments[0].create
+        return bool(segments) and not any(segment.create for segment in segments)
 
     def frame_bytes(self) -> int:
         """Bytes of frames that wait."""
-        return sum(segment.end - segment.offset for segment in self.segments)
+        size = 0
+        for segment in self.segments:
+            size += segment.end - segment.offset
+        return size
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogPlace:
-    """Where a log lives and whose it is."""
+    """Where a log lives and whose it is. Its names are texts: a Path takes half a kilobyte, and a node has many."""
 
     disk: Disk
-    group: Path  # the group's directory
-    log: Path  # the generation's directory in it
+    directory: str = attrs.field(converter=str)  # the group's
+    generation: str  # the name of the log's directory in it
     identity: Identity
     cipher: GroupCipher | None = None  # of a store that is encrypted
+
+    @property
+    def group(self) -> Path:
+        """The group's directory."""
+        return Path(self.directory)
+
+    @property
+    def log(self) -> Path:
+        """The generation's directory."""
+        return Path(self.directory, self.generation)
 
 
 def fill(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> None:
@@ -125,6 +150,14 @@ def fill(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> 
 
     The blocks grow by the marks that are added here. Opens files, so it may raise OSError.
     """
+    if backlog.only_grows:  # nearly always
+        for segment in backlog.segments:
+            _add_segment(batch, place.disk, segment, None, place.identity)
+    else:
+        _fill_in_order(batch, backlog, place, opened)
+
+
+def _fill_in_order(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> None:
     disk, group, log, identity = place.disk, place.group, place.log, place.identity
     opened += backlog.close
 

@@ -14,6 +14,8 @@ Invariants of a BlockList: blocks ascend by index and do not overlap; the newest
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Final
 
 import attrs
 
@@ -22,7 +24,9 @@ from jetraft.store.format import Kind
 from jetraft.store.port import Entry
 from jetraft.store.terms import TermRuns
 
-_COUNT_AT, _FIRST_SEQ_AT, _NEXT_AT = 12, 40, 48  # places in a frame's header, see store/format.py
+_COUNT_AT: Final = 12  # in a frame's header, see store/format.py
+_COUNT_AND_FIRST_SEQ: Final = Struct("<I24xQ").unpack_from
+_MESSAGES: Final = int(Kind.MESSAGES)  # looking a member of an enum up costs more than all the rest
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -48,7 +52,7 @@ class Block:
     def holds(self, index: int) -> bool:
         """True when the frame of `index` is here."""
         if self.indexes is None:
-            return self.first_index <= index <= self.last_index
+            return 0 <= index - self.first_index < len(self.offsets)
         number = self.number_from(index)
         return number < len(self.indexes) and self.indexes[number] == index
 
@@ -104,8 +108,9 @@ class Block:
         assert entry.index == self.last_index + 1
         offset = self.used
         self.offsets.append(offset)
-        self.used += len(entry.frame) + overhead_bytes
-        self.last_seq = max(self.last_seq, last_seq_of(entry))
+        self.used = offset + len(entry.frame) + overhead_bytes
+        if entry.kind == _MESSAGES:
+            self.last_seq = max(self.last_seq, last_seq_of(entry))
         return offset
 
 
@@ -117,10 +122,9 @@ def entry_of(frame: bytes) -> Entry:
 
 def last_seq_of(entry: Entry) -> int:
     """The highest stream sequence of the entry's messages, 0 when it has none."""
-    if entry.kind != Kind.MESSAGES:
+    if entry.kind != _MESSAGES:
         return 0
-    count = int.from_bytes(entry.frame[_COUNT_AT : _COUNT_AT + 4], "little")
-    first_seq = int.from_bytes(entry.frame[_FIRST_SEQ_AT:_NEXT_AT], "little")
+    count, first_seq = _COUNT_AND_FIRST_SEQ(entry.frame, _COUNT_AT)
     return first_seq + count - 1 if count else 0
 
 
@@ -156,6 +160,9 @@ class BlockList:
 
     def find(self, index: int) -> Block | None:
         """The block that holds `index`."""
+        if self._blocks and self._blocks[-1].first_index <= index:  # nearly always: what is new is asked for
+            newest = self._blocks[-1]
+            return newest if newest.holds(index) else None
         place = bisect_right(self._blocks, index, key=lambda block: block.first_index) - 1
         if place < 0 or not self._blocks[place].holds(index):
             return None

@@ -225,17 +225,6 @@ def discard(disk: Disk, path: Path) -> None:
         disk.perform(batch)
 
 
-def sync_directory(disk: Disk, directory: Path) -> None:
-    """Make the names in a directory durable. Blocking."""
-    fd = disk.open_directory(directory)
-    batch = disk.batch()
-    batch.sync(fd)
-    try:
-        disk.perform(batch)
-    finally:
-        disk.close_file(fd)
-
-
 def replacing(disk: Disk, path: Path) -> Batch:
     """The operation that puts the new file of a block in place of the old one."""
     batch = disk.batch()

@@ -45,6 +45,7 @@ class ConsumerState:
     pending: UnackedTable = attrs.Factory(UnackedTable)
     acked_ahead: set[int] = attrs.Factory(set)  # acks for deliveries that this state has not seen, above delivered
     config_json: bytes = attrs.field(default=b"", eq=False)  # of `config`, kept for the next snapshot; empty: not known
+    packed: bytes = attrs.field(default=b"", eq=False)  # `to_tuple` in the last snapshot; empty when it changed since
 
     def __attrs_post_init__(self) -> None:
         if not self.delivered_stream:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from jetraft.store import trimmed
-from jetraft.store._frame import parse_header
+from jetraft.store._frame import parse_header, verify
 from jetraft.store.backlog import LogPlace
 from jetraft.store.block_builder import BlockBuilder
 from jetraft.store.format import (
@@ -84,7 +84,8 @@ def quarantine(place: LogPlace, blocks: tuple[FoundBlock, ...]) -> None:
 def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -> None:
     """Write a block anew with these frames in the places of its faulty ones; durable when this returns.
 
-    `frames` has every faulty entry of the block by index, verified. Blocking.
+    `frames` has every faulty entry of the block by index, verified. Blocking. Raises StoreCorrupt, and changes nothing,
+    when another entry is damaged by now: open the log again.
     """
     block, cipher, serial = item.block, place.cipher, item.head.serial
     path = place.log / block_name(item.head)
@@ -101,6 +102,8 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
         if is_in(item.gaps, index):
             frame = frames[index]
         else:
+            if not verify(data, at):
+                raise StoreCorrupt(f"{path}: entry {index} at byte {at} was damaged after the opening")
             header = parse_header(data, at)
             frame = data[at : at + header.length]
             if header.flags & FRAME_SEALED:
@@ -126,3 +129,14 @@ def replace_file(disk: Disk, path: Path, data: bytes) -> None:
     finally:
         for fd in fds:
             disk.close_file(fd)
+
+
+def sync_directory(disk: Disk, directory: Path) -> None:
+    """Make the names in a directory durable. Blocking."""
+    fd = disk.open_directory(directory)
+    batch = disk.batch()
+    batch.sync(fd)
+    try:
+        disk.perform(batch)
+    finally:
+        disk.close_file(fd)

@@ -56,7 +56,8 @@ from jetraft.store._frame import crc32c
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import StoreCorrupt, StoreRefused
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # of envelopes, and so of a store. 2: the checksum covers version and kind too
+FRAME_VERSION: Final = 1
 FRAME_HEADER_BYTES: Final = 48
 RECORD_HEADER_BYTES: Final = 20
 FRAME_CRC_AT: Final = 4
@@ -64,6 +65,7 @@ FRAME_CRC_FROM: Final = 8  # what the checksum of a frame covers, to its end
 MARK_BYTES: Final = 32
 FRAME_BYTES_MAX: Final = 1 << 28  # 256 MiB: a batch of the largest messages nats-server admits (64 MiB) fits well
 
+FRAME_KIND_AT: Final = 9
 FRAME_FLAGS_AT: Final = 10
 FRAME_INCARNATION_AT: Final = 16
 FRAME_SEALED: Final = 1  # the body is encrypted: store/cipher.py; on disk only
@@ -119,9 +121,11 @@ class FileKind(enum.IntEnum):
 
 
 _MAGIC: Final = b"jetraft\n"
-# magic, version, file kind, crc of everything after the crc, node id, group id, incarnation, body length
+# magic, version, file kind, crc of everything else, node id, group id, incarnation, body length
 _ENVELOPE: Final = struct.Struct("<8sHHI16s32sQQ")
-_CRC_FROM: Final = 16
+_CRC_AT: Final = 12
+_CRC_END: Final = 16
+_UNSUMMED_HEAD_VERSION: Final = 1  # its checksum is of what follows it alone
 ENVELOPE_BYTES: Final = _ENVELOPE.size
 
 
@@ -133,8 +137,14 @@ def pack_envelope(kind: FileKind, identity: Identity, body: bytes) -> bytes:
     assert len(group_id) <= 32  # noqa: PLR2004
     fields = (node_id, group_id, identity.incarnation, len(body))
     unsummed = _ENVELOPE.pack(_MAGIC, FORMAT_VERSION, kind, 0, *fields) + body
-    crc = crc32c(memoryview(unsummed)[_CRC_FROM:])
+    crc = _checksum(memoryview(unsummed), FORMAT_VERSION)
     return _ENVELOPE.pack(_MAGIC, FORMAT_VERSION, kind, crc, *fields) + body
+
+
+def _checksum(data: memoryview, version: int) -> int:
+    """Of an envelope and its body, by the rule of a version: a flipped bit of the version finds the other rule."""
+    seed = 0 if version == _UNSUMMED_HEAD_VERSION else crc32c(data[:_CRC_AT])
+    return crc32c(data[_CRC_END:], seed)
 
 
 def unpack_envelope(data: bytes | memoryview, kind: FileKind, identity: Identity, *, what: str) -> bytes:
@@ -168,7 +178,7 @@ def _open_envelope(data: bytes | memoryview, what: str) -> tuple[int, Identity, 
     magic, version, kind, crc, node_id, group_id, incarnation, length = _ENVELOPE.unpack_from(data)
     if magic != _MAGIC:
         raise StoreCorrupt(f"{what}: does not start as a jetraft file")
-    if length > len(data) - ENVELOPE_BYTES or crc32c(data[_CRC_FROM : ENVELOPE_BYTES + length]) != crc:
+    if length > len(data) - ENVELOPE_BYTES or _checksum(data[: ENVELOPE_BYTES + length], version) != crc:
         raise StoreCorrupt(f"{what}: checksum does not hold")
     if version > FORMAT_VERSION:
         raise StoreRefused(f"{what}: format version {version} is newer than {FORMAT_VERSION}")

@@ -5,7 +5,6 @@ block's table has at that place.
 """
 
 import logging
-from collections import OrderedDict
 from typing import Final
 
 from jetraft.store._frame import make_mark, parse_header, verify
@@ -15,33 +14,45 @@ from jetraft.store.block import Block, entry_of
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.cipher import SEAL_BYTES, GroupCipher
 from jetraft.store.compression import pack_like, unpack
-from jetraft.store.format import FRAME_FLAGS_AT, FRAME_HEADER_BYTES, FRAME_PACKED, FRAME_SEALED, FRAME_THIN
+from jetraft.store.format import (
+    FRAME_FLAGS_AT,
+    FRAME_HEADER_BYTES,
+    FRAME_KIND_AT,
+    FRAME_PACKED,
+    FRAME_SEALED,
+    FRAME_THIN,
+    Kind,
+)
 from jetraft.store.io import Disk
 from jetraft.store.port import Entry, StoreCorrupt
 
 log = logging.getLogger(__name__)
 
+CACHED_KINDS: Final = frozenset({Kind.MESSAGES, Kind.CONSUMER_OP, Kind.META})  # others are few, and read once or twice
 FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
 
 
 class FrameReader:
     """The frames of one log by block and offset."""
 
+    __slots__ = ("_cipher", "_disk", "_incarnation", "_log", "_open", "_rewriting", "_unwritten", "cache", "files")
+
     def __init__(self, disk: Disk, cache: BlockCache, incarnation: int, cipher: GroupCipher | None = None) -> None:
         self._disk = disk
-        self._cache = cache
+        self.cache = cache
         self._log = cache.register_log()
         self._incarnation = incarnation
         self._cipher = cipher
         self._unwritten: dict[tuple[int, int], bytes] = {}  # (block, offset) -> frame that no file has yet
         self._rewriting: dict[tuple[int, int], bytes] = {}  # frames that are being overwritten by these
-        self._open: OrderedDict[int, int] = OrderedDict()  # block -> descriptor, least recently used first
+        self._open: dict[int, int] = {}  # block -> descriptor, least recently used first
         self.files: dict[int, BlockFile] = {}  # by block number
 
     def hold(self, block: Block, offset: int, frame: bytes) -> None:
         """Keep a frame that is about to be written."""
         self._unwritten[block.number, offset] = frame
-        self._cache.put((self._log, block.number, offset), frame)
+        if frame[FRAME_KIND_AT] in CACHED_KINDS:
+            self.cache.put((self._log, block.number, offset), frame)
 
     def release(self, block: Block, offset: int) -> None:
         """Let go of a frame that is in its file now, or was cut."""
@@ -60,7 +71,7 @@ class FrameReader:
         self._rewriting[key] = frame
         if key in self._unwritten:
             self._unwritten[key] = frame
-        self._cache.replace((self._log, *key), frame)
+        self.cache.replace((self._log, *key), frame)
         return item
 
     def rewritten(self, key: tuple[int, int], frame: bytes) -> None:
@@ -72,7 +83,7 @@ class FrameReader:
         """The frame, if it is in memory."""
         key = block.number, offset
         frame = self._rewriting.get(key) or self._unwritten.get(key)
-        return self._cache.get((self._log, block.number, offset)) if frame is None else frame
+        return self.cache.get((self._log, block.number, offset)) if frame is None else frame
 
     def frame(self, block: Block, offset: int) -> bytes:
         """The frame at a place. Raises KeyError when none starts there, StoreCorrupt when it is damaged."""
@@ -83,7 +94,7 @@ class FrameReader:
         if index is None:
             raise KeyError((block.number, offset))
         frame = self.run(block, index, index, 0)[0].frame
-        self._cache.put((self._log, block.number, offset), frame)
+        self.cache.put((self._log, block.number, offset), frame)
         return frame
 
     def run(self, block: Block, lo: int, hi: int, bytes_max: int) -> list[Entry]:
@@ -118,6 +129,12 @@ class FrameReader:
             if low < high:
                 shown[low - offset : high - offset] = (frame + mark)[low - at : high - at]
         return bytes(shown)
+
+    def kept(self, block: Block, number: int) -> bytes:
+        """A frame, open: what is to be in its place, else as its file has it. Raises StoreCorrupt."""
+        key = block.number, block.offsets[number]
+        waiting = self._rewriting.get(key) or self._unwritten.get(key)
+        return self._kept(block, number) if waiting is None else waiting
 
     def _is_sealed(self, block: Block) -> bool:
         """Whether the frames of a block are encrypted: all of them are, or none."""
@@ -191,13 +208,12 @@ class FrameReader:
         file = self.files[number]
         if file.fd is not None:
             return file.fd
-        fd = self._open.get(number)
+        fd = self._open.pop(number, None)
         if fd is None:
             fd = self._disk.open_file(file.path)
-            self._open[number] = fd
-            if len(self._open) > FILES_OPEN_MAX:
-                self._disk.close_file(self._open.popitem(last=False)[1])
-        self._open.move_to_end(number)
+            if len(self._open) == FILES_OPEN_MAX:
+                self._disk.close_file(self._open.pop(next(iter(self._open))))
+        self._open[number] = fd
         return fd
 
     def reload(self, number: int, written: int) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 
 from jetraft.store.cipher import KEY_BYTES, NONCE_BYTES, TAG_BYTES, CipherKind, GroupCipher, aead, derived
-from jetraft.store.faulty import replace_file
+from jetraft.store.faulty import replace_file, sync_directory
 from jetraft.store.format import KEY_NAMES, TMP_SUFFIX, FileKind, Identity, pack_envelope, unpack_envelope
 from jetraft.store.io import Disk
 from jetraft.store.port import StoreCorrupt, StoreRefused
@@ -141,20 +141,10 @@ def _make(disk: Disk, group: Path, identity: Identity, secrets: Secrets) -> Grou
     cipher = GroupCipher(secrets.cipher, data_key, identity)
     body = wrap(secrets.cipher, data_key, identity, secrets.key)
     for directory in disk.make_directory(group):
-        _sync_directory(disk, directory)
+        sync_directory(disk, directory)
     for name in KEY_NAMES:
         replace_file(disk, group / name, body)
     return cipher
-
-
-def _sync_directory(disk: Disk, directory: Path) -> None:
-    fd = disk.open_directory(directory)
-    batch = disk.batch()
-    batch.sync(fd)
-    try:
-        disk.perform(batch)
-    finally:
-        disk.close_file(fd)
 
 
 def _wrapping_key(secret: bytes, salt: bytes) -> bytes:

@@ -6,8 +6,6 @@ Blocking (it reads the whole log and fsyncs its end): call it through `io.run_bl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import attrs
-
 from jetraft.store import erasure, faulty
 from jetraft.store import hard_state as hard_state_file
 from jetraft.store._frame import make_mark
@@ -28,10 +26,10 @@ from jetraft.store.frame_reader import FrameReader
 from jetraft.store.hard_state import Copy
 from jetraft.store.io import Disk
 from jetraft.store.keyring import is_unfinished, unlock
-from jetraft.store.log import DEFAULT_OPTIONS, FileLog, LogOptions, LogStart
+from jetraft.store.log import FileLog
+from jetraft.store.log_start import DEFAULT_OPTIONS, LogOptions, LogStart
 from jetraft.store.port import HardState, HardStateLost, StoreCorrupt
 from jetraft.store.recovery import Recovered, ranges_of, read_file, recover
-from jetraft.store.staging import FileStaging
 
 
 def open_log(
@@ -47,8 +45,8 @@ def open_log(
     generations = _generations(disk, group)
     place = LogPlace(
         disk=disk,
-        group=group,
-        log=group / (generations[-1] if generations else generation_name(1)),
+        directory=group,
+        generation=generations[-1] if generations else generation_name(1),
         identity=identity,
         cipher=unlock(disk, group, identity, options.secrets),
     )
@@ -76,18 +74,10 @@ def open_log(
     _mark_end(place, recovered)
     reader = FrameReader(disk, cache, identity.incarnation, place.cipher)
     for item in recovered.blocks:
-        path = place.log / block_name(item.head)
-        reader.files[item.block.number] = BlockFile(path=path, head=item.head, written=item.block.used)
+        reader.files[item.block.number] = BlockFile(place=place, head=item.head, written=item.block.used)
     fresh = copy is None
     # A process that was killed may have made directories and synced none: do it for each that has no hard state yet.
     new_directories = {*made, group.parent.parent, group.parent, group} if fresh else set(made)
-
-    def reopen() -> FileLog:
-        return open_log(disk, group, identity, cache, options)
-
-    def reopen_cold() -> FileLog:
-        return open_log(disk, group, identity, cache, attrs.evolve(options, distrust_cache=True))
-
     start = LogStart(
         blocks=block_list([(item.block, item.terms) for item in recovered.blocks]),
         copy=copy or Copy(counter=0, hard_state=HardState(term=0, vote=None)),
@@ -100,11 +90,13 @@ def open_log(
         hard_state_lost=lost,
         report=recovered.report,
         damaged=damaged,
-        begin_install=lambda manifest, checkpoint: FileStaging(place, manifest, checkpoint, reopen),
-        reopen=reopen,
-        reopen_cold=reopen_cold,
+        open_again=_open_again,
     )
     return FileLog(place, options, start, reader)
+
+
+def _open_again(place: LogPlace, cache: BlockCache, options: LogOptions) -> FileLog:
+    return open_log(place.disk, place.group, place.identity, cache, options)
 
 
 def mend(log: FileLog, frames: Mapping[int, bytes]) -> FileLog:

@@ -32,7 +32,6 @@ class MemLog:
         self._bytes_written = 0
         self.faulty: tuple[tuple[int, int], ...] = ()  # nothing here rots
         self.lost: tuple[tuple[int, int], ...] = ()
-        self.may_block = False  # nothing here blocks
         self.hard_state_token = 0
         self.durable_token = 0
         self.durable_index = 0
@@ -122,8 +121,14 @@ class MemLog:
         """See GroupLog."""
         return self._token
 
-    def submit(self) -> None:
+    def would_block(self, bytes_max: int) -> bool:
+        """See GroupLog."""
+        del bytes_max
+        return False
+
+    def submit(self, *, may_block: bool = False) -> None:
         """See GroupLog. Calls `on_durable` before it returns, unless durability is left to `complete()`."""
+        del may_block
         if self._submitted[0] == self._token:
             return
         self._submitted = (self._token, self.last_index)
@@ -191,7 +196,9 @@ class MemLog:
         checkpoint = self.load_checkpoint()
         if checkpoint is None:
             return None
-        return make_manifest(self._blocks, checkpoint, first_live_seq=first_live_seq, head_bytes=0), checkpoint
+        return make_manifest(
+            self._blocks, checkpoint, first_live_seq=first_live_seq, body_bytes=Block.span_end
+        ), checkpoint
 
     def read_chunk(self, block: int, offset: int, size: int) -> bytes:
         """See GroupLog."""

@@ -193,4 +193,6 @@ def _claim(file: SmallFile, root: Path, *, server_name: str, named: bool, cluste
         raise StoreRefused(
             f'{root}: belongs to server "{name}" (node {owner}), not to "{server_name}" (node {node_id})'
         )
+    if version < FORMAT_VERSION:  # what this server writes from now on an older one must not take for damage
+        file.save(orjson.dumps(identity | {"format": FORMAT_VERSION}))
     return owner

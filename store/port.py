@@ -115,9 +115,6 @@ class GroupLog(Protocol):
     on_durable: Callable[[], None] | None
     """Called in the trio thread after `durable_token` moved, or after `failed` was set."""
 
-    may_block: bool
-    """Set by a group of one: `submit` may then do a small batch at once on a quick disk, and call `on_durable`."""
-
     @property
     def first_index(self) -> int:
         """The lowest index that `entries` can read; last_index + 1 when it can read none."""
@@ -188,8 +185,15 @@ class GroupLog(Protocol):
         """A name for everything appended, cut, set and saved so far."""
         ...
 
-    def submit(self) -> None:
+    def would_block(self, bytes_max: int) -> bool:
+        """Whether all that waits are at most so many bytes of frames, which a quick disk would write at once."""
+        ...
+
+    def submit(self, *, may_block: bool = False) -> None:
         """Hand everything not yet handed over to the writer thread, as one batch with one fsync.
+
+        With `may_block` it may be written here and now when the disk is quick; `on_durable` is called then before this
+        returns.
 
         At most one batch is in flight; when one is, the next starts by itself as soon as that one is done. A file that
         cannot be opened counts as a failed write: `failed` is set and `on_durable` called before this returns.

@@ -8,6 +8,9 @@ writes zeros where the frames will come, a piece at a time, and syncs them, whil
 Zeros are what an allocated piece reads as anyway: nothing that a recovery sees depends on them. What must not happen is
 that they fall upon frames. A piece therefore begins behind everything that was handed to the writer, with a distance,
 and a batch that would reach it, or would do anything else than let the block grow, waits until the piece is done.
+
+An fdatasync of the frames writes every dirty page of their file, zeros too. So a piece goes out in small steps, each
+synced before the next is written: with 1 MiB at a time one publish in fifty met zeros and took 4 ms instead of 0.9.
 """
 
 from typing import Final
@@ -21,10 +24,10 @@ from jetraft.store.io import Batch
 
 PREPARE_AFTER_BATCHES: Final = 16  # a block that hardly grows needs no zeros: most of a thousand streams are quiet
 PIECE_BYTES: Final = 1 << 20  # at small batches: thousands of them
-PIECE_BATCHES_MIN: Final = 32  # a piece is synced in the time of a few batches, and should last for many
-BATCH_BYTES_MAX: Final = 192 << 10  # of larger ones the time goes into writing, and writing twice would cost more
+PIECE_BATCHES_MIN: Final = 8  # a piece is made in the time of a few batches, and should last for more
+BATCH_BYTES_MAX: Final = 96 << 10  # of larger ones the time goes into writing, and writing twice would cost more
 DISTANCE_BATCHES: Final = 4  # what arrives while a piece is on its way
-STEP_BYTES: Final = 128 << 10  # of one write: the file is locked that long for the frames
+STEP_BYTES: Final = 128 << 10  # written and synced at a time: the frames' own fdatasync waits for that much
 ALIGNED_BYTES: Final = 4096  # a page
 BATCH_WEIGHT: Final = 0.1  # of the newest batch in the moving average of their sizes
 
@@ -106,7 +109,13 @@ class Preparation:
         assert piece is not None
         for offset in range(piece.start, piece.end, len(self._zeros)):
             batch.write(fd, [self._zeros[: piece.end - offset]], offset)
-        batch.sync_data(fd)
+            batch.sync_data(fd)
+
+    def abandon(self) -> None:
+        """Nothing of the piece on its way was written: another is made after as many batches as the first one took."""
+        assert self.piece is not None
+        self.piece = None
+        self._batches = 0
 
     def done(self) -> None:
         """The piece on its way is on disk."""

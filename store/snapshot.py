@@ -82,15 +82,31 @@ class Manifest:
         return trimmed.merged(ranges)
 
 
-def make_manifest(blocks: Iterable[Block], checkpoint: Checkpoint, *, first_live_seq: int, head_bytes: int) -> Manifest:
-    """What a receiver needs: the parts up to the checkpoint of blocks with a message of `first_live_seq` or above."""
+def make_manifest(
+    blocks: Iterable[Block],
+    checkpoint: Checkpoint,
+    *,
+    first_live_seq: int,
+    body_bytes: Callable[[Block, int], int],
+) -> Manifest:
+    """What a receiver needs: the parts up to the checkpoint of blocks with a message of `first_live_seq` or above.
+
+    `body_bytes` says how long a block is, as it is sent, up to an entry.
+    """
     parts = []
     for block in blocks:
         last = min(block.last_index, checkpoint.index)
         if block.first_index <= last and block.last_seq >= first_live_seq:
-            size = block.span_end(last) - head_bytes  # with the mark behind the last frame, if it has one
-            parts.append(Part(block.number, block.first_index, last, block.boundary_term, size))
+            parts.append(Part(block.number, block.first_index, last, block.boundary_term, body_bytes(block, last)))
     return Manifest(index=checkpoint.index, term=checkpoint.term, parts=tuple(parts))
+
+
+class PartDamagedError(StoreCorrupt):
+    """A part does not hold what it promises; `block` is the sender's number for it."""
+
+    def __init__(self, text: str, *, block: int) -> None:
+        super().__init__(text)
+        self.block = block
 
 
 class Staging(Protocol):
@@ -107,7 +123,7 @@ class Staging(Protocol):
     def finish(self) -> GroupLog:
         """Verify everything, make it durable, put it in place of the old log, and open it.
 
-        The old log must be closed. Blocking for files: call it in a thread. Raises StoreCorrupt when a frame is
+        The old log must be closed. Blocking for files: call it in a thread. Raises PartDamagedError when a frame is
         damaged; the old log is then untouched and can be opened again.
         """
         ...
@@ -144,7 +160,7 @@ class Arrivals:
 
 
 def verify_part(data: bytes | bytearray, part: Part, *, offset: int, incarnation: int, what: str) -> Scan:
-    """Walk the frames of a part. Raises StoreCorrupt unless they are exactly the entries that it promises."""
+    """Walk the frames of a part. Raises PartDamagedError unless they are exactly the entries that it promises."""
     walk = scan(
         data,
         offset=offset,
@@ -154,5 +170,5 @@ def verify_part(data: bytes | bytearray, part: Part, *, offset: int, incarnation
         last_index=part.last_index,
     )
     if walk.stop != Stop.END or walk.next_index != part.last_index + 1:
-        raise StoreCorrupt(f"{what}: entry {walk.next_index} of {part} is damaged or missing")
+        raise PartDamagedError(f"{what}: entry {walk.next_index} of {part} is damaged or missing", block=part.block)
     return walk

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from jetraft.store.io import free_bytes
-from jetraft.store.log import BLOCK_BYTES_MAX
+from jetraft.store.log_start import BLOCK_BYTES_MAX
 from jetraft.store.model.clock import NS_PER_S
 
 RESERVE_BYTES: Final = max(64 << 20, 2 * BLOCK_BYTES_MAX)  # the blocks that a log may start while it removes others

@@ -1,12 +1,12 @@
 """The messages of one stream: derived state over one group's log, the same on every replica at the same applied index.
 
 The log keeps the bytes; this keeps what is live and where it is (`_index.pyx`), which subjects there are
-(`_subjtree.pyx`) and answers what consumers and readers ask (`_select.pyx`). Nothing here is written to disk: a restart
-restores the last checkpoint's `snapshot()`, reads the frames that the log still has, and applies what came after.
+(`_subjtree.pyx`) and answers what consumers and readers ask (`indexed_stream.py`). Nothing here is written to disk: a
+restart restores the last checkpoint's `snapshot()`, reads the frames that the log still has, and applies what came
+after.
 
 Everything is synchronous, and belongs to the turn that calls it. Changes must come from applied entries only; what is
-applied is never refused. Sequences never go back: purging everything leaves first_seq = last_seq + 1. A sequence of 0
-and a missing message are None here; filters are bytes with `*` and `>`, an empty set of filters means every message.
+applied is never refused. Sequences never go back: purging everything leaves first_seq = last_seq + 1.
 
 Source of the semantics: nats-server filestore.go, memstore.go (limits, Compact, PurgeEx, size of a message), measured
 against 2.15.1 where the tests say so.
@@ -19,26 +19,20 @@ from typing import Final, Protocol, runtime_checkable
 import attrs
 import msgpack
 
-from jetraft.store import _liveness
 from jetraft.store._frame import parse_header
-from jetraft.store._index import Index
 from jetraft.store._records import RecordReader, StoredMessage
-from jetraft.store._runs import Runs
-from jetraft.store._select import FilterSet
 from jetraft.store._seqset import PackedRanges
-from jetraft.store.compaction import Live
 from jetraft.store.format import Kind
+from jetraft.store.indexed_stream import IndexedStream
+from jetraft.store.lost_messages import LostMessages, missing_runs
 from jetraft.store.model.state import LostStreamData, StreamState
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt
-from jetraft.store.retention import SizeModel, StoreLimits
+from jetraft.store.retention import UNLIMITED, SizeModel, StoreLimits
+from jetraft.store.stand_in import MESSAGES_MAX, is_stand_in, stands_in
 
 __all__ = ["StoreLimits", "StoreStatistics", "StoredMessage", "StreamStore"]
 
 SNAPSHOT_VERSION: Final = 1
-FILTER_SETS_MAX: Final = (
-    1024  # remembered with their verdicts; nats-server's default for consumers of a stream is 1,000
-)
-VERDICT_BYTES_MAX: Final = 64 << 20  # of them together: one byte for each subject and set
 LOST_SEQS_MAX: Final = 10_000  # listed in stream info: a range that ends with a guess can be long
 EVERYTHING: Final = b">"
 NO_FRAME: Final = 1 << 63  # above every sequence
@@ -66,7 +60,7 @@ class StoreStatistics:
     verdict_bytes: int
 
 
-class StreamStore:
+class StreamStore(IndexedStream):
     """The live messages of one stream replica."""
 
     def __init__(
@@ -85,10 +79,10 @@ class StreamStore:
         self._log = log
         self._on_damage = on_damage
         self._limits = limits
-        self._size_model = size_model
+        super().__init__(size_model)
         self._applied_index = 0  # of the last MESSAGES entry
         self._oldest: tuple[int, int] = (0, 0)  # (a sequence, its timestamp): first_seq when last asked for
-        self._lost: list[tuple[int, int]] = []
+        self._has_stand_ins = False  # in the frames that were read by the last restore
         self._start(first_seq, limits)
 
     # -- changes, all from applied entries -----------------------------------------------------------------------
@@ -100,19 +94,24 @@ class StreamStore:
         """
         place = self._log.locate(entry.index)
         assert place is not None, f"entry {entry.index} is not in the log"
-        before = self._index.last_seq
         header = parse_header(entry.frame)
+        if not header.record_count and is_stand_in(header):
+            self._lost.entries_at_end += 1
+        elif self._lost.entries_at_end:
+            self._lost.entries_at_end = 0
+        before = self._index.last_seq
         self._index.apply(entry.frame, place.block, place.offset)
         self._applied_index = entry.index
         if header.first_stream_seq > before + 1:  # entries in between were damaged on every member
             if not header.record_count:
                 self._index.finish_load(header.first_stream_seq - 1, self._index.last_ts_ns)
-            self._note_lost([(before + 1, header.first_stream_seq - 1)])
+            self._lost.note([(before + 1, header.first_stream_seq - 1)], self._index.first_seq)
         return self._index.last_seq
 
     def set_limits(self, limits: StoreLimits) -> int:
         """Change the limits and enforce them: subjects first, then totals. Returns how many messages were dropped."""
         self._limits = limits
+        self._lost.drops_oldest = (limits.max_msgs, limits.max_bytes) != (UNLIMITED, UNLIMITED)
         return self._index.limit(
             max_msgs=limits.max_msgs, max_bytes=limits.max_bytes, max_msgs_per_subject=limits.max_msgs_per_subject
         )
@@ -123,6 +122,15 @@ class StreamStore:
         With `erase` their bytes are overwritten too, where the log can do that; otherwise they stay in the block
         until it is dropped.
         """
+        if not self._lost:
+            return self._remove(seqs, erase=erase)
+        wanted = list(seqs)
+        self._lost.noted(self.first_seq)
+        removed = self._remove(wanted, erase=erase)
+        self._lost.removed(wanted, self.first_seq)
+        return removed
+
+    def _remove(self, seqs: Iterable[int], *, erase: bool) -> list[int]:
         if not (erase and isinstance(self._log, RecordEraser)):
             return self._index.remove_many(seqs)
         removed = []
@@ -138,7 +146,7 @@ class StreamStore:
     def remove_below(self, seq: int) -> int:
         """Remove every message below `seq`, return how many. last_seq stays, also when `seq` lies beyond it."""
         removed = self._index.remove_below(seq)
-        self._forget_lost_below(seq)
+        self._lost.forget_below(seq, self._index.first_seq)
         return removed
 
     def purge(self, *, subject: bytes | None = None, below_seq: int | None = None, keep: int | None = None) -> int:
@@ -166,53 +174,10 @@ class StreamStore:
             self._index.finish_load(seq - 1, ts_ns or self._index.last_ts_ns)
         return self._index.last_seq
 
-    # -- compaction -----------------------------------------------------------------------------------------------
-
-    def block_fill(self) -> list[tuple[int, int, int]]:
-        """[(block, sequences that it spans, messages of them that live)], in order."""
-        return _liveness.blocks(self._index)
-
-    def live_in(self, block: int) -> Live:
-        """What lives in a block of the log."""
-        offsets, counts, seqs, message_bytes = _liveness.live_frames(self._index, block)
-        return Live(offsets=offsets, counts=counts, seqs=seqs, message_bytes=message_bytes)
-
-    # -- what there is --------------------------------------------------------------------------------------------
-
     @property
-    def messages(self) -> int:
-        """Live messages."""
-        return self._index.messages
-
-    @property
-    def message_bytes_total(self) -> int:
-        """What the live messages count for max_bytes."""
-        return self._index.message_bytes
-
-    @property
-    def first_seq(self) -> int:
-        """The lowest live sequence; last_seq + 1 when there is none."""
-        return self._index.first_seq
-
-    @property
-    def last_seq(self) -> int:
-        """The highest sequence ever used; one less than the first to use when there was none."""
-        return self._index.last_seq
-
-    @property
-    def last_ts_ns(self) -> int:
-        """The timestamp of the last message ever applied, 0 when there was none."""
-        return self._index.last_ts_ns
-
-    @property
-    def num_subjects(self) -> int:
-        """Subjects with live messages."""
-        return len(self._index.tree)
-
-    @property
-    def num_deleted(self) -> int:
-        """Sequences from first_seq to last_seq that are not live."""
-        return self._index.last_seq + 1 - self._index.first_seq - self._index.messages
+    def next_seq(self) -> int:
+        """What the next message gets: above the last sequence, and above all that lost entries may have used."""
+        return self._index.last_seq + 1 + self._lost.entries_at_end * MESSAGES_MAX
 
     @property
     def limits(self) -> StoreLimits:
@@ -249,64 +214,17 @@ class StreamStore:
         seqs = (seq for low, high in runs for seq in range(low, high + 1))
         return LostStreamData(msgs=tuple(islice(seqs, LOST_SEQS_MAX)))
 
-    def deleted(self) -> list[int]:
-        """The sequences from first_seq to last_seq that are not live, ascending; as many as `num_deleted` says."""
-        return [seq for low, high in self.deleted_ranges() for seq in range(low, high + 1)]
-
-    def deleted_ranges(self) -> list[tuple[int, int]]:
-        """The same as runs (first, last)."""
-        return PackedRanges(self._index.pack_deleted(), self._index.first_seq).to_list()
-
-    def subjects(self, subject_filter: bytes, *, offset: int = 0, limit: int | None = None) -> dict[bytes, int]:
-        """The subjects that match, with their counts, in byte order: a page of `limit` from the `offset`-th on."""
-        tree = self._index.tree
-        page = tree.match(subject_filter)[offset : None if limit is None else offset + limit]
-        return {tree.name_of(subject_id): tree.count_of(subject_id) for subject_id in page}
-
-    def count_for(self, subject: bytes) -> int:
-        """Live messages of a literal subject."""
-        found = self._index.subject_state(subject)
-        return found[0] if found else 0
-
-    def first_for(self, subject: bytes) -> int | None:
-        """The lowest live sequence of a literal subject."""
-        found = self._index.subject_state(subject)
-        return found[1] if found else None
-
-    def last_for(self, subject: bytes) -> int | None:
-        """The highest live sequence of a literal subject."""
-        found = self._index.subject_state(subject)
-        return found[2] if found else None
-
-    def subject_of(self, seq: int) -> bytes | None:
-        """The subject of a message, without reading it; None when it is not live."""
-        return self._index.subject_at(seq)
-
-    def place(self, seq: int) -> tuple[int, int, int] | None:
-        """(block, offset of the frame, offset of the record) of a message; None when it is not live."""
-        return self._index.place(seq)
-
     def lost(self) -> list[tuple[int, int]]:
         """Runs (first, last) of sequences whose messages are damaged on every member, until something removes them.
 
         They count neither as messages nor for any limit.
         """
-        first_seq = self._index.first_seq
-        if first_seq != self._lost_first_seq:  # something removed the beginning of the stream since they were noted
-            self._lost = [(max(low, first_seq), high) for low, high in self._lost if high >= first_seq]
-        return self._lost
+        runs, last_seq = self._lost.noted(self._index.first_seq), self._index.last_seq
+        return [*runs, (last_seq + 1, self.next_seq - 1)] if self._lost.entries_at_end else runs
 
     def is_lost(self, seq: int) -> bool:
         """Whether a message was there and is damaged on every member."""
         return any(low <= seq <= high for low, high in self.lost())
-
-    def _note_lost(self, runs: Sequence[tuple[int, int]]) -> None:
-        self._lost = [*self.lost(), *runs]
-        self._lost_first_seq = self._index.first_seq
-
-    def _forget_lost_below(self, seq: int) -> None:
-        self._lost = [(max(low, seq), high) for low, high in self._lost if high >= seq]
-        self._lost_first_seq = self._index.first_seq
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -324,34 +242,6 @@ class StreamStore:
     def load_many(self, seqs: Iterable[int]) -> list[StoredMessage]:
         """The messages of those sequences that are live, in the order given: fastest when that is ascending."""
         return self.records.load_many(seqs)
-
-    def next_match(self, filters: Sequence[bytes], from_seq: int) -> int | None:
-        """The lowest live sequence at or above `from_seq` that the filters admit."""
-        if not filters:
-            return self._index.next_from(from_seq)
-        return self._filter_set(filters).next_match(from_seq)
-
-    def next_matches(self, filters: Sequence[bytes], from_seq: int, count: int) -> list[int]:
-        """The first `count` of them; fewer only when there are no more, so the reader has then seen up to last_seq."""
-        return self._filter_set(filters).next_matches(from_seq, count)
-
-    def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
-        """The same sequences as runs: no object for a message."""
-        return self._filter_set(filters).next_runs(from_seq, count)
-
-    def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
-        """How many live messages at or above `from_seq` the filters admit: exact."""
-        if not filters:
-            return self._index.count_from(from_seq)
-        return self._filter_set(filters).num_pending(from_seq)
-
-    def last_match(self, filters: Sequence[bytes]) -> int | None:
-        """The highest live sequence that the filters admit."""
-        return self._filter_set(filters).last_match()
-
-    def last_per_subject(self, filters: Sequence[bytes], up_to_seq: int | None = None) -> list[int]:
-        """The last message (at or below `up_to_seq`) of each subject that the filters admit, ascending."""
-        return self._filter_set(filters).last_per_subject(self._index.last_seq if up_to_seq is None else up_to_seq)
 
     def seq_at_time(self, ts_ns: int) -> int:
         """The first live sequence with a timestamp at or after `ts_ns` (Unix), last_seq + 1 when there is none.
@@ -386,24 +276,20 @@ class StreamStore:
             self._oldest = (seq, ts_ns)
         return ts_ns
 
-    def message_bytes(self, subject_len: int, hdr_len: int, payload_len: int) -> int:
-        """What a message counts for max_bytes and in the stream's bytes."""
-        return self._size_model.message_bytes(subject_len, hdr_len, payload_len)
-
     # -- restart --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
         """What the frames in the log do not tell: limits, what was removed, how far the sequences have come."""
         index = self._index
-        packed: bytes = msgpack.packb(
-            (
-                SNAPSHOT_VERSION,
-                self._applied_index,
-                (self._limits.max_msgs, self._limits.max_bytes, self._limits.max_msgs_per_subject),
-                (index.first_seq, index.last_seq, index.last_ts_ns, index.messages, index.message_bytes),
-                index.pack_deleted(),
-            )
+        fields = (
+            SNAPSHOT_VERSION,
+            self._applied_index,
+            (self._limits.max_msgs, self._limits.max_bytes, self._limits.max_msgs_per_subject),
+            (index.first_seq, index.last_seq, index.last_ts_ns, index.messages, index.message_bytes),
+            index.pack_deleted(),
         )
+        entries_lost = self._lost.entries_at_end
+        packed: bytes = msgpack.packb((*fields, entries_lost) if entries_lost else fields)
         return packed
 
     def restore(self, state: bytes) -> None:
@@ -414,21 +300,22 @@ class StreamStore:
         differently. Raises StoreCorrupt when a message above the oldest frame kept is missing: the index is derived,
         so this loses nothing, and an older checkpoint or a peer can still be used.
         """
-        version, applied_index, limits, figures, deleted = msgpack.unpackb(state)
+        version, applied_index, limits, figures, deleted, *more = msgpack.unpackb(state)
         if version != SNAPSHOT_VERSION:
             raise StoreCorrupt(f"snapshot version {version} of a stream")
         first_seq, last_seq, last_ts_ns, messages, message_bytes = figures
         max_msgs, max_bytes, max_msgs_per_subject = limits
         self._applied_index = applied_index
-        for filters in self._filter_sets.values():
-            filters.close()
         self._start(first_seq, StoreLimits())
+        self._lost.entries_at_end = more[0] if more else 0
         oldest_kept = self._load_frames(applied_index, PackedRanges(deleted, first_seq)) if messages else last_seq + 1
         self._index.finish_load(last_seq, last_ts_ns)
         if (self._index.messages, self._index.message_bytes) == (messages, message_bytes):
             pass
-        elif self._log.lost:
-            self._note_lost(self._missing(first_seq, PackedRanges(deleted, first_seq).to_list()))
+        elif self._log.lost or self._has_stand_ins:
+            gone = [(first_seq, self._index.first_seq - 1), *self.deleted_ranges()]
+            missing = missing_runs(gone, PackedRanges(deleted, first_seq).to_list())
+            self._lost.note(missing, self._index.first_seq)
         else:
             expected = _live_from(max(first_seq, oldest_kept), last_seq, PackedRanges(deleted, first_seq).to_list())
             if self._index.messages != expected or oldest_kept <= first_seq:
@@ -454,59 +341,27 @@ class StreamStore:
 
     def _start(self, first_seq: int, limits: StoreLimits) -> None:
         """Begin with an empty index."""
-        self._index = Index(
-            overhead_bytes=self._size_model.overhead_bytes,
-            hdr_overhead_bytes=self._size_model.hdr_overhead_bytes,
-            first_seq=first_seq,
-        )
+        self._begin(first_seq)
         self.records = RecordReader(self._index, self._log)
-        self._filter_sets: dict[tuple[bytes, ...], FilterSet] = {}  # the least recently used first
-        self._lost = []
-        self._lost_first_seq = self._index.first_seq  # when they were noted
+        self._lost = LostMessages(first_seq)
         self.set_limits(limits)
 
     def _load_frames(self, last_index: int, dead: PackedRanges) -> int:
         """Index the messages of the frames kept up to an entry; return the sequence that the oldest one starts with."""
-        oldest_kept = None
+        oldest_kept, self._has_stand_ins = None, False
         for place, entry in self._log.frames(1, last_index):
             if entry.kind == Kind.MESSAGES:
+                self._has_stand_ins = self._has_stand_ins or stands_in(entry.frame)
                 self._index.load(entry.frame, place.block, place.offset, dead)
                 header = parse_header(entry.frame)
                 if header.record_count:
                     oldest_kept = oldest_kept or header.first_stream_seq
         return NO_FRAME if oldest_kept is None else oldest_kept
 
-    def _missing(self, first_seq: int, dead: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Runs of sequences from `first_seq` on that were live in the snapshot and are in no frame."""
-        gone = [(first_seq, self._index.first_seq - 1), *self.deleted_ranges()]
-        missing = []
-        for first, last in gone:
-            low = first
-            for dead_first, dead_last in dead:
-                if low < dead_first <= last:
-                    missing.append((low, dead_first - 1))
-                if dead_first <= last and dead_last >= low:
-                    low = dead_last + 1
-            if low <= last:
-                missing.append((low, last))
-        return missing
-
-    def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:
-        """The set with its verdicts and its count; the least recently used one is forgotten for a new one."""
-        key = tuple(filters)
-        found = self._filter_sets.pop(key, None)
-        if found is None:
-            room = max(1, min(FILTER_SETS_MAX, VERDICT_BYTES_MAX // (self.num_subjects + 1)))
-            while len(self._filter_sets) >= room:
-                self._filter_sets.pop(next(iter(self._filter_sets))).close()
-            found = FilterSet(self._index, key)
-        self._filter_sets[key] = found
-        return found
-
     def _purge_to(self, seq: int) -> int:
         """Remove everything below `seq`; beyond the end, go on there."""
         removed = self._index.remove_below(seq)
-        self._forget_lost_below(seq)
+        self._lost.forget_below(seq, self._index.first_seq)
         if seq > self._index.last_seq + 1:
             self._index.skip_to(seq)
         return removed

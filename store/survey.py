@@ -18,9 +18,9 @@ import attrs
 from jetraft.store._frame import Scan, find_mark, parse_header, scan, verify
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
-    FORMAT_VERSION,
     FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
+    FRAME_VERSION,
     MARK_BYTES,
     BlockHead,
     Stop,
@@ -168,7 +168,7 @@ def _frame_at(data: bytes, start: int, incarnation: int) -> int | None:
     if not verify(data, start):
         return None
     header = parse_header(data, start)
-    return header.log_index if (header.incarnation, header.version) == (incarnation, FORMAT_VERSION) else None
+    return header.log_index if (header.incarnation, header.version) == (incarnation, FRAME_VERSION) else None
 
 
 def _next_frame(data: bytes, walk: Scan, incarnation: int, limit: int, proven_to: int) -> tuple[int, int] | None:

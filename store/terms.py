@@ -51,6 +51,22 @@ class TermRuns:
         assert last_index >= self.last_index
         self.last_index = last_index
 
+    def correct(self, index: int, term: int) -> None:
+        """The term of `index`, which was damaged, is known now; what follows it up to the next run was guessed from it.
+
+        Does nothing outside of what is covered.
+        """
+        if self.at(index) in {None, term} or index == self._starts[0]:
+            return
+        place = bisect_right(self._starts, index)
+        self._starts.insert(place, index)
+        self._terms.insert(place, term)
+        runs: list[tuple[int, int]] = []
+        for run in sorted(dict(zip(self._starts, self._terms, strict=True)).items()):
+            if not runs or runs[-1][1] != run[1]:
+                runs.append(run)
+        self._starts, self._terms = [start for start, _ in runs], [found for _, found in runs]
+
     def cut_from(self, index: int) -> None:
         """Forget `index` and everything after it; the boundary stays."""
         assert index > self._starts[0]

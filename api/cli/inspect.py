@@ -14,6 +14,14 @@ from jetraft.store.inspect import BlockView, GroupView, NotAStoreError, StoreVie
 
 COMMANDS = ("inspect", "verify")
 USAGE = "usage: jetraft inspect DIR [--json] [--key-env NAME]\n       jetraft verify DIR [--key-env NAME]\n"
+HELP = f"""{USAGE}
+Look at a store directory, or at the directory of one group in it, without changing anything.
+
+    inspect          print what is there: groups, terms, blocks, damage
+    verify           read everything, print the damage only; status 0: sound, 1: damaged, 2: DIR is no store
+    --json           print all that is known, as JSON
+    --key-env NAME   the variable of the environment with the key of an encrypted store, to open entries too
+"""
 KEY_ENV = "--key-env"
 NO_STORE = 2
 
@@ -28,7 +36,7 @@ def main(command: str, arguments: Sequence[str]) -> int:
     places = [argument for argument in arguments if not argument.startswith("-")]
     flags = set(arguments) - set(places)
     if flags & {"-h", "--help"}:
-        sys.stdout.write(USAGE)
+        sys.stdout.write(HELP)
         return 0
     if len(places) != 1 or flags - ({"--json"} if command == "inspect" else set()):
         sys.stderr.write(USAGE)

@@ -1,8 +1,10 @@
 """The `jetraft` command: reads flags and configuration, then runs the server until a signal ends it.
 
-`jetraft inspect` and `jetraft verify` look at a store directory instead (cli/inspect.py).
+`jetraft inspect` and `jetraft verify` look at a store directory instead (cli/inspect.py); `jetraft recover` makes
+groups go on without a majority (cli/recover.py).
 
-Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start.
+Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start, 2 when the
+command line is wrong.
 """
 
 import sys
@@ -14,10 +16,14 @@ from jetraft.api.config.build import OptionsError, Settings, build_options
 from jetraft.api.config.flags import FlagError, help_text, parse_flags
 from jetraft.api.config.options import Options
 
+WRONG_WORDS = 2
+
 
 def settings_of(arguments: Sequence[str]) -> Settings:
     """Flags over the configuration file that they name. Raises FlagError, OptionsError, ConfigError."""
     flags = parse_flags(arguments)
+    if flags.get("test_config") and not flags.get("config_file"):
+        raise FlagError("must specify [-c, --config] option to check configuration file syntax")
     if not flags.get("config_file"):
         return flags
     from jetraft.api.config.file import load_settings  # noqa: PLC0415  only servers with a file pay for its parser
@@ -39,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one 
         from jetraft.api.cli import inspect  # noqa: PLC0415  servers do not need it
 
         return inspect.main(words[0], words[1:])
+    if words and words[0] == "recover":
+        from jetraft.api.cli import recover  # noqa: PLC0415
+
+        return recover.main(words[1:])
     try:
         settings = settings_of(words)
         if settings.get("help"):
@@ -52,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one 
 
             return send(settings["signal"])
         options = build_options(settings)
-    except (FlagError, OptionsError) as error:
+    except FlagError as error:
+        sys.stderr.write(f"jetraft: {error}\n")
+        return WRONG_WORDS
+    except OptionsError as error:
         sys.stderr.write(f"jetraft: {error}\n")
         return 1
     if settings.get("test_config"):

@@ -1,5 +1,6 @@
 """Flags and configuration file made into one `Options` value; flags win, as with nats-server."""
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -7,6 +8,7 @@ from jetraft.api.config.flags import FlagError
 from jetraft.api.config.options import (
     CLUSTER_BULK_BYTES_PER_S,
     DEFAULT_PORT,
+    RANDOM_PORT,
     SCRUB_BYTES_PER_S,
     SCRUB_PERIOD_NS,
     ClusterOptions,
@@ -17,6 +19,8 @@ from jetraft.api.config.options import (
 )
 
 Settings = dict[str, Any]
+PORT_MAX = 65535
+BCRYPT = re.compile(r"\$2[abxy]?\$\d\d\$")  # server/auth.go, isBcrypt
 ROUTES_NEEDED = "JetStream cluster requires configured routes or solicited leafnode for the system account"
 
 
@@ -69,10 +73,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         store_dir=settings.get("store_dir") or "",
         max_memory_store_bytes=settings.get("max_memory_store") or 0,
         max_file_store_bytes=settings.get("max_file_store") or 0,
-        domain=settings.get("domain") or "",
         unique_tag=settings.get("unique_tag") or "",
-        strict=settings.get("strict", True),
-        sync_always=settings.get("sync_always", True),
         raft_engine=engine,
         cipher=settings.get("cipher") or "chachapoly",
         key=settings.get("encryption_key") or "",
@@ -86,22 +87,34 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
 
 
 def users(settings: Settings) -> tuple[User, ...]:
-    """Who may connect, from flags or the authorization block."""
-    if settings.get("users"):
-        return tuple(settings["users"])
-    if settings.get("token"):
-        return (User(name=None, secret=settings["token"]),)
-    if settings.get("user"):
-        return (User(name=settings["user"], secret=settings.get("password") or ""),)
-    return ()
+    """Who may connect, from flags or the authorization block. Raises OptionsError for a hashed secret."""
+    found = tuple(settings.get("users") or ())
+    if not found and settings.get("token"):
+        found = (User(name=None, secret=settings["token"]),)
+    elif not found and settings.get("user"):
+        found = (User(name=settings["user"], secret=settings.get("password") or ""),)
+    for user in found:
+        if BCRYPT.match(user.secret):  # compared as it stands, the hash itself would be the password
+            raise OptionsError(f"the secret of {user.name or 'the token'} is a bcrypt hash, which is not served yet")
+    return found
+
+
+def check_ports(settings: Settings, cluster: ClusterOptions | None) -> None:
+    """Raise OptionsError for a port that there cannot be; 0 and -1 are "the default" and "any"."""
+    ports = {"port": settings.get("port"), "http_port": settings.get("http_port")}
+    if cluster is not None:
+        ports["cluster port"] = cluster.port
+    for name, port in ports.items():
+        if port is not None and not RANDOM_PORT <= port <= PORT_MAX:
+            raise OptionsError(f"{name}: {port} is no port")
 
 
 PLAIN = (
     "host", "port", "server_name", "client_advertise", "http_host", "http_port", "http_base_path", "auth_timeout_ns",
     "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections", "max_subscriptions",
     "ping_interval_ns", "ping_max", "write_deadline_ns", "lame_duck_duration_ns", "lame_duck_grace_period_ns",
-    "logtime", "log_file", "pid_file", "ports_file_dir", "server_tags", "server_metadata", "config_file",
-    "config_digest",
+    "logtime", "logtime_utc", "log_file", "log_size_limit", "log_max_num", "pid_file", "ports_file_dir", "server_tags",
+    "server_metadata", "config_file", "config_digest",
 )  # fmt: skip
 
 
@@ -116,9 +129,8 @@ def build_options(settings: Settings) -> Options:
         if not cluster.name:
             raise OptionsError("jetstream cluster requires `cluster.name` to be set")
         if not cluster.routes:
-            raise OptionsError(
-                "JetStream cluster requires configured routes or solicited leafnode for the system account"
-            )
+            raise OptionsError(ROUTES_NEEDED)
+    check_ports(settings, cluster)
     both = settings.get("debug_trace") or settings.get("debug_trace_verbose")
     verbose = settings.get("trace_verbose") or settings.get("debug_trace_verbose")
     plain = {key: settings[key] for key in PLAIN if settings.get(key) is not None}

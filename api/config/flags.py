@@ -71,14 +71,11 @@ SECTIONS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
             Flag(("T", "logtime"), "logtime", boolean, "", "put the time before each line (default: true)"),
             Flag(("logtime_utc",), "logtime_utc", boolean, "", "that time in UTC"),
             Flag(("D", "debug"), "debug", boolean, "", "log debug lines"),
-            Flag(("V", "trace"), "trace", boolean, "", "log the protocol"),
-            Flag(("VV",), "trace_verbose", boolean, "", "log the protocol, the system account too"),
-            Flag(("DV",), "debug_trace", boolean, "", "debug and trace"),
-            Flag(("DVV",), "debug_trace_verbose", boolean, "", "debug and verbose trace"),
-            Flag(("log_size_limit",), "log_size_limit", int, "bytes", "rotate the log file at this size"),
-            Flag(
-                ("max_traced_msg_len",), "max_traced_msg_len", int, "bytes", "longest message that trace prints whole"
-            ),
+            Flag(("V", "trace"), "trace", boolean, "", "accepted with a warning: the protocol is not logged"),
+            Flag(("VV",), "trace_verbose", boolean, "", "the same"),
+            Flag(("DV",), "debug_trace", boolean, "", "-D and -V"),
+            Flag(("DVV",), "debug_trace_verbose", boolean, "", "-D and -VV"),
+            Flag(("log_size_limit",), "log_size_limit", int, "bytes", "begin a new log file at this size"),
         ),
     ),
     (
@@ -104,7 +101,7 @@ SECTIONS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
             Flag(("cluster_name",), "cluster_name", str, "name", "name of the cluster; peers must have the same"),
             Flag(("no_advertise",), "no_advertise", boolean, "", "do not tell clients of the other servers"),
             Flag(("cluster_advertise",), "cluster_advertise", str, "host:port", "address that peers tell to peers"),
-            Flag(("connect_retries",), "connect_retries", int, "n", "how often to retry peers learned from peers"),
+            Flag(("connect_retries",), "connect_retries", int, "n", "accepted: peers are tried again for ever"),
         ),
     ),
     (
@@ -121,6 +118,7 @@ NOT_SERVED = {
     "ms": "HTTPS monitoring", "https_port": "HTTPS monitoring", "s": "syslog", "syslog": "syslog", "r": "remote syslog",
     "remote_syslog": "remote syslog", "tls": "TLS", "tlscert": "TLS", "tlskey": "TLS", "tlsverify": "TLS",
     "tlscacert": "TLS", "help_tls": "TLS", "profile": "profiling",
+    "max_traced_msg_len": "tracing",
 }  # fmt: skip
 
 
@@ -133,6 +131,7 @@ def help_text(program: str = "jetraft") -> str:
     lines = [
         f"Usage: {program} [options]",
         f"       {program} inspect|verify DIR    look at a store directory (--help)",
+        f"       {program} recover DIR    go on without a majority that is lost for ever (--help)",
     ]
     for title, flags in SECTIONS:
         lines += ["", f"{title} options:"]

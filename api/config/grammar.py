@@ -32,7 +32,20 @@ ReadFile = Callable[[str], str]
 
 
 class ConfigError(ValueError):
-    """The text is not a configuration; the message is one line that names file and line."""
+    """The text is not a configuration; the message is one line that names file, line and column."""
+
+
+class Table(dict[str, Any]):
+    """A map of a configuration, which also knows where each of its keys stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offsets: dict[str, tuple[Parser, int]] = {}
+
+    def place(self, key: str) -> str:
+        """`file:line:column` of a key."""
+        parser, at = self.offsets[key]
+        return parser.place(at)
 
 
 def typed(word: str) -> Any:
@@ -53,7 +66,7 @@ def typed(word: str) -> Any:
     return word
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Parser:
     """Reads one text; included files are read by parsers of their own that share scopes and limits."""
 
@@ -63,13 +76,18 @@ class Parser:
     environment: Mapping[str, str]
     depth: int = 0
     at: int = 0
-    scopes: list[dict[str, Any]] = attrs.field(factory=list)
+    scopes: list[Table] = attrs.field(factory=list)
     looking_up: frozenset[str] = frozenset()
     used: set[str] = attrs.field(factory=set)  # top-level keys that a `$key` somewhere refers to
 
     def error(self, text: str) -> ConfigError:
         """An error at the place reached."""
-        return ConfigError(f"{self.name}:{self.text.count(chr(10), 0, self.at) + 1}: {text}")
+        return ConfigError(f"{self.place(self.at)}: {text}")
+
+    def place(self, at: int) -> str:
+        """`file:line:column` of an offset, lines and columns counted from 1."""
+        line_start = self.text.rfind("\n", 0, at) + 1
+        return f"{self.name}:{self.text.count(chr(10), 0, at) + 1}:{at - line_start + 1}"
 
     def peek(self) -> str:
         """The next character, or nothing at the end."""
@@ -87,7 +105,7 @@ class Parser:
             else:
                 return
 
-    def parse(self) -> dict[str, Any]:
+    def parse(self) -> Table:
         """The whole text as one map; an outer pair of braces is allowed."""
         self.skip()
         braced = self.peek() == "{"
@@ -99,11 +117,11 @@ class Parser:
             raise self.error(f"unexpected {self.peek()!r}")
         return result
 
-    def pairs(self, end: str) -> dict[str, Any]:
+    def pairs(self, end: str) -> Table:
         """Key and value pairs up to the closing brace (or the end of the text)."""
         if len(self.scopes) > NESTING_MAX:
             raise self.error(f"maps nest deeper than {NESTING_MAX}")
-        scope: dict[str, Any] = {}
+        scope = Table()
         self.scopes.append(scope)
         while True:
             self.skip(",;")
@@ -120,18 +138,20 @@ class Parser:
         self.scopes.pop()
         return scope
 
-    def pair(self, scope: dict[str, Any]) -> None:
+    def pair(self, scope: Table) -> None:
         """One key and its value, or an include."""
-        key = self.key()
+        at, key = self.at, self.key()
         while self.peek() in (" ", "\t"):
             self.at += 1
         if key == "include" and self.peek() not in ("=", ":"):
-            scope.update(self.include(str(self.value())))
+            included = self.include(str(self.value()))
+            scope.update(included)
+            scope.offsets |= included.offsets
             return
         if self.peek() and self.peek() in "=:":
             self.at += 1
         self.skip()
-        scope[key] = self.value()
+        scope[key], scope.offsets[key] = self.value(), (self, at)
 
     def key(self) -> str:
         """A key, quoted or not."""
@@ -178,7 +198,7 @@ class Parser:
                 return values
             if len(self.scopes) > NESTING_MAX:
                 raise self.error(f"values nest deeper than {NESTING_MAX}")
-            self.scopes.append({})
+            self.scopes.append(Table())
             values.append(self.value())
             self.scopes.pop()
 
@@ -237,7 +257,7 @@ class Parser:
         inner.skip()
         return inner.value() if inner.peek() else ""
 
-    def include(self, path: str) -> dict[str, Any]:
+    def include(self, path: str) -> Table:
         """The map of another file, read in place."""
         if self.depth >= INCLUDE_DEPTH_MAX:
             raise self.error(f"includes nest deeper than {INCLUDE_DEPTH_MAX}")

@@ -27,7 +27,7 @@ CACHE_BYTES_MAX = 48 * 1024 * 1024  # the page cache holds the rest; reading it 
 
 @attrs.frozen(kw_only=True)
 class User:
-    """A user of the `authorization` block: a name with a plain or bcrypt password, or a token alone (no name)."""
+    """A user of the `authorization` block: a name with a password, or a token alone (no name)."""
 
     name: str | None
     secret: str
@@ -74,9 +74,6 @@ class JetStreamOptions:
     store_dir: str = ""
     max_memory_store_bytes: int = 0
     max_file_store_bytes: int = 0
-    domain: str = ""
-    strict: bool = True
-    sync_always: bool = True
     cache_bytes_max: int = CACHE_BYTES_MAX
     cipher: str = "chachapoly"
     key: str = attrs.field(default="", repr=False)  # encrypts what is on disk; empty: nothing is encrypted
@@ -113,7 +110,10 @@ class Options:
     trace: bool = False
     trace_verbose: bool = False
     logtime: bool = True
+    logtime_utc: bool = False
     log_file: str = ""
+    log_size_limit: int = 0  # bytes; 0: the file grows
+    log_max_num: int = 0  # how many files to keep, the one in use included; 0: all
     pid_file: str = ""
     ports_file_dir: str = ""
     server_tags: tuple[str, ...] = ()

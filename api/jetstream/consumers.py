@@ -90,10 +90,10 @@ async def unpin(service: ClusterService, call: Call) -> Mapping[str, object]:
     raise errors.CONSUMER_INVALID_PRIORITY_GROUP.with_values()
 
 
-async def reset(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.RESET.*.*: not served yet."""
+async def reset(service: ClusterService, call: Call) -> Mapping[str, object] | None:
+    """CONSUMER.RESET.*.*: not served yet. As in nats-server nobody answers for a consumer that there is not."""
     if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
-        raise errors.CONSUMER_NOT_FOUND.with_values()
+        return None
     raise errors.CONSUMER_INVALID_RESET.with_values(err="resets are not supported by this server yet")
 
 

@@ -60,6 +60,8 @@ OPERATIONS: Final = (
     Operation(b"CONSUMER.PAUSE.*.*", _R.CONSUMER_PAUSE, Owner.STREAM, consumers.pause),
     Operation(b"CONSUMER.UNPIN.*.*", _R.CONSUMER_UNPIN, Owner.STREAM, consumers.unpin),
     Operation(b"CONSUMER.RESET.*.*", _R.CONSUMER_RESET, Owner.STREAM, consumers.reset),
+    Operation(b"CONSUMER.PEER.REMOVE.*.*", _R.CONSUMER_REMOVE_PEER, Owner.STREAM, unserved.consumer_peer),
+    Operation(b"CONSUMER.PEER.EVACUATE.*.*", _R.CONSUMER_EVACUATE_PEER, Owner.STREAM, unserved.consumer_peer),
     Operation(b"STREAM.LEADER.STEPDOWN.*", _R.STREAM_LEADER_STEPDOWN, Owner.STREAM, leaders.stream_stepdown),
     Operation(b"CONSUMER.LEADER.STEPDOWN.*.*", _R.CONSUMER_LEADER_STEPDOWN, Owner.STREAM, leaders.consumer_stepdown),
     Operation(b"META.LEADER.STEPDOWN", _R.META_LEADER_STEPDOWN, Owner.META, leaders.meta_stepdown),

@@ -3,7 +3,9 @@
 Sinks that capture the API's subjects at this node hand over batches. Each request is looked up in the dispatch list
 and given to the cluster's forwarder, which carries it out here or sends it to the owner. Requests about one stream are
 worked off one after the other, so that a client that sends create and delete without waiting gets both in that order;
-requests about different streams overlap. Beyond REQUESTS_MAX waiting requests new ones are dropped, as in nats-server.
+requests about different streams overlap, and so do creations of different consumers that follow each other: many become
+durable together. Their answers keep the order too. Beyond REQUESTS_MAX waiting requests new ones are dropped, as in
+nats-server.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from jetraft.store.model.responses import ResponseType, answer, error_answer
 from jetraft.store.model.versioning import API_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from jetraft.cluster.ports import Outbox
     from jetraft.cluster.service import ClusterService
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REQUESTS_MAX: Final = 10_000  # JSDefaultRequestQueueLimit
+CREATIONS_MAX: Final = 64  # of consumers of one stream in work at a time
 REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 LEVEL_DIGITS_MAX: Final = 9
 
@@ -149,11 +152,31 @@ class JetStreamGateway:
         queue = self._queues[stream]
         try:
             while queue:
-                await self._answer(queue.popleft())
+                jobs = _take_together(queue)
+                if len(jobs) == 1:
+                    await self._answer(jobs[0])
+                else:
+                    await self._answer_together(jobs)
         finally:
             del self._queues[stream]
 
     async def _answer(self, job: _Job) -> None:
+        self._send(job, await self._carry_out(job))
+
+    async def _answer_together(self, jobs: Sequence[_Job]) -> None:
+        bodies: dict[int, bytes] = {}
+
+        async def carry_out(place: int) -> None:
+            bodies[place] = await self._carry_out(jobs[place])
+
+        async with trio.open_nursery() as nursery:
+            for place in range(len(jobs)):
+                nursery.start_soon(carry_out, place)
+        for place, job in enumerate(jobs):
+            self._send(job, bodies[place])
+
+    async def _carry_out(self, job: _Job) -> bytes:
+        """Have the owner do what is asked for; returns the answer, empty for none."""
         operation, captured = job.found.operation, job.captured
         request = Request(
             account=self._account,
@@ -165,9 +188,13 @@ class JetStreamGateway:
             payload=captured.payload,
         )
         try:
-            body = await self._service.forwarder.answer(request)
+            return await self._service.forwarder.answer(request)
         except errors.ApiError as error:
-            body = error_json(operation.kind, error)
+            return error_json(operation.kind, error)
+
+    def _send(self, job: _Job, body: bytes) -> None:
+        """Count a request, tell of it, and answer it."""
+        captured = job.captured
         self._waiting -= 1
         self._requests += 1
         self._errors += b'"error":{' in body[:ERROR_PLACE]
@@ -182,6 +209,26 @@ class JetStreamGateway:
         if captured.reply and body:
             self._outbox.send(captured.reply, payload=body)
             self._kick()
+
+
+def _take_together(queue: deque[_Job]) -> list[_Job]:
+    """Take the next request, with the creations of other consumers that stand behind the creation of one."""
+    jobs = [queue.popleft()]
+    name = _created_consumer(jobs[0])
+    names = {name}
+    while name and queue and len(jobs) < CREATIONS_MAX:
+        name = _created_consumer(queue[0])
+        if not name or name in names:
+            break
+        names.add(name)
+        jobs.append(queue.popleft())
+    return jobs
+
+
+def _created_consumer(job: _Job) -> str:
+    """The consumer that a request creates, empty when it does something else or has the name in its body only."""
+    names = job.found.names
+    return names[1] if job.found.operation.kind is ResponseType.CONSUMER_CREATE and len(names) > 1 else ""
 
 
 ERROR_PLACE: Final = 100  # an error stands right after the type, whose names are shorter than this

@@ -14,15 +14,14 @@ import trio
 
 from jetraft.api.config.options import JetStreamOptions, ScrubOptions
 from jetraft.api.jetstream.gateway import JetStreamGateway
+from jetraft.api.jetstream.jsz import Jsz, plain
 from jetraft.api.monitor.pages import Health
 from jetraft.api.outbox import PlaneOutbox
 from jetraft.api.reactor import Reactor
-from jetraft.api.session import API_LEVEL
 from jetraft.api.timers import Timers
 from jetraft.cluster.node import ClusterNode, NodePorts, NodeSetting
-from jetraft.cluster.streams.shell import StreamShell
 from jetraft.raft.engines import CORE, engine_factory
-from jetraft.raft.group import Group, GroupSetting
+from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.heirs import Heirs
 from jetraft.raft.manager import Links, Manager
 from jetraft.raft.peers import Mesh
@@ -147,6 +146,9 @@ class JetStreamNode:
         groups = GroupSetting(node_id=self.node_id, seal=seal, rng=rng, engine=engine)
         self.manager = Manager(groups, links=links, clock=clock)
         self.manager.on_dirty = reactor.kick_for_hooks
+        self.manager.on_committed = reactor.send_early
+        self.manager.may_block = True
+        reactor.write = self.manager.write
         self._tick_at_ns: int | None = None
         reactor.hooks.append(self._flush)
         outbox = PlaneOutbox(reactor.plane, reactor)
@@ -253,58 +255,22 @@ class JetStreamNode:
 
     def jsz(self, arguments: dict[str, str]) -> dict[str, Any]:
         """What this node holds, and the meta group as it sees it."""
-        shells = [shell for _, shell in self.node.backend.replicas()]
-        states = [shell.info().state for shell in shells]
-        usage, api = self.node.service.usage(ACCOUNT), self.gateway.statistics()
-        document: dict[str, Any] = {
-            "memory": usage.memory,
-            "storage": usage.storage,
-            "api": {"level": API_LEVEL, "total": api.requests, "errors": api.errors},
-            "streams": len(states),
-            "consumers": sum(shell.consumer_count for shell in shells),
-            "messages": sum(state.messages for state in states),
-            "bytes": sum(state.bytes for state in states),
-            "config": {"store_dir": str(self._setting.store_dir)},
-            "scrub": {**attrs.asdict(self._setting.scrub), **plain(self.node.scrub_statistics())},
-        }
-        compared = self.node.comparer_statistics()
-        if compared is not None:
-            document["compare"] = plain(compared)
-        meta = self.node.meta_group
-        if self._mesh is not None and meta is not None:
-            document["meta_cluster"] = self._meta_cluster(meta)
-        if arguments.get("streams") in ("1", "true"):
-            details = [self._stream_detail(shell) for shell in shells]
-            document["account_details"] = [{"name": ACCOUNT, "id": ACCOUNT, "stream_detail": details}]
-        if arguments.get("raft") in ("1", "true"):
-            groups = self.manager.groups.items()
-            document["raft_groups"] = {group_id: plain(group.statistics()) for group_id, group in groups}
-        return document
+        return self._jsz().jsz(arguments)
 
-    def _meta_cluster(self, meta: Group) -> dict[str, Any]:
-        leader = self.node_id if meta.is_leader else meta.leader
-        name_of = self.node.view.name_of
-        return {
-            "name": self._setting.cluster_name,
-            "leader": "" if leader is None else name_of(leader),
-            "peer": leader or "",
-            "replicas": [
-                {
-                    "name": name_of(lag.node),
-                    "current": lag.current,
-                    "offline": lag.offline,
-                    "active": lag.active_ns,
-                    "lag": lag.lag_entries,
-                    "peer": lag.node,
-                }
-                for lag in meta.replica_lag()
-            ],
-            "cluster_size": len(meta.members),
-        }
+    def varz(self) -> dict[str, Any]:
+        """The same in short."""
+        return self._jsz().varz()
 
-    @staticmethod
-    def _stream_detail(shell: StreamShell) -> dict[str, Any]:
-        return {"name": shell.config.name, "leads": shell.is_leader, **shell.info().to_json_dict()}
+    def _jsz(self) -> Jsz:
+        return Jsz(
+            node=self.node,
+            manager=self.manager,
+            gateway=self.gateway,
+            account=ACCOUNT,
+            store_dir=str(self._setting.store_dir),
+            scrub=self._setting.scrub,
+            capacity=self.capacity,
+        )
 
     def statistics(self) -> dict[str, Any]:
         """Figures of the parts, for /varz."""
@@ -313,12 +279,3 @@ class JetStreamNode:
             "cache": plain(self.cache.statistics()),
             "raft": plain(self.manager.statistics()),
         }
-
-
-def plain(figures: attrs.AttrsInstance) -> dict[str, Any]:
-    """A frozen statistics value as a dict that JSON can carry."""
-    return attrs.asdict(figures, value_serializer=lambda _instance, _field, value: _jsonable(value))
-
-
-def _jsonable(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str | list | tuple | dict) else str(value)

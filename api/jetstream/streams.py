@@ -78,7 +78,7 @@ async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
         start, end = page_of(len(subjects), request.offset, SUBJECTS_PAGE)
         state = attrs.evolve(state, subjects=dict(subjects[start:end]))
         if subjects:
-            paging = page(total=len(subjects), offset=start, limit=SUBJECTS_PAGE)
+            paging = page(total=len(subjects), offset=max(request.offset, 0), limit=SUBJECTS_PAGE)
     return {**paging, **inspected_stream(attrs.evolve(stream, state=state).to_json_dict())}
 
 

@@ -14,10 +14,19 @@ if TYPE_CHECKING:
 
 
 async def evacuate_peer(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.PEER.EVACUATE.*: replicas do not move yet."""
+    """STREAM.PEER.EVACUATE.*: STREAM.PEER.REMOVE, or another placement, moves a replica."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
     service.leading(call.account, call.stream)
+    raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
+
+
+async def consumer_peer(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """CONSUMER.PEER.REMOVE.*.* and .EVACUATE.*.*: a consumer is where its stream is, and moves with it."""
+    if not service.cluster.clustered:
+        raise errors.CLUSTER_REQUIRED.with_values()
+    if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+        raise errors.CONSUMER_NOT_FOUND.with_values()
     raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
 
 

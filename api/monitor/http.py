@@ -1,8 +1,10 @@
 """A small HTTP/1.1 server for monitoring pages: h11 speaks the protocol, trio carries the bytes.
 
-Only GET and HEAD, only answers that fit in memory; a connection is closed when it is idle or talks too long.
+Only GET and HEAD, only answers that fit in memory; a connection is closed when it is idle or talks too long. Pages only
+look: a bug in one is an answer with status 500 and a line in the log, and no reason for a server to end.
 """
 
+import logging
 import socket
 from collections.abc import Callable
 from urllib.parse import parse_qsl, urlsplit
@@ -17,6 +19,8 @@ CONNECTIONS_MAX = 256
 READ_BYTES = 16 * 1024
 JSON_TYPE = "application/json"
 
+_log = logging.getLogger(__name__)
+
 
 @attrs.frozen(kw_only=True)
 class Page:
@@ -29,6 +33,8 @@ class Page:
 
 Handler = Callable[[dict[str, str]], Page]
 NOT_FOUND = Page(body=b"404 page not found\n", status=404, content_type="text/plain; charset=utf-8")
+BAD_REQUEST = Page(body=b"400 bad request\n", status=400, content_type="text/plain; charset=utf-8")
+FAILED = Page(body=b"500 internal server error\n", status=500, content_type="text/plain; charset=utf-8")
 METHOD_NOT_ALLOWED = Page(body=b"405 method not allowed\n", status=405, content_type="text/plain; charset=utf-8")
 
 
@@ -85,10 +91,20 @@ class MonitorServer:
         self.requests += 1
         if request.method not in (b"GET", b"HEAD"):
             return METHOD_NOT_ALLOWED
-        target = urlsplit(request.target.decode("latin-1"))
+        try:
+            target = urlsplit(request.target.decode("latin-1"))
+            arguments = dict(parse_qsl(target.query))
+        except ValueError:
+            return BAD_REQUEST
         path = target.path.removeprefix(self.base_path.rstrip("/")) or "/"
         handler = self.pages.get(path)
-        return NOT_FOUND if handler is None else handler(dict(parse_qsl(target.query)))
+        if handler is None:
+            return NOT_FOUND
+        try:
+            return handler(arguments)
+        except Exception:  # noqa: BLE001  (see above: whatever is wrong with a page stays with the page)
+            _log.exception("monitoring page %s failed", path)
+            return FAILED
 
     def statistics(self) -> dict[str, int]:
         """Requests answered."""

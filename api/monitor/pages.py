@@ -21,6 +21,7 @@ from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.gotime import format_time
 
 CONNZ_LIMIT = 1024  # nats-server's page
+NUMBER_DIGITS_MAX = 9
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -41,6 +42,9 @@ class JetStreamStatus(Protocol):
     def jsz(self, arguments: dict[str, str]) -> dict[str, Any]:
         """The body of /jsz below the head."""
 
+    def varz(self) -> dict[str, Any]:
+        """Configuration, figures and limits, for /varz."""
+
 
 def uptime_text(seconds: int) -> str:
     """`1d2h3m4s` as nats-server writes it."""
@@ -57,6 +61,11 @@ def resident_bytes() -> int:
     """Memory of this process that is in RAM now."""
     with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123  a proc file, read on every request
         return int(statm.read().split()[1]) * PAGE_BYTES
+
+
+def number_of(text: str | None, default: int) -> int:
+    """The number of an argument; the default where there is none, or nonsense."""
+    return int(text) if text and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX else default
 
 
 def as_json(document: dict[str, Any], *, status: int = 200) -> Page:
@@ -158,8 +167,10 @@ class Pages:
             "in_bytes": counters["in_bytes"],
             "out_bytes": counters["out_bytes"],
             "slow_consumers": counters["slow_consumers"],
+            "slow_consumer_stats": {"clients": counters["slow_consumers"], "routes": 0, "gateways": 0, "leafs": 0},
             "subscriptions": counters["subscriptions"],
             "connect_urls": list(self.sessions.connect_urls),
+            "config_load_time": format_time(self.started_unix_ns),
             "config_digest": options.config_digest,
             "tags": list(options.server_tags),
             "metadata": dict(options.server_metadata),
@@ -167,7 +178,7 @@ class Pages:
         if self.identity.cluster_name:
             document["cluster"] = {"name": self.identity.cluster_name}
         if self.jetstream is not None:
-            document["jetstream"] = {"stats": self.jetstream.jsz({})}
+            document["jetstream"] = self.jetstream.varz()
         document["jetraft"] = {"plane": counters, **self.extra()}
         return as_json(document)
 
@@ -180,8 +191,7 @@ class Pages:
 
     def connz(self, arguments: dict[str, str]) -> Page:
         """The open client connections, a page of at most 1024."""
-        offset = int(arguments["offset"]) if arguments.get("offset", "").isdecimal() else 0
-        limit = int(arguments["limit"]) if arguments.get("limit", "").isdecimal() else CONNZ_LIMIT
+        offset, limit = number_of(arguments.get("offset"), 0), number_of(arguments.get("limit"), CONNZ_LIMIT)
         cids = sorted(self.sessions.by_cid)
         subs = arguments.get("subs") in ("1", "true")
         rows = [self._connection(cid, subs=subs) for cid in cids[offset : offset + limit]]
@@ -208,6 +218,7 @@ class Pages:
             "ip": session.ip,
             "port": session.port,
             "start": format_time(session.start_unix_ns),
+            "last_activity": format_time(self.clock.unix_ns() - (now_ns - counters["last_active_ns"])),
             "uptime": uptime_text((now_ns - counters["started_ns"]) // NS_PER_S),
             "idle": uptime_text((now_ns - counters["last_active_ns"]) // NS_PER_S),
             "pending_bytes": counters["pending_bytes"],

@@ -15,7 +15,8 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
-from jetraft.api.routing._sublist cimport node_subject, sublist_match, sublist_match_once, sublist_remove
+from jetraft.api.routing._sublist cimport sublist_match, sublist_match_once
+from jetraft.api.routing._tree cimport node_subject, sublist_remove
 from jetraft.api.wire._text cimport jr_utoa
 from jetraft.api.wire._types cimport (
     CONN_OPEN,
@@ -27,6 +28,7 @@ from jetraft.api.wire._types cimport (
     match_t,
     msg_t,
     node_t,
+    plain_of,
     plane_t,
     queue_t,
     route_t,
@@ -69,7 +71,7 @@ cdef match_t* match_for(plane_t* plane, const char* subject, Py_ssize_t n) noexc
 
 cdef void unlink_sid(sub_t* sub) noexcept nogil:
     """Take a client's subscription out of its connection's table."""
-    cdef conn_t* conn = sub.conn
+    cdef conn_t* conn = sub.of.conn
     cdef sub_t** link = &conn.buckets[sub.sid_hash & (conn.bucket_count - 1)]
     while link[0] != NULL:
         if link[0] == sub:
@@ -83,9 +85,9 @@ cdef void unlink_owner(sub_t* sub) noexcept nogil:
     if sub.prev_of_owner != NULL:
         sub.prev_of_owner.next_of_owner = sub.next_of_owner
     elif sub.kind == SUB_ROUTE:
-        sub.route.subs = sub.next_of_owner
+        sub.of.route.subs = sub.next_of_owner
     else:
-        sub.sink.subs = sub.next_of_owner
+        sub.of.sink.subs = sub.next_of_owner
     if sub.next_of_owner != NULL:
         sub.next_of_owner.prev_of_owner = sub.prev_of_owner
 
@@ -232,9 +234,9 @@ cdef uint32_t give(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg) noexc
     if sub.closed:
         return 0
     if sub.kind == SUB_SINK:
-        capture(plane, sub.sink, origin, msg)
+        capture(plane, sub.of.sink, origin, msg)
         return 1
-    if sub.conn.state != CONN_OPEN or (origin == sub.conn and not origin.echo):
+    if sub.of.conn.state != CONN_OPEN or (origin == sub.of.conn and not origin.echo):
         return 0
     sub.delivered += 1
     emit_message(plane, sub, msg)
@@ -281,7 +283,7 @@ cdef uint32_t give_group(
         sub = match.members[group.first + (start + i) % group.count]
         if sub.kind == SUB_ROUTE:
             if not local and not sub.closed:
-                chosen[0] = sub.route
+                chosen[0] = sub.of.route
                 return 1
         elif give(plane, sub, origin, msg):
             return 1
@@ -299,10 +301,10 @@ cdef uint32_t deliver(plane_t* plane, conn_t* origin, msg_t* msg, match_t* match
     cdef pick_t picks[PICKS_MAX]
     plane.stamp += 1
     for i in range(match.count):
-        sub = match.subs[i]
+        sub = plain_of(match)[i]
         if sub.kind == SUB_ROUTE:
-            if not sub.closed and sub.route.stamp != plane.stamp:
-                sub.route.stamp = plane.stamp
+            if not sub.closed and sub.of.route.stamp != plane.stamp:
+                sub.of.route.stamp = plane.stamp
                 routed = True
         else:
             taken += give(plane, sub, origin, msg)
@@ -341,8 +343,8 @@ cdef void deliver_from_route(plane_t* plane, msg_t* msg, const char* queues, uin
     cdef route_t* chosen = NULL
     cdef uint32_t i
     for i in range(match.count):
-        if match.subs[i].kind != SUB_ROUTE:
-            give(plane, match.subs[i], NULL, msg)
+        if plain_of(match)[i].kind != SUB_ROUTE:
+            give(plane, plain_of(match)[i], NULL, msg)
     for i in range(match.group_count):
         if named(queues, queue_count, &match.groups[i]):
             give_group(plane, match, &match.groups[i], NULL, msg, True, &chosen)
@@ -351,6 +353,7 @@ cdef void deliver_from_route(plane_t* plane, msg_t* msg, const char* queues, uin
 cdef bint answer_no_responders(plane_t* plane, conn_t* conn, msg_t* msg) noexcept nogil:
     """Tell the requester that nobody listens: a 503 to its own subscription on the reply subject (2.12: with the subject)."""
     cdef match_t* match
+    cdef sub_t* sub
     cdef msg_t status
     cdef uint32_t i
     cdef char text[8192]
@@ -372,10 +375,11 @@ cdef bint answer_no_responders(plane_t* plane, conn_t* conn, msg_t* msg) noexcep
     status.hdr_len = status.size = n
     match = sublist_match_once(plane, msg.reply, msg.reply_len)
     for i in range(match.count):
-        if match.subs[i].kind == SUB_CLIENT and match.subs[i].conn == conn and not match.subs[i].closed:
-            match.subs[i].delivered += 1
-            emit_message(plane, match.subs[i], &status)
+        sub = plain_of(match)[i]
+        if sub.kind == SUB_CLIENT and sub.of.conn == conn and not sub.closed:
+            sub.delivered += 1
+            emit_message(plane, sub, &status)
             told = True
-            if match.subs[i].max_msgs and match.subs[i].delivered >= match.subs[i].max_msgs:
-                drop_subscription(plane, match.subs[i])
+            if sub.max_msgs and sub.delivered >= sub.max_msgs:
+                drop_subscription(plane, sub)
     return told

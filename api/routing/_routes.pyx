@@ -4,11 +4,10 @@ The layout is in _deliver.pyx, which writes them. A record that does not add up 
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
-from libc.stdlib cimport calloc
 from libc.string cimport memcpy
 
 from jetraft.api.routing._deliver cimport deliver_from_route, drop_subscription
-from jetraft.api.routing._sublist cimport sublist_add, sublist_find_route
+from jetraft.api.routing._tree cimport sub_new, sublist_add, sublist_find_route
 from jetraft.api.wire._text cimport valid_subject
 from jetraft.api.wire._types cimport SUB_ROUTE, msg_t, plane_t, route_t, sub_t
 
@@ -84,9 +83,8 @@ cdef void set_interest(
     if sub != NULL:
         sub.weight = weight
         return
-    sub = <sub_t*>calloc(1, sizeof(sub_t))
-    sub.kind = SUB_ROUTE
-    sub.route = route
+    sub = sub_new(plane, SUB_ROUTE, NULL, 0)
+    sub.of.route = route
     sub.weight = weight
     sub.next_of_owner = route.subs
     if route.subs != NULL:

@@ -43,6 +43,8 @@ class InterestWatches:
 
     def run(self) -> None:
         """Call those whom the changes since the last run concern; each at most once."""
+        if not self._subject_of:
+            return
         concerned: dict[int, Callable[[], None]] = {}
         for changed in dict.fromkeys(self.plane.take_interest_changes()):
             if is_literal(changed):

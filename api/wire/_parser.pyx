@@ -7,9 +7,10 @@ subject gets 'Invalid Subject' and the connection lives on.
 """
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.stdlib cimport calloc, free
+from libc.string cimport memchr, memcmp
 
+from jetraft.api.routing._ahead cimport FAR_SUBSCRIPTIONS, look_ahead
 from jetraft.api.routing._deliver cimport (
     answer_no_responders,
     deliver,
@@ -17,8 +18,9 @@ from jetraft.api.routing._deliver cimport (
     match_for,
     tell_interest,
 )
-from jetraft.api.routing._sublist cimport match_is_current, sublist_add
-from jetraft.api.wire._text cimport is_blank, is_literal, jr_hash, parse_size, valid_subject
+from jetraft.api.routing._sublist cimport match_is_current
+from jetraft.api.routing._tree cimport sub_new, sublist_add
+from jetraft.api.wire._text cimport is_blank, is_literal, jr_blank, jr_hash, parse_size, valid_subject
 from jetraft.api.wire._types cimport (
     CLOSE_AUTH,
     CLOSE_CLIENT,
@@ -32,6 +34,7 @@ from jetraft.api.wire._types cimport (
     match_t,
     msg_t,
     plane_t,
+    sid_of,
     sub_t,
 )
 from jetraft.api.wire._writer cimport conn_close, emit_text
@@ -61,6 +64,7 @@ cdef struct arg_t:
 
 
 cdef struct memo_t:     # the last subject of this read and its answer: publishers repeat themselves
+    bint repeats        # the one before was the same
     const char* subject
     uint32_t len
     match_t* match
@@ -121,15 +125,14 @@ cdef Verb verb_at(const char* p, Py_ssize_t n, Py_ssize_t* skip) noexcept nogil:
 cdef int split(const char* p, Py_ssize_t n, arg_t* args) noexcept nogil:
     """Split at blanks; returns the number of arguments, ARGS_MAX at most."""
     cdef int count = 0
-    cdef Py_ssize_t i = 0
-    while i < n and count < ARGS_MAX:
-        if is_blank(p[i]):
-            i += 1
+    cdef const char* end = p + n
+    while p < end and count < ARGS_MAX:
+        if is_blank(p[0]):
+            p += 1
             continue
-        args[count].p = p + i
-        while i < n and not is_blank(p[i]):
-            i += 1
-        args[count].n = p + i - args[count].p
+        args[count].p = p
+        p = jr_blank(p, end)
+        args[count].n = p - args[count].p
         count += 1
     return count
 
@@ -191,7 +194,9 @@ cdef Py_ssize_t publish(
     plane.in_bytes += size
     if memo.match != NULL and memo.len == msg.subject_len and memcmp(memo.subject, msg.subject, memo.len) == 0 and match_is_current(plane, memo.match):
         match = memo.match
+        memo.repeats = True
     else:
+        memo.repeats = False
         match = match_for(plane, msg.subject, msg.subject_len)
         # A scratch answer is overwritten by the next look-up and cannot be remembered.
         memo.match = NULL if match == &plane.scratch else match
@@ -211,7 +216,7 @@ cdef sub_t* find_sid(conn_t* conn, const char* sid, Py_ssize_t n, uint64_t h) no
         return NULL
     sub = conn.buckets[h & (conn.bucket_count - 1)]
     while sub != NULL:
-        if sub.sid_hash == h and sub.sid_len == n and memcmp(sub.sid, sid, n) == 0:
+        if sub.sid_hash == h and sub.sid_len == n and memcmp(sid_of(sub), sid, n) == 0:
             return sub
         sub = sub.next_in_bucket
     return NULL
@@ -254,12 +259,8 @@ cdef int subscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) no
             return -1
         if conn.sub_count >= conn.bucket_count:
             grow_sids(conn)
-        sub = <sub_t*>calloc(1, sizeof(sub_t))
-        sub.kind = SUB_CLIENT
-        sub.conn = conn
-        sub.sid = <char*>malloc(sid.n)
-        memcpy(sub.sid, sid.p, sid.n)
-        sub.sid_len = <uint16_t>sid.n
+        sub = sub_new(plane, SUB_CLIENT, sid.p, sid.n)
+        sub.of.conn = conn
         sub.sid_hash = h
         sub.next_in_bucket = conn.buckets[h & (conn.bucket_count - 1)]
         conn.buckets[h & (conn.bucket_count - 1)] = sub
@@ -316,10 +317,11 @@ cdef int control(plane_t* plane, conn_t* conn, Verb verb, const char* p, Py_ssiz
 
 cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t n) noexcept nogil:
     """Act on all complete lines and messages of data[0:n]; returns the bytes consumed (n when the connection closed)."""
-    cdef Py_ssize_t at = 0, skip = 0, line, used
+    cdef Py_ssize_t at = 0, skip = 0, line, used, looked = 0
     cdef const char* end
     cdef Verb verb
     cdef memo_t memo
+    memo.repeats = False
     memo.match = NULL
     memo.subject = NULL
     memo.len = 0
@@ -347,6 +349,8 @@ cdef Py_ssize_t parse(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t
                 return n
             break
         if verb == VERB_PUB or verb == VERB_HPUB:
+            if at >= looked and not memo.repeats and plane.sub_count >= FAR_SUBSCRIPTIONS:
+                looked = at + look_ahead(plane, data + at, n - at)
             used = publish(plane, conn, data + at + skip, n - at - skip, line, verb == VERB_HPUB, &memo)
             if used < 0:
                 return n

@@ -13,16 +13,24 @@ cdef extern from *:
 
     /* 64-bit multiply-xor hash over 8-byte words; seeded per process so that a client cannot aim at one bucket. */
     static inline uint64_t jr_hash(const char *p, size_t n, uint64_t seed) {
-        uint64_t h = seed ^ (n * 0x9E3779B97F4A7C15ull), v;
-        while (n >= 8) {
+        uint64_t h = seed ^ (n * 0x9E3779B97F4A7C15ull), v = 0;
+        const char *end = p + n;
+        for (; end - p > 8; p += 8) {
             memcpy(&v, p, 8);
             h = (h ^ v) * 0xff51afd7ed558ccdull;
             h ^= h >> 32;
-            p += 8;
-            n -= 8;
         }
-        v = 0;
-        memcpy(&v, p, n);
+        /* The rest in pieces that overlap what was taken, or each other, because a copy of any length is a call. */
+        if (n >= 8) {
+            memcpy(&v, end - 8, 8);
+        } else if (n >= 4) {
+            uint32_t low, high;
+            memcpy(&low, p, 4);
+            memcpy(&high, end - 4, 4);
+            v = (uint64_t)high << 32 | low;
+        } else if (n) {
+            v = (uint64_t)(uint8_t)p[0] << 16 | (uint64_t)(uint8_t)p[n / 2] << 8 | (uint8_t)end[-1];
+        }
         h = (h ^ v) * 0xc4ceb9fe1a85ec53ull;
         h ^= h >> 29;
         h *= 0xff51afd7ed558ccdull;
@@ -38,6 +46,29 @@ cdef extern from *:
         return n;
     }
 
+    static inline int jr_is_blank(char c) { return c == 32 || c == 9 || c == 13 || c == 10; }
+
+    /* The first blank (space, tab, CR, LF) from p on, or end; eight bytes at a time while none of them is a control byte. */
+    static inline const char *jr_blank(const char *p, const char *end) {
+    #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        const uint64_t ones = 0x0101010101010101ull;
+        uint64_t v, low;
+        while (end - p >= 8) {
+            memcpy(&v, p, 8);
+            low = (v - ones * 0x21) & ~v & ones * 0x80;     /* bytes below 0x21; the lowest one is exact */
+            if (low) {
+                p += __builtin_ctzll(low) >> 3;
+                if (jr_is_blank(*p)) return p;
+                p++;
+            } else {
+                p += 8;
+            }
+        }
+    #endif
+        while (p < end && !jr_is_blank(*p)) p++;
+        return p;
+    }
+
     static inline int64_t jr_mono_ns(void) {
         struct timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
@@ -46,6 +77,7 @@ cdef extern from *:
     """
     uint64_t jr_hash(const char* p, size_t n, uint64_t seed) noexcept nogil
     int jr_utoa(char* b, uint64_t v) noexcept nogil
+    const char* jr_blank(const char* p, const char* end) noexcept nogil
     int64_t jr_mono_ns() noexcept nogil
 
 

@@ -78,25 +78,34 @@ cdef struct conn_t:
     uint32_t slot       # place in plane_t.conns
     conn_t* next_dead
 
-cdef struct sub_t:      # what a delivery needs stands in the first 64 bytes
-    uint8_t kind        # SubKind
-    uint8_t closed
-    uint8_t local_only  # a sink whose interest is not told to peers
-    uint16_t sid_len
+cdef enum:
+    SID_NEAR = 24           # bytes of a subscription's id that stand in it
+    SUBJECT_NEAR = 24       # bytes of a subject that stand in its answer
+    LINE_BYTES = 64         # of the processor's cache
+
+cdef union owner_t:         # by sub_t.kind
     conn_t* conn
-    char* sid
-    int64_t max_msgs    # 0: no limit
-    int64_t delivered
     sink_t* sink
     route_t* route
-    queue_t* queue      # NULL: plain
+
+cdef struct sub_t:          # 128 bytes; what a delivery needs stands in the first line, to which it is aligned
+    uint8_t kind            # SubKind
+    uint8_t closed
+    uint8_t local_only      # a sink whose interest is not told to peers
+    uint16_t sid_len
+    owner_t of
+    int64_t max_msgs        # 0: no limit
+    int64_t delivered
+    char near[24]           # SID_NEAR: the sid, or where it is, see `sid_of`
     node_t* node
-    uint32_t weight     # members behind a route's queue subscription
+    queue_t* queue          # NULL: plain
     uint64_t sid_hash
+    uint32_t weight         # members behind a route's queue subscription
     sub_t* next_in_bucket
     sub_t* next_dead
     sub_t* prev_of_owner    # list of a route's or sink's subscriptions
     sub_t* next_of_owner
+    uint64_t spare
 
 cdef struct queue_t:
     char* name
@@ -106,24 +115,30 @@ cdef struct queue_t:
     uint32_t count
     uint32_t cap
     uint32_t local_count    # members that peers must know of
-    uint64_t told_stamp     # last full telling of interest that covered it
+    uint32_t told           # last full telling of interest that covered it
     queue_t* next
 
-cdef struct node_t:
+cdef union plain_t:         # a node's plain subscriptions: most have one
+    sub_t* only
+    sub_t** subs
+
+cdef struct node_t:         # 72 bytes and its token
     node_t* parent
-    char* token             # behind the node, in the same piece of memory
-    uint16_t token_len
-    uint64_t hash           # of (parent, token)
     node_t* star            # child `*`
     node_t* rest            # child `>`
-    uint32_t children       # literal children in the hash table
-    sub_t** subs            # plain ones: &only while there is room for one
-    sub_t* only
-    uint32_t count
-    uint32_t cap
-    uint32_t local_count    # plain subscriptions that peers must know of
-    uint64_t told_stamp
     queue_t* queues
+    plain_t plain
+    uint32_t hash           # of (parent, token)
+    uint32_t children       # literal children in the hash table
+    uint32_t count
+    uint32_t cap            # of plain.subs; 0: there is plain.only, if `count` says so
+    uint32_t local_count    # plain subscriptions that peers must know of
+    uint32_t told           # last full telling of interest that covered it
+    uint16_t token_len      # of the token, which is behind the node in the same piece of memory: `token_of`
+
+cdef struct slot_t:         # of the token table
+    node_t* node            # NULL: free
+    uint32_t hash           # the node's: another one is passed over without being touched
 
 cdef struct group_t:        # queue groups of one name that match one subject
     char* name
@@ -131,27 +146,27 @@ cdef struct group_t:        # queue groups of one name that match one subject
     uint32_t first          # into match_t.members
     uint32_t count
 
-cdef struct match_t:        # 128 bytes, of which one short subject with one receiver needs nothing else
+cdef struct match_t:        # two lines; of one short subject with one receiver the first says everything
     uint64_t generation
     uint64_t wild_generation
     uint32_t bucket         # which generation counter it depends on
     uint16_t subject_len
     uint16_t subject_cap
-    char* subject           # &near while it is short
-    sub_t** subs            # plain ones: &only while there is room for one
-    sub_t* only
-    uint32_t count
-    uint32_t cap
+    char near[24]           # SUBJECT_NEAR: the subject, when it is as short
+    sub_t* only             # the plain subscription, when there is one
+    uint32_t count          # of plain ones
     uint32_t group_count
+    sub_t** subs            # the plain ones, when there are several
+    char* subject           # a longer one
+    uint32_t cap
     uint32_t group_cap
-    char near[24]           # SUBJECT_NEAR
     group_t* groups
     sub_t** members
+    queue_t** queues        # scratch while matching
     uint32_t member_count
     uint32_t member_cap
-    queue_t** queues        # scratch while matching
-    uint32_t queue_count
-    uint32_t queue_cap
+    uint16_t queue_count
+    uint16_t queue_cap
 
 cdef struct sink_t:
     uint32_t id
@@ -197,7 +212,7 @@ cdef enum:
 cdef struct plane_t:
     uint64_t seed
     node_t root
-    node_t** table          # open addressing: (parent, token) -> node
+    slot_t* table           # open addressing: (parent, token) -> node
     uint32_t table_mask
     uint32_t table_used
     uint64_t generations[GENERATIONS]
@@ -208,6 +223,7 @@ cdef struct plane_t:
     match_t scratch         # result of an uncached match
     uint64_t rng
     uint64_t stamp
+    uint32_t telling        # number of the last full telling of interest
     ptrs_t dirty_conns
     ptrs_t dirty_sinks
     ptrs_t dirty_routes
@@ -227,6 +243,8 @@ cdef struct plane_t:
     void* face              # the Python object that the callbacks belong to
     conn_t* dead_conns
     sub_t* dead_subs
+    sub_t* free_subs        # places in the slabs, chained by `next_dead`
+    ptrs_t sub_slabs
     queue_t* dead_queues
     sink_t* dead_sinks
     int epfd
@@ -250,3 +268,31 @@ cdef struct plane_t:
     int spin_skipped
     uint64_t cache_misses
     uint64_t stalls
+
+cdef inline const char* sid_of(sub_t* sub) noexcept nogil:
+    """The bytes of a client's subscription id."""
+    if sub.sid_len <= SID_NEAR:
+        return &sub.near[0]
+    return (<char**>&sub.near[0])[0]
+
+
+cdef inline char* token_of(node_t* node) noexcept nogil:
+    """The bytes of a node's token."""
+    return <char*>(node + 1)
+
+
+cdef inline sub_t** hanging(node_t* node) noexcept nogil:
+    """The plain subscriptions of a node."""
+    return &node.plain.only if node.cap == 0 else node.plain.subs
+
+
+cdef inline const char* subject_of(match_t* match) noexcept nogil:
+    """The bytes of the subject that an answer is for."""
+    if match.subject_len <= SUBJECT_NEAR:
+        return &match.near[0]
+    return match.subject
+
+
+cdef inline sub_t** plain_of(match_t* match) noexcept nogil:
+    """The plain subscriptions of an answer."""
+    return &match.only if match.count == 1 else match.subs

@@ -15,12 +15,14 @@ from jetraft.api.wire._types cimport (
     CLOSE_SLOW_PENDING,
     CLOSE_WRITE_ERROR,
     CONN_OPEN,
+    SID_NEAR,
     CloseReason,
     buf_t,
     conn_t,
     msg_t,
     plane_t,
     ptrs_t,
+    sid_of,
     sub_t,
 )
 
@@ -42,7 +44,9 @@ cdef extern from "<sys/epoll.h>" nogil:
 
 cdef enum:
     BUF_START = 4096
-    SEND_EARLY_BYTES = 256 * 1024   # as much as one receive: keeps the data in the processor's cache
+    SEND_EARLY_BYTES = 512 * 1024   # as much as one receive: a receiver is woken once for it
+    SEND_EARLY_OF_MANY = 256 * 1024 # to several receivers: their buffers together stay in the processor's cache
+    MANY = 3
     BUF_KEEP_BYTES = 4 * 1024 * 1024
     MSG_OVERHEAD = 96               # verb, blanks, two sizes of ten digits, two line ends
 
@@ -88,7 +92,7 @@ cdef inline void mark_dirty(plane_t* plane, conn_t* conn) noexcept nogil:
 cdef void check_pending(plane_t* plane, conn_t* conn) noexcept nogil:
     """Send early what has collected, ask producers to wait for a receiver that is behind, cut one that is lost."""
     cdef size_t pending = conn.out.end - conn.out.start
-    if pending < SEND_EARLY_BYTES:
+    if pending < (SEND_EARLY_OF_MANY if plane.dirty_conns.count >= MANY else SEND_EARLY_BYTES):
         return
     if not conn.want_write and conn.fd >= 0:
         conn_send(plane, conn)
@@ -112,7 +116,7 @@ cdef void emit_text(plane_t* plane, conn_t* conn, const char* text, size_t n) no
 
 cdef void emit_message(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil:
     """Queue MSG or HMSG for one subscription; a client without header support gets the payload only."""
-    cdef conn_t* conn = sub.conn
+    cdef conn_t* conn = sub.of.conn
     cdef const char* data = msg.data
     cdef size_t size = msg.size, hdr_len = msg.hdr_len
     cdef char* w
@@ -131,7 +135,10 @@ cdef void emit_message(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil:
     memcpy(w, msg.shown, msg.shown_len)
     w += msg.shown_len
     w[0] = c" "
-    memcpy(w + 1, sub.sid, sub.sid_len)
+    if sub.sid_len <= SID_NEAR:
+        memcpy(w + 1, sub.near, SID_NEAR)   # of a fixed length it is no call; what is too much is overwritten
+    else:
+        memcpy(w + 1, sid_of(sub), sub.sid_len)
     w += 1 + sub.sid_len
     w[0] = c" "
     w += 1

@@ -27,7 +27,7 @@ from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, Cons
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams._admit import captured_at, captured_payload
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import Outcome
+from jetraft.raft.proposals import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_MS
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.machine import StreamMachine
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.group import Group
+    from jetraft.store._runs import Runs
     from jetraft.store.consumer_state import ConsumerState
     from jetraft.store.port import StoreCorrupt
 
@@ -72,6 +73,7 @@ class ConsumerDesk:
         self._machine = machine
         self._notes = Notes()
         self._committed: list[Callable[[], None]] = []
+        self._put_off: list[tuple[dict[bytes, Runs], Now]] = []  # plain acks of this turn that are not noted yet
         self._is_urgent = False  # somebody waits for the commit of these commands
         self._in_flight = 0  # entries proposed, not yet applied
         self._rest_ends_ns = 0
@@ -143,29 +145,30 @@ class ConsumerDesk:
             elif isinstance(runner.core, PullConsumer):
                 runner.core.pull(captured_payload(batch, start), reply, now)
                 touched[name] = runner
+                if self._put_off and runner.core.needs_acks(now):
+                    self._settle()
             elif reply:
                 self.site.outbox.send(reply, hdr=message.status(409, b"Consumer is push based"))
         self._step(touched.values(), now)
 
     def on_acks(self, batch: bytes) -> None:
-        """Acks of a turn: plain ones in bulk, then the others one by one."""
+        """Acks of a turn: plain ones in bulk, then the others one by one.
+
+        Plain ones are put off until the turn's pulls are served, because who sends them waits for the next messages.
+        """
         now, touched = self.now(), {}
         plain, others = sort_acks(batch)
-        for consumer, seqs in plain.items():
-            name = consumer.decode(errors="replace")
-            runner = self.runner(name)
-            if runner is not None:
-                runner.core.acknowledge(seqs, now)
-                if runner.core.is_hungry or runner.core.has_samples:
-                    touched[name] = runner
-                else:
-                    self.note(runner.core.take_commands())
+        if not self._put_off:
+            self.site.outbox.later(self._settle)
+        self._put_off.append((plain, now))
+        if not others:
+            return
+        self._settle()
         for start in others:
             name = self._answer(batch, start, now)
             if name:
                 touched[name] = self._runners[name]
-        if touched:
-            self._step(touched.values(), now)
+        self._step(touched.values(), now)
 
     def on_flow(self, batch: bytes) -> None:
         """Answers to flow control requests: `$JS.FC.<stream>.<consumer>.<token>`."""
@@ -178,6 +181,23 @@ class ConsumerDesk:
                 runner.core.flow_answered(subject, now)
                 touched[name] = runner
         self._step(touched.values(), now)
+
+    def _settle(self) -> None:
+        """Note the acks that were put off."""
+        put_off, self._put_off = self._put_off, []
+        for plain, now in put_off:
+            touched = []
+            for consumer, seqs in plain.items():
+                runner = self.runner(consumer.decode(errors="replace"))
+                if runner is None:
+                    continue
+                runner.core.acknowledge(seqs, now)
+                if runner.core.is_hungry or runner.core.has_samples:
+                    touched.append(runner)
+                else:
+                    self.note(runner.core.take_commands())
+            if touched:
+                self._step(touched, now)
 
     def _answer(self, batch: bytes, start: int, now: Now) -> str:
         """One ack that is more than plain; returns its consumer, empty when there is none."""
@@ -216,7 +236,10 @@ class ConsumerDesk:
 
     def pump(self) -> None:
         """The stream has changed: step the consumers that wait for messages."""
-        self._step(list(self._hungry.values()), self.now())
+        if self._hungry:
+            self._step(list(self._hungry.values()), self.now())
+        elif self._notes:
+            self._flush()
 
     def created(self, state: ConsumerState) -> None:
         """A consumer exists: it may have messages at once."""
@@ -263,6 +286,7 @@ class ConsumerDesk:
         self._hungry.clear()
         self._notes.take()
         self._committed.clear()
+        self._put_off.clear()
         if self._rest is not None:
             self._rest.cancel()
 

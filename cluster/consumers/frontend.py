@@ -7,16 +7,18 @@ first entry made, and the second is answered from that.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.machine import encode_config
 from jetraft.raft.engine import Proposal
 from jetraft.store.format import Kind
 from jetraft.store.model import errors
-from jetraft.store.model.config import AckPolicy
+from jetraft.store.model.config import AckPolicy, RetentionPolicy
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.state import ConsumerInfo, SequencePair
 from jetraft.store.model.unsupported import check_consumer_is_served
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.group import Group
     from jetraft.store.consumer_state import ConsumerState
-    from jetraft.store.model.config import ConsumerAction, ConsumerConfig
+    from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
     from jetraft.store.model.state import ClusterInfo
 
 NAME_CHARS: Final = 8  # of the name that an unnamed consumer gets, as in nats-server
@@ -69,9 +71,16 @@ class ConsumerFrontend:
         self._group = group
         self._machine = machine
         self._desk = desk
+        self._alone = trio.Lock()  # held by a creation whose outcome the next one depends on
 
     async def create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> Created:
         """Create or update a consumer; committed when this returns. Raises ApiError."""
+        stream = self._machine.config
+        assert stream is not None
+        async with self._alone if _is_exclusive(stream) else nullcontext():
+            return await self._create(config, action=action, pedantic=pedantic)
+
+    async def _create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> Created:
         stream = self._machine.config
         assert stream is not None
         kept = self._machine.consumers.get(config.durable_name or config.name)
@@ -177,3 +186,8 @@ class ConsumerFrontend:
             name = "".join(self._site.rng.choice(ALPHABET) for _ in range(NAME_CHARS))
             if name not in self._machine.consumers:
                 return name
+
+
+def _is_exclusive(stream: StreamConfig) -> bool:
+    """True when a consumer may keep another one from being created."""
+    return stream.retention is RetentionPolicy.WORK_QUEUE or stream.max_consumers > 0

@@ -64,6 +64,13 @@ class PullConsumer(ConsumerCore):
         else:
             self._waiting.add(Waiting.begin(reply, request, now.mono_ns))
 
+    def needs_acks(self, now: Now) -> bool:
+        """True when acks that have come make a difference to the next step: to what is repeated, or to the limit."""
+        pending, limit = self.pending, self.config.max_ack_pending
+        if pending.queued or pending.wake_ns <= now.mono_ns:
+            return True
+        return 0 < limit < len(pending) + self._waiting.requested
+
     def close(self, reason: bytes) -> Effects:
         """End every request with a 409: the consumer is deleted here, or led elsewhere, or the server stops."""
         while self._waiting:

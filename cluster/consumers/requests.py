@@ -30,7 +30,13 @@ FIELDS: Final[dict[str, type]] = {
     "no_wait": bool,
     "max_bytes": int,
     "idle_heartbeat": int,
+    "group": str,
+    "id": str,
+    "min_pending": int,
+    "min_ack_pending": int,
+    "priority": int,
 }
+PRIORITY_MAX: Final = 9
 
 
 class BadRequestError(ValueError):
@@ -59,6 +65,7 @@ def parse_pull_request(payload: bytes) -> PullRequest:
     heartbeat_ns, expires_ns = fields.get("idle_heartbeat", 0), fields.get("expires", 0)
     if heartbeat_ns > 0 and heartbeat_ns * 2 > expires_ns:
         raise BadRequestError("heartbeat value too large")
+    _check_groups(fields)
     return PullRequest(
         batch=max(1, fields.get("batch", 0)),
         expires_ns=expires_ns,
@@ -66,6 +73,16 @@ def parse_pull_request(payload: bytes) -> PullRequest:
         max_bytes=max(0, fields.get("max_bytes", 0)),
         heartbeat_ns=max(0, heartbeat_ns),
     )
+
+
+def _check_groups(fields: dict[str, Any]) -> None:
+    """What belongs to priority groups is refused: there is no consumer that has any. A lone `group` is passed over."""
+    if not 0 <= fields.get("priority", 0) <= PRIORITY_MAX:
+        raise BadRequestError(f"Priority must be between 0 and {PRIORITY_MAX}")
+    if fields.get("min_pending") or fields.get("min_ack_pending"):
+        raise BadRequestError("Not a Overflow Priority consumer")
+    if fields.get("id"):
+        raise BadRequestError("Not a Pinned Client Priority consumer")
 
 
 def _load(text: bytes) -> dict[str, Any]:
@@ -97,6 +114,11 @@ GO_TYPES: Final = {
     "no_wait": "bool",
     "max_bytes": "int",
     "idle_heartbeat": "time.Duration",
+    "group": "string",
+    "id": "string",
+    "min_pending": "int64",
+    "min_ack_pending": "int64",
+    "priority": "int",
 }
 
 

@@ -7,6 +7,7 @@ version can add commands and longer tuples are refused, not half understood.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -135,7 +136,7 @@ def _assign(fields: list[Any]) -> AssignStream:
         config=unpack_config(blob(packed)),
         group_id=GroupId(text(group_id)),
         peers=peers_of(peers),
-        preferred=NodeId(text(preferred)),
+        preferred=NodeId(sys.intern(text(preferred))),
         created_ns=number(created_ns),
     )
 
@@ -204,7 +205,7 @@ def nodes_of(value: object) -> tuple[NodeId, ...]:
     """Return any number of nodes of a decoded message, all different. Raises TypeError or ValueError."""
     if not isinstance(value, list):
         raise TypeError(f"expected a list of nodes, got {type(value).__name__}")
-    nodes = tuple(NodeId(text(node)) for node in value)
+    nodes = tuple(NodeId(sys.intern(text(node))) for node in value)  # a few names, in a thousand rows
     if len(set(nodes)) != len(nodes):
         raise ValueError(f"expected different nodes, got {nodes}")
     return nodes

@@ -24,7 +24,7 @@ from jetraft.cluster.meta.commands import (
 )
 from jetraft.cluster.meta.machine import MetaMachine, Verdict
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
+from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig

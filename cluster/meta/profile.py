@@ -30,6 +30,7 @@ class NodeProfile:
     tags: frozenset[str] = frozenset()
     capacity: Mapping[StorageType, int] = attrs.field(factory=dict)
     held: Mapping[StorageType, int] = attrs.field(factory=dict)
+    is_short: bool = False  # of room on its disk: it takes no messages as a leader
 
     def room(self, kind: StorageType, promised_bytes: int) -> int | None:
         """Bytes that may still be promised, above what is promised or held already; None for any number."""
@@ -38,7 +39,7 @@ class NodeProfile:
 
     def differs_from(self, told: NodeProfile) -> bool:
         """Whether the others should hear of it."""
-        if (self.tags, self.capacity) != (told.tags, told.capacity):
+        if (self.tags, self.capacity, self.is_short) != (told.tags, told.capacity, told.is_short):
             return True
         return any(abs(self.held.get(kind, 0) - told.held.get(kind, 0)) >= TOLD_STEP_BYTES for kind in StorageType)
 
@@ -48,6 +49,7 @@ class NodeProfile:
             "tags": sorted(self.tags),
             "capacity": {kind.value: count for kind, count in self.capacity.items()},
             "held": {kind.value: count for kind, count in self.held.items()},
+            "short": self.is_short,
         }
 
 
@@ -70,7 +72,7 @@ def unpack_profile(metadata: Mapping[str, Any]) -> NodeProfile:
     capacity, held = _counts(told.get("capacity")), _counts(told.get("held"))
     if capacity is None or held is None or len(tags) > TAGS_MAX:
         return UNKNOWN
-    return NodeProfile(tags=lower(tags), capacity=capacity, held=held)
+    return NodeProfile(tags=lower(tags), capacity=capacity, held=held, is_short=told.get("short") is True)
 
 
 def _counts(told: object) -> dict[StorageType, int] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from jetraft.raft.group import GroupSpec
+from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.joining import JoinPendingError, until_durable
 from jetraft.raft.repair import RepairPendingError
 from jetraft.store.format import Identity

@@ -16,9 +16,9 @@ import trio
 
 from jetraft.cluster.forward import AnswerLost, Moved
 from jetraft.cluster.streams.reshaper import Reshaper
-from jetraft.raft.group import Outcome
 from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration
+from jetraft.raft.proposals import Outcome
 from jetraft.store.model import errors
 
 if TYPE_CHECKING:

@@ -60,8 +60,8 @@ class AppliedState(Protocol):
         """What counts against max_bytes."""
 
     @property
-    def last_seq(self) -> int:
-        """The last sequence given out, 0 for none."""
+    def next_seq(self) -> int:
+        """What the next message gets: above every sequence that may have been given out."""
 
     @property
     def last_ts_ns(self) -> int:
@@ -118,11 +118,12 @@ class Admission:
     """The judge of one stream during one term of leadership. Synchronous; touched by the node's one task."""
 
     def __init__(self, config: StreamConfig, applied: AppliedState) -> None:
-        self.config = config
         self._stream = config.name.encode()
         self._applied = applied
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
-        self._next_seq = applied.last_seq + 1
+        self._next_seq = applied.next_seq
+        self._overheads = self._size_model.overhead_bytes, self._size_model.hdr_overhead_bytes
+        self.follow(config)
         self._last_ts_ns = applied.last_ts_ns
         self._last_msg_id = applied.last_msg_id
         self._in_flight: Fifo[Publish] = Fifo()
@@ -131,6 +132,14 @@ class Admission:
         self._in_flight_bytes = 0
         self._in_flight_stored = 0
 
+    def follow(self, config: StreamConfig) -> None:
+        """Judge by this configuration from now on."""
+        self.config = config
+        self._takes_plain = not config.sealed and not config.discard_new_per_subject
+        self._bounds_room = config.discard is DiscardPolicy.NEW
+        self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
+        self._is_acked = not config.no_ack
+
     def admit(self, batch: bytes, now_unix_ns: int, *, refuse_with: ApiError | None = None) -> Admitted:
         """Judge a capture batch in order; what it returns is to be proposed in order, in this turn.
 
@@ -138,12 +147,21 @@ class Admission:
         """
         if refuse_with is None and self._is_overloaded():
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
-        turn = _Turn(admitted=Admitted(publishes=[], answers=[]))
         if refuse_with is not None:
-            self._refuse_all(turn, batch, refuse_with)
-            return turn.admitted
+            refused = _Turn(admitted=Admitted(publishes=[], answers=[]))
+            self._refuse_all(refused, batch, refuse_with)
+            return refused.admitted
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         position, end = 0, len(batch)
+        publish = self._new_publish()
+        position = self._take_plain(publish, batch, position)
+        if position == end:  # nearly always
+            if end:
+                self._enlist(publish)
+            return Admitted(publishes=[publish] if end else [], answers=[])
+        turn = _Turn(admitted=Admitted(publishes=[], answers=[]), open=publish)
+        if publish.records.size < ENTRY_BYTES_MAX:
+            position = self._take_one(turn, publish, batch, position)
         while position < end:
             publish = self._open(turn)
             position = self._take_plain(publish, batch, position)
@@ -192,33 +210,38 @@ class Admission:
         if turn.open is not None and turn.open.records.size >= ENTRY_BYTES_MAX:
             self._close(turn)
         if turn.open is None:
-            turn.open = Publish(records=RecordBatch(self._next_seq, self._last_ts_ns, *self._size_model.value))
+            turn.open = self._new_publish()
         return turn.open
+
+    def _new_publish(self) -> Publish:
+        return Publish(records=RecordBatch(self._next_seq, self._last_ts_ns, *self._overheads))
 
     def _close(self, turn: _Turn) -> None:
         publish, turn.open = turn.open, None
-        if publish is None or not publish.records.count:
-            return
-        self._next_seq = publish.records.next_seq
+        if publish is not None and publish.records.count:
+            self._enlist(publish)
+            turn.admitted.publishes.append(publish)
+
+    def _enlist(self, publish: Publish) -> None:
+        """Count a publish among what is in flight."""
+        records = publish.records
+        self._next_seq = records.next_seq
         self._in_flight.append(publish)
-        self._in_flight_messages += publish.records.count
-        self._in_flight_bytes += publish.records.size
-        self._in_flight_stored += publish.records.stored_bytes
-        turn.admitted.publishes.append(publish)
+        self._in_flight_messages += records.count
+        self._in_flight_bytes += records.size
+        self._in_flight_stored += records.stored_bytes
 
     def _take_plain(self, publish: Publish, batch: bytes, start: int) -> int:
-        config = self.config
-        if config.sealed or config.discard_new_per_subject:
+        if not self._takes_plain:
             return start
+        config = self.config
         messages_room = bytes_room = NO_LIMIT
-        if config.discard is DiscardPolicy.NEW:
-            if config.max_msgs > 0:
-                messages_room = max(0, config.max_msgs - self._applied.messages - self._in_flight_messages)
-            if config.max_bytes > 0:
-                bytes_room = max(0, config.max_bytes - self._applied.stored_bytes - self._in_flight_stored)
-        size_limit = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
-        rooms = (size_limit, messages_room, bytes_room, ENTRY_BYTES_MAX)
-        end = publish.records.take_plain(batch, start, *rooms, not config.no_ack)
+        if self._bounds_room and config.max_msgs > 0:
+            messages_room = max(0, config.max_msgs - self._applied.messages - self._in_flight_messages)
+        if self._bounds_room and config.max_bytes > 0:
+            bytes_room = max(0, config.max_bytes - self._applied.stored_bytes - self._in_flight_stored)
+        rooms = (self._message_bytes_max, messages_room, bytes_room, ENTRY_BYTES_MAX)
+        end = publish.records.take_plain(batch, start, *rooms, self._is_acked)
         if end > start:
             self._last_msg_id = b""
         return end

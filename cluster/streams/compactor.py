@@ -19,7 +19,8 @@ import trio
 
 from jetraft.cluster.streams import commands
 from jetraft.raft.engine import Proposal
-from jetraft.store.compaction import Compacted, Plan, Source, compact, discard, is_worthwhile, sync_directory
+from jetraft.store.compaction import Compacted, Plan, Source, compact, discard, is_worthwhile
+from jetraft.store.faulty import sync_directory
 from jetraft.store.format import Kind
 from jetraft.store.io import run_blocking
 from jetraft.store.log import FileLog
@@ -112,6 +113,8 @@ class Compactor:
         log = replica.group.log
         if not isinstance(log, FileLog) or replica.group.failed is not None or log.failed is not None:
             return
+        if log not in self._work and not self._has_work(replica, log):
+            return
         work = self._work.setdefault(log, _Work())
         self._examine(replica, log, work)
         ready = [plan for plan in work.plans if plan.index <= log.checkpoint_floor]
@@ -122,6 +125,12 @@ class Compactor:
                 await self._rewrite(replica, log, plan)
         self._hasten(replica, log, work)
         await trio.lowlevel.checkpoint()
+
+    def _has_work(self, replica: Replica, log: FileLog) -> bool:
+        """Whether there is anything to keep account of: there is not for a stream without messages."""
+        machine = replica.machine
+        has_blocks = bool(machine.store.block_fill()) or log.has_droppable(machine.first_live_seq)
+        return has_blocks or self._should_roll(log, machine.store)
 
     def _examine(self, replica: Replica, log: FileLog, work: _Work) -> None:
         """Plan for the blocks in which something has gone since they were last looked at."""

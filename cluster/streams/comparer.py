@@ -9,6 +9,8 @@ be the leader itself, is told whom to believe and mends itself:
   log is opened again and they are fetched like damaged ones (raft/repair.py): there is one way to deal with damage.
 - If no message differs, its derived state does: the other's newest checkpoint takes the place of its own, and it starts
   again from there, over its own log.
+- A replica in memory has nothing that could be opened again: it gives itself up, hands over first if it leads, and is
+  admitted as a learner and filled from the leader, as after a restart of its server (host.py).
 
 Calls (msgpack): digest: group, incarnation, index -> messages, consumers. detail: group, incarnation, first, last ->
 [[seq, digest], ...]. mend: group, incarnation, first, last, whom -> empty. state: group, incarnation -> index, term,
@@ -36,7 +38,7 @@ from jetraft.cluster.streams.digest import (
     messages_between,
 )
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
+from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.format import Kind
 from jetraft.store.log import FileLog
@@ -74,6 +76,7 @@ class ComparerStatistics:
     differing: int  # members that a majority disagreed with
     frames_disowned: int
     states_replaced: int
+    given_up: int  # replicas in memory, to be filled anew
 
 
 @attrs.define(slots=True)
@@ -84,6 +87,7 @@ class _Figures:
     differing: int = 0
     frames_disowned: int = 0
     states_replaced: int = 0
+    given_up: int = 0
 
 
 class Comparer:
@@ -209,6 +213,9 @@ class Comparer:
     async def _mend(self, replica: StreamShell, first_seq: int, last_seq: int, whom: NodeId) -> None:
         """Disown the frames of messages that `whom` has otherwise; without any, take over its derived state."""
         group = replica.group
+        if not isinstance(group.log, FileLog):
+            await self._give_up(replica, whom)
+            return
         rows = await self._call(whom, _DETAIL, group, first_seq, last_seq)
         theirs = {int(seq): bytes(digest) for seq, digest in rows}
         differing = {
@@ -223,8 +230,7 @@ class Comparer:
 
     def _disown(self, replica: StreamShell, seqs: set[int]) -> None:
         group_log = replica.group.log
-        if not isinstance(group_log, FileLog):
-            raise StoreError("a log in memory cannot be mended")
+        assert isinstance(group_log, FileLog)
         frames = {place[:2] for seq in sorted(seqs) if (place := replica.machine.store.place(seq)) is not None}
         for block, offset in sorted(frames):
             group_log.disown(block, offset)
@@ -248,6 +254,22 @@ class Comparer:
         self._figures.states_replaced += 1
         log.warning("%s: starts again from the state that %s had at entry %d", group.group_id, whom, index)
         group.distrust(StoreCorrupt("the state differs from what a majority has"))
+
+    async def _give_up(self, replica: StreamShell, whom: NodeId) -> None:
+        """Stop a replica in memory: `Mender` starts it again with nothing. A majority has what it had."""
+        group = replica.group
+        if not group.members_may_change:
+            raise StoreError(f"{group.group_id}: the engine admits no member anew")
+        if group.is_leader:
+            group.transfer_leadership(whom)
+            with trio.move_on_after(ASK_S):
+                while group.is_leader:  # noqa: ASYNC110  (an election)
+                    await trio.sleep(POLL_S)
+        if group.is_leader:
+            raise StoreError(f"{group.group_id}: nobody has taken leadership over")
+        self._figures.given_up += 1
+        log.warning("%s: gives its replica in memory up and is filled anew", group.group_id)
+        group.distrust(StoreCorrupt("a replica in memory differs from what a majority has"))
 
     # --- between nodes
 

@@ -14,7 +14,7 @@ import attrs
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.ttl import MARKER_REASON
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import Outcome
+from jetraft.raft.proposals import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.port import StoreCorrupt
@@ -67,7 +67,10 @@ class Expiry:
 
     def arm(self) -> None:
         """Set the timer to the next moment at which something expires; one that is earlier stays, and asks again."""
-        deadlines = [at for at in (self._age_deadline_ns(), self._ttl_deadline_ns()) if at is not None]
+        try:
+            deadlines = [at for at in (self._age_deadline_ns(), self._ttl_deadline_ns()) if at is not None]
+        except StoreCorrupt:
+            return  # as in `_expire`
         if deadlines and not self._is_removing and not self._ended:
             clock = self._site.clock
             at_ns = clock.mono_ns() + max(min(deadlines) - clock.unix_ns(), ROUND_NS_MIN)
@@ -78,7 +81,7 @@ class Expiry:
 
     def messages_added(self) -> None:
         """New messages: they expire after the old ones, unless they have a TTL."""
-        if self._timer is None or len(self._machine.ttl):
+        if len(self._machine.ttl) or (self._timer is None and self._max_age_ns > 0):
             self.arm()
 
     def end(self) -> None:

@@ -67,6 +67,8 @@ class StreamHost:
         replica.stop()
         try:
             log = await swap()
+            if isinstance(log, MemLog) and log.load_checkpoint() is None:
+                log = await self._memory_log(assignment)
         except BaseException:
             replica.group.log.close()
             raise

@@ -16,7 +16,7 @@ from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.streams.admit import Admission, Admitted, Publish
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import Outcome
+from jetraft.raft.proposals import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
@@ -40,6 +40,8 @@ class Leadership:
         self._group = group
         self._machine = machine
         self._config: StreamConfig = machine.config
+        self._stream = machine.config.name.encode()
+        self._is_in_files = machine.config.storage is StorageType.FILE
         self._sink: int | None = None
         self._subjects: tuple[str, ...] = ()
         self._ended = False
@@ -65,7 +67,9 @@ class Leadership:
             proposal = Proposal(
                 kind=Kind.MESSAGES, first_seq=records.first_seq, count=records.count, body=[memoryview(records)]
             )
-            self._group.propose(proposal, partial(self._published, publish))
+            self._group.propose(
+                proposal, partial(self._published, publish), committed=partial(self._acknowledge, publish)
+            )
         if admitted.answers:
             self._site.outbox.send_batch(b"".join(admitted.answers))
 
@@ -79,25 +83,28 @@ class Leadership:
         now_ns = self._site.clock.mono_ns()
         if quota is not None and quota.is_full(kind, now_ns):
             return errors.INSUFFICIENT_RESOURCES.with_values()
-        if space is not None and kind is StorageType.FILE and space.is_low(now_ns):
+        if space is not None and self._is_in_files and space.is_low(now_ns):
             return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
         return None
 
+    def _acknowledge(self, publish: Publish) -> None:
+        """Tell the publishers of what is committed. Of anything else they hear nothing, and try again."""
+        if not self._ended:
+            acks = publish.acks(self._stream)
+            if acks:
+                self._site.outbox.send_batch(acks)
+
     def _published(self, publish: Publish, outcome: Outcome, _result: object) -> None:
-        """Acknowledge what is committed. Of anything else the publisher hears nothing, and tries again."""
-        if outcome is not Outcome.OK or self._ended:
-            return
-        self.admission.settled(publish)
-        acks = publish.acks(self._config.name.encode())
-        if acks:
-            self._site.outbox.send_batch(acks)
+        """Count what is applied no longer among what is in flight."""
+        if outcome is Outcome.OK and not self._ended:
+            self.admission.settled(publish)
 
     # --- events from applying
 
     def config_changed(self, config: StreamConfig) -> None:
         """Follow the configuration that took effect."""
         self._config = config
-        self.admission.config = config
+        self.admission.follow(config)
         self._listen()
         self._expiry.arm()
 

@@ -92,15 +92,10 @@ class StreamMachine:
         self._events = events
         self._entries_applied = 0
         self._removals = 0
-        self._appliers: dict[int, Callable[[Entry], object]] = {
-            Kind.MESSAGES: self._apply_messages,
-            Kind.STREAM_OP: self._apply_stream_op,
-            Kind.CONSUMER_OP: self._apply_consumer_op,
-        }
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
         """One result per entry: last sequence, messages removed, or a list with a result per consumer command."""
-        results = [self._appliers[entry.kind](entry) for entry in entries]
+        results = [_APPLIERS[entry.kind](self, entry) for entry in entries]
         self._entries_applied += len(entries)
         self._events.applied(messages_added=any(entry.kind == Kind.MESSAGES for entry in entries))
         return results
@@ -108,12 +103,18 @@ class StreamMachine:
     def snapshot(self) -> bytes:
         """The state after the last applied entry."""
         config = b"" if self.config is None else encode_config(self.config)
-        consumers = [(config_json_of(state), state.to_tuple()) for state in self.consumers.values()]
         ttl = self.ttl.to_list(self.is_live)
         dedup = self.dedup.snapshot()
-        parts = (SNAPSHOT_VERSION, config, self.store.snapshot(), dedup, ttl, self.last_msg_id, consumers)
-        packed: bytes = msgpack.packb(parts)
-        return packed
+        head = (SNAPSHOT_VERSION, config, self.store.snapshot(), dedup, ttl, self.last_msg_id)
+        packer = msgpack.Packer()
+        parts = [packer.pack_array_header(len(head) + 1), *map(packer.pack, head)]
+        parts.append(packer.pack_array_header(len(self.consumers)))
+        pair = packer.pack_array_header(2)
+        for state in self.consumers.values():  # a hundred thousand, most of which are as they were the last time
+            if not state.packed:
+                state.packed = packer.pack(state.to_tuple())
+            parts += (pair, packer.pack(config_json_of(state)), state.packed)
+        return b"".join(parts)
 
     def restore(self, state: bytes) -> None:
         """Replace everything by a snapshot."""
@@ -226,6 +227,7 @@ class StreamMachine:
         """Consumers need not wait for what lies below the first message any more."""
         first_seq = self.store.first_seq
         for consumer in self.consumers.values():
+            consumer.packed = b""
             consumer.purged_below(first_seq)
         self._events.purged(first_seq)
 
@@ -251,6 +253,7 @@ class StreamMachine:
         if isinstance(command, commands.DeleteConsumer):
             self._delete_consumer(consumer)
             return True
+        consumer.packed = b""
         self._done(consumer, TRANSITIONS[type(command)](consumer, command))
         if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
             self._events.consumer_updated(consumer)
@@ -291,6 +294,11 @@ class StreamMachine:
         return self.store.last_seq
 
     @property
+    def next_seq(self) -> int:
+        """What the next message gets."""
+        return self.store.next_seq
+
+    @property
     def last_ts_ns(self) -> int:
         """The time of the last message."""
         return self.store.last_ts_ns
@@ -328,6 +336,13 @@ class StreamMachine:
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""
         return self.dedup.check(msg_id, now_ts_ns=now_unix_ns)
+
+
+_APPLIERS: Final[dict[int, Callable[[StreamMachine, Entry], object]]] = {
+    Kind.MESSAGES: StreamMachine._apply_messages,  # noqa: SLF001  (the class's own table: a dictionary for all machines)
+    Kind.STREAM_OP: StreamMachine._apply_stream_op,  # noqa: SLF001
+    Kind.CONSUMER_OP: StreamMachine._apply_consumer_op,  # noqa: SLF001
+}
 
 
 def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:

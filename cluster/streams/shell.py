@@ -20,7 +20,8 @@ from jetraft.cluster.streams.leader import Leadership
 from jetraft.cluster.streams.machine import StreamMachine, encode_config
 from jetraft.cluster.streams.reshaper import Reshaper
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import Group, GroupSpec, NotLeaderError
+from jetraft.raft.group_spec import GroupSpec
+from jetraft.raft.proposals import NotLeaderError
 from jetraft.store.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
@@ -33,7 +34,8 @@ from jetraft.store.stream_store import StreamStore
 if TYPE_CHECKING:
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.streams.site import Site
-    from jetraft.raft.group import GroupStatistics
+    from jetraft.raft.group import Group
+    from jetraft.raft.group_spec import GroupStatistics
     from jetraft.store.consumer_state import ConsumerState
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
     from jetraft.store.model.ids import NodeId
@@ -85,8 +87,10 @@ class StreamShell:
         )
         self._group = site.manager.create(spec, log, self.machine)
         self._direct = DirectGets(site, self.machine, config.name)
+        self._share_config()
         if not is_marked(self.config):
             self._direct.follow(self.config)
+        self._share_config()
 
     # --- what the service reads
 
@@ -188,6 +192,7 @@ class StreamShell:
     def reconfigure(self, assignment: StreamAssignment) -> None:
         """Take over a newer assignment; the leader proposes its configuration."""
         self.assignment = assignment
+        self._share_config()
         self._propose_config()
         self.look_after_members()
 
@@ -294,8 +299,10 @@ class StreamShell:
 
     def config_changed(self, config: StreamConfig) -> None:
         """Follow a configuration that took effect."""
+        self._share_config()
         if self._group is None:
             return  # recovery: roles come later
+        config = self.config
         if not is_marked(config):
             self._direct.follow(config)
         self._lead()
@@ -388,6 +395,11 @@ class StreamShell:
         if self.group.configuration_is_committed:
             self._site.on_settled(self.assignment)
         return True
+
+    def _share_config(self) -> None:
+        """Keep one object where the configuration in force equals the assigned one: a node has many streams."""
+        if self.machine.config == self.assignment.config:
+            self.machine.config = self.assignment.config
 
     def _propose_config(self) -> None:
         """Bring the assigned configuration into the log when another one is in force."""

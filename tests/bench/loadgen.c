@@ -265,12 +265,22 @@ static uint64_t check_payload(const char *p, long n) {
 /* Calls handle for every complete MSG or HMSG: subject, reply (may be empty), headers length, data, data length. */
 typedef void (*handler_t)(conn_t *, char *subject, int subject_len, char *reply, int reply_len, long hdr, char *data, long n);
 
+/* A decimal number that ends before `end`. */
+static long number_of(const char *p, const char *end) {
+    long value = 0;
+    for (; p < end; p++) {
+        if (*p < '0' || *p > '9') fail("server says %.*s where a number belongs", (int)(end - p), p);
+        value = value * 10 + (*p - '0');
+    }
+    return value;
+}
+
 static long consume(conn_t *c, handler_t handle) {
     char *p = c->in, *end = c->in + c->in_len;
     long count = 0;
     while (p < end) {
-        char *line = memchr(p, '\n', end - p), *words[6], *w = p;
-        int lengths[6], k = 0;
+        char *line = memchr(p, '\n', end - p), *words[7], *w = p;
+        int k = 0;
         if (!line) break;
         if (*p == 'P') {        /* PING or PONG */
             if (p[1] == 'I') put(c, "PONG\r\n", 6);
@@ -280,18 +290,22 @@ static long consume(conn_t *c, handler_t handle) {
         }
         if (*p == 'I' || *p == '+') { p = line + 1; continue; }
         if (*p != 'M' && *p != 'H') fail("server says %.*s", (int)(line - p), p);
-        while (w < line - 1 && k < 6) {
-            char *e = memchr(w, ' ', line - 1 - w);
-            if (!e) e = line - 1;
-            words[k] = w;
-            lengths[k++] = (int)(e - w);
-            w = e + 1;
+        /* The words are verb, subject, sid, perhaps a reply, and one or two sizes; words[k] is where the next would begin. */
+        while (k < 7) {
+            words[k++] = w;
+            /* Subjects are long, other words are not. */
+            if (k == 2 || k == 4) w = memchr(w, ' ', line - w);
+            else
+                while (w < line && *w != ' ') w++;
+            if (!w || w == line) break;
+            w++;
         }
-        int header = *p == 'H';
-        long n = atol(words[k - 1]), hdr = header ? atol(words[k - 2]) : 0;
-        int has_reply = k == (header ? 6 : 5);
+        int header = *p == 'H', has_reply = k == (header ? 6 : 5);
+        if (k != (header ? 5 : 4) && !has_reply) fail("server says %.*s", (int)(line - p), p);
+        long n = number_of(words[k - 1], line - 1), hdr = header ? number_of(words[k - 2], words[k - 1] - 1) : 0;
         if (end - (line + 1) < n + 2) break;
-        handle(c, words[1], lengths[1], has_reply ? words[3] : NULL, has_reply ? lengths[3] : 0, hdr, line + 1, n);
+        handle(c, words[1], (int)(words[2] - words[1] - 1), has_reply ? words[3] : NULL,
+               has_reply ? (int)(words[4] - words[3] - 1) : 0, hdr, line + 1, n);
         count++;
         p = line + 1 + n + 2;
     }
@@ -572,7 +586,11 @@ static void on_delivery(conn_t *c, char *s, int sl, char *r, int rl, long hdr, c
     uint64_t number = check_payload(data + hdr, n - hdr);
     if (number != (uint64_t)received) fail("message %lu delivered instead of %ld", number, received);
     received++;
-    if (ack_explicit && r) putf(c, "PUB %.*s 4\r\n+ACK\r\n", rl, r);
+    if (ack_explicit && r) {
+        put(c, "PUB ", 4);
+        put(c, r, rl);
+        put(c, " 4\r\n+ACK\r\n", 10);
+    }
 }
 
 static void run_fetch(void) {
@@ -593,11 +611,10 @@ static void run_fetch(void) {
         putf(c, "PUB $JS.API.CONSUMER.MSG.NEXT.BENCH.f%d %s.f ", getpid(), c->inbox);
         snprintf(body, sizeof body, "{\"batch\":%ld,\"expires\":10000000000}", target - received);
         putf(c, "%zu\r\n%s\r\n", strlen(body), body);
-        flush(c);
-        while (received < target) {
+        while (received < target) {     /* the acks of a batch's end go with the next request */
+            flush(c);
             wait_one(c);
             if (fill_in(c)) consume(c, on_delivery);
-            flush(c);
         }
     }
     if (ack_explicit) {         /* the run ends when the server has taken the acks in */

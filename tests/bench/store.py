@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import nats
 
@@ -27,19 +27,24 @@ from jetraft.store.cipher import CipherKind, GroupCipher
 from jetraft.store.compaction import compact
 from jetraft.store.format import Identity, Kind
 from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.log import FileLog, LogOptions
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
 from jetraft.store.stream_store import StoreLimits, StreamStore
+from tests.bench import codecs
 from tests.bench.measure import build_generator, generate, rss_bytes
 from tests.harness.server import Kind as ServerKind
 from tests.harness.server import Server
+
+if TYPE_CHECKING:
+    from jetraft.store.log import FileLog
 
 STREAM: Final = "BENCH"  # as the load generator names it
 PAYLOAD_BYTES: Final = 128
 FRAME_MESSAGES: Final = 1000
 READS: Final = 20_000
+CODEC_MESSAGES: Final = 300_000
 IDENTITY: Final = Identity(node_id=NodeId("BENCHBEN"), group_id=GroupId("S-R1F-benchben"), incarnation=7)
 Figures = dict[str, float]
 
@@ -244,6 +249,9 @@ def run(*, messages: int, subjects: int, kinds: tuple[ServerKind, ...]) -> dict[
         show(f"compaction of {in_process:,} updates of 1,000 keys", found["compaction"])
         if kinds:
             generator = build_generator(directory)
+            ways = codecs.run(generator, min(messages, CODEC_MESSAGES), 1)
+            codecs.show(ways)
+            found |= {f"codec: {way}": figures for way, figures in ways.items()}
             for kind in kinds:
                 found[kind] = measure_server(kind, generator, messages=messages, subjects=subjects)
                 show(f"{kind}: {messages:,} messages of {PAYLOAD_BYTES} B, {subjects:,} subjects", found[kind])

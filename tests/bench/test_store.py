@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import store
+from tests.bench import codecs, store
 from tests.bench.measure import build_generator
 
 
@@ -25,3 +25,11 @@ def test_a_killed_server_has_all_messages_again_with_and_without_checkpoints(tmp
     assert figures["ready s"] > 0
     assert figures["full scan s"] > 0
     assert figures["purge s"] < 5
+
+
+def test_what_keys_and_codecs_cost_is_measured(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography", reason="encryption at rest needs the package cryptography")
+    figures = codecs.measure(build_generator(tmp_path), codecs.WAYS["aes"], 5000)
+    assert set(figures) == {"publish ns", "publish, window 1,000 ns", "afterwards ns", "bytes on disk", "read ns"}
+    assert figures["bytes on disk"] > codecs.SIZE_BYTES
+    assert min(figures["publish ns"], figures["read ns"]) > 0

@@ -15,7 +15,7 @@ from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
 from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
 from jetraft.cluster.streams.shell import StreamShell
 from jetraft.cluster.streams.site import Site
-from jetraft.raft.group import GroupSetting
+from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Manager
 from jetraft.store._frame import seal
 from jetraft.store.mem_log import MemLog
@@ -81,6 +81,7 @@ class Node:
         self.sinks: dict[int, tuple[bytes, Callable[[bytes], None]]] = {}
         self._aliases: dict[int, list[int]] = {}
         self.watches: dict[int, tuple[bytes, Callable[[], None]]] = {}
+        self._later: list[Callable[[], None]] = []
         self._known: frozenset[bytes] = frozenset(self.subscriptions)
         self._captured: dict[int, list[bytes]] = {}
         self._timers: list[tuple[int, int, Handle]] = []
@@ -128,6 +129,9 @@ class Node:
         self.sinks[self._count] = (subject, self.sinks[handle][1])
         self._aliases.setdefault(handle, []).append(self._count)
 
+    def later(self, callback: Callable[[], None]) -> None:
+        self._later.append(callback)
+
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
         self._count += 1
         self.watches[self._count] = (subject, callback)
@@ -165,6 +169,9 @@ class Node:
             for handle, records in captured.items():
                 if handle in self.sinks:
                     self.sinks[handle][1](b"".join(records))
+            put_off, self._later = self._later, []
+            for callback in put_off:
+                callback()
             self._run_watches()
             self.manager.flush()
             if not self._captured:

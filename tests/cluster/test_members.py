@@ -80,15 +80,11 @@ def held_by(cluster: Cluster, name: str, last_seq: int) -> list[int]:
     others = [node for node in cluster if node.name != name and node.running.running]
     for node in others:
         node.freeze()
-    found = []
     with RawClient(cluster.named(name).address) as client:
-        for seq in range(1, last_seq + 1):
-            (answer,) = client.request(f"$JS.API.DIRECT.GET.{STREAM}", json.dumps({"seq": seq}).encode())
-            if not answer.status:
-                found.append(seq)
+        found = client.stored(STREAM, last_seq)
     for node in others:
         node.thaw()
-    return found
+    return list(found)
 
 
 def wait_for_messages(cluster: Cluster, name: str, last_seq: int) -> None:

@@ -86,13 +86,8 @@ def resize(cluster: Cluster, node: Server, replicas: int) -> Sequence[str]:
 
 def held_by(node: Server, last_seq: int) -> dict[int, bytes]:
     """Every message that this node gives out; it must be the only one that can be asked."""
-    found: dict[int, bytes] = {}
     with RawClient(node.address) as client:
-        for seq in range(1, last_seq + 1):
-            (answer,) = client.request(f"$JS.API.DIRECT.GET.{STREAM}", json.dumps({"seq": seq}).encode())
-            if not answer.status:
-                found[seq] = answer.payload
-    return found
+        return client.stored(STREAM, last_seq)
 
 
 def stream_groups(node: Server) -> list[str]:

@@ -13,6 +13,7 @@ from tests.harness.server import Server
 pytestmark = pytest.mark.timeout(60)
 PULL = json.dumps({"batch": 3, "expires": 30_000_000_000}).encode()
 NO_RESPONDERS = "503"
+WAIT_S = 20.0
 LAME_DUCK = "lame_duck_duration: 30s\nlame_duck_grace_period: 10s\n"
 
 
@@ -26,11 +27,17 @@ def create(node: Server, replicas: int) -> str:
     return str(created["cluster"]["leader"]) if "cluster" in created else node.name
 
 
-def wait_for_messages(client: RawClient) -> None:
+def wait_for_messages(node: Server, client: RawClient) -> None:
+    """A pull that the leader has: one that is still on its way when leadership moves is nobody's, and times out."""
     inbox = client.new_inbox()
     client.subscribe(inbox)
     client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", PULL, reply=inbox)
-    client.settle()
+    with RawClient(node.address) as asking:
+        node.running.wait_until(
+            lambda: asking.api("CONSUMER.INFO.S.C").get("num_waiting") == 1,
+            what="the leader has the pull",
+            timeout_s=WAIT_S,
+        )
 
 
 def first_message(client: RawClient) -> Message:
@@ -43,7 +50,7 @@ def test_who_waits_at_a_server_that_stops_hears_it_with_what_is_left_of_the_requ
     with Server("jetraft", directory=tmp_path) as server:
         create(server, replicas=1)
         with RawClient(server.address) as client:
-            wait_for_messages(client)
+            wait_for_messages(server, client)
             server.running.signal(signal.SIGTERM)
             told = first_message(client)
         assert told.status == "409 Server Shutdown"
@@ -57,7 +64,7 @@ def test_leadership_moves_before_the_server_goes(tmp_path: Path, number: int) ->
         leader = cluster.named(create(cluster[0], replicas=3))
         other = next(node for node in cluster if node is not leader)
         with RawClient(other.address) as client:
-            wait_for_messages(client)
+            wait_for_messages(other, client)
             leader.running.signal(number)
             assert first_message(client).status == "409 Leadership Change"
             while (acked := client.request("s", b"x")[0]).status == NO_RESPONDERS:

@@ -34,6 +34,9 @@ GIVEN_UP = (
 )
 
 KNOWN: tuple[Known, ...] = (
+    Known(scene="clients/not served", step="stream: *", path="*", reason=NOT_YET),
+    Known(scene="clients/not served", step="consumer: *", path="*", reason=NOT_YET),
+    Known(scene="clients/not served", step="reset*", path="*", reason=NOT_YET),
     Known(scene="streams/configurations", step="mirror of none", path="*", reason=NOT_YET),
     Known(scene="consumers/configurations", step="priority group", path="*", reason=NOT_YET),
     Known(

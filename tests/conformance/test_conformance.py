@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.__main__ import Shown, observe
+from tests.conformance.__main__ import Shown, observe_both
 from tests.conformance.compare import differences
 from tests.conformance.known import KNOWN, meant
 from tests.conformance.scenes import SCENES
@@ -15,9 +15,7 @@ CASES = [(scene.name, name) for scene in SCENES for name in [*(step.name for ste
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shown, Shown]:
     """What the reference and jetraft show; both run once for all cases."""
-    expected = observe("reference", "", tmp_path_factory.mktemp("reference"))
-    actual = observe("jetraft", "", tmp_path_factory.mktemp("jetraft"))
-    return expected, actual
+    return observe_both(("reference", "jetraft"), "", tmp_path_factory.mktemp("servers"))
 
 
 @pytest.mark.parametrize(("scene", "step"), CASES, ids=[f"{scene}: {step}" for scene, step in CASES])

@@ -65,6 +65,11 @@ class Journal:
         moments = [from_ns, *inside, to_ns]
         return max(after - before for before, after in pairwise(moments))
 
+    def pace(self, since_s: float, until_s: float) -> float:
+        """Messages acknowledged per second between two moments, monotonic seconds."""
+        inside = sum(since_s * 1e9 < moment < until_s * 1e9 for moment in self.ack_times_ns)
+        return inside / (until_s - since_s)
+
 
 @attrs.frozen(kw_only=True)
 class Verdict:

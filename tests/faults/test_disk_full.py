@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
@@ -26,6 +27,43 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"NOT TESTED: a full disk; mounting a small one needs root: {done.stderr.strip()}")
     yield place
     subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def small_disks(tmp_path: Path) -> Iterator[Path]:
+    """The stores of three nodes, each on a file system of its own."""
+    places = [tmp_path / name for name in ("n1", "n2", "n3")]
+    mounted = []
+    try:
+        for place in places:
+            place.mkdir()
+            mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "jetraft-test", str(place)]
+            done = subprocess.run(mount, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"NOT TESTED: a full disk; mounting small ones needs root: {done.stderr.strip()}")
+            mounted.append(place)
+        yield tmp_path
+    finally:
+        for place in mounted:
+            subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_leader_whose_disk_alone_is_full_hands_over_and_publishing_goes_on(small_disks: Path) -> None:
+    with Cluster("jetraft", 3, directory=small_disks) as cluster, RawClient(cluster[0].address) as client:
+        config = {"name": "FULL", "subjects": ["full.>"], "num_replicas": 3}
+        created = client.api("STREAM.CREATE.FULL", config)
+        leader = created["cluster"]["leader"]
+        assert publish(client)["seq"] == 1
+
+        (small_disks / leader / "ballast").write_bytes(bytes((DISK_MIB - LEFT_MIB) << 20))
+
+        def leads() -> str:
+            return str(client.api("STREAM.INFO.FULL").get("cluster", {}).get("leader", ""))
+
+        cluster[0].running.wait_until(lambda: leads() not in {"", leader}, what="another node led")
+        cluster[0].running.wait_until(lambda: publish(client).get("seq") == 2, what="publishing went on")
+        for seq in range(3, 50):
+            assert publish(client)["seq"] == seq
 
 
 def publish(client: RawClient) -> dict[str, object]:

@@ -84,3 +84,12 @@ def test_what_is_read_only_takes_no_write(disk: FaultyDisk, file: int) -> None:
     with pytest.raises(OSError, match="Read-only"):
         os.pwrite(file, b"x", 0)
     assert os.pread(file, 5, 0) == b"hello"
+
+
+def test_what_is_still_to_fail_is_told_and_can_be_called_off(disk: FaultyDisk, file: int) -> None:
+    assert disk.order(fail="fsync", errno=errno.EIO, count=2)["pending"] == 2
+    with pytest.raises(OSError, match="Input/output"):
+        os.fsync(file)
+    assert disk.order()["pending"] == 1
+    disk.order(forget=True)
+    os.fsync(file)

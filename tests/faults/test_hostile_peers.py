@@ -42,7 +42,7 @@ SILENT_STRANGERS = 40
 TALKING_STRANGERS = 40
 GROWTH_BYTES_MAX = 200 << 20  # two frames of the largest size, announced and never sent, and what the allocator keeps
 LINES_PER_10_S = 20  # raft/complaints.py
-VALUES = (
+VALUES: tuple[object, ...] = (
     None,
     True,
     0,

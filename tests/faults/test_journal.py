@@ -73,3 +73,10 @@ def test_a_message_that_is_never_acknowledged_makes_a_run_unclean() -> None:
 def test_the_longest_gap_counts_from_the_fault_to_the_next_acknowledgement(three: Journal) -> None:
     assert three.longest_gap_ns(21, 40) == 10
     assert three.longest_gap_ns(0, 25) == 20
+
+
+def test_the_pace_counts_what_was_acknowledged_in_between(three: Journal) -> None:
+    first_s, last_s = three.ack_times_ns[0] / 1e9, three.ack_times_ns[-1] / 1e9
+
+    assert three.pace(first_s - 1, first_s + 1) == pytest.approx(len(three.ack_times_ns) / 2)
+    assert three.pace(last_s, last_s + 1) == 0

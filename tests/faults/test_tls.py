@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import CLUSTER_NAME, Cluster
+from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
-from tests.harness.server import HOST, Server
+from tests.harness.server import Server
 from tests.raft.stranger import Stranger
 
 PEMS = Path(__file__).parents[1] / "raft" / "certificates"

@@ -5,8 +5,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.harness.ports import HOST, free_port
 from tests.harness.process import READY_TIMEOUT_S, ServerFailed
-from tests.harness.server import HOST, Kind, Server, free_port
+from tests.harness.server import Kind, Server
 
 CLUSTER_NAME = "C"
 

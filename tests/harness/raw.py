@@ -223,6 +223,15 @@ class RawClient:
         assert isinstance(answer, dict)
         return answer
 
+    def stored(self, stream: str, last_seq: int) -> dict[int, bytes]:
+        """Every message up to a sequence that direct gets give out here, one by one."""
+        found: dict[int, bytes] = {}
+        for seq in range(1, last_seq + 1):
+            (answer,) = self.request(f"$JS.API.DIRECT.GET.{stream}", json.dumps({"seq": seq}).encode())
+            if not answer.status:
+                found[seq] = answer.payload
+        return found
+
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()

@@ -11,26 +11,18 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from tests.harness.ports import HOST, free_port
 from tests.harness.process import READY_TIMEOUT_S, Process, ServerFailed
 
 Kind = Literal["jetraft", "reference"]
 ROOT = Path(__file__).resolve().parents[2]
-HOST = "127.0.0.1"
 LISTENING = "Listening for client connections on"
 START_ATTEMPTS = 3
-
-
-def free_port() -> int:
-    """A port that was free a moment ago; whoever loses the race for it asks for another one."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def command(kind: Kind) -> list[str]:
@@ -91,7 +83,10 @@ class Server:
         """Start, or start again on the same ports and store; returns when "Server is ready" was printed."""
         assert self.process is None or not self.process.running, "already running"
         self.store_dir.mkdir(parents=True, exist_ok=True)
+        first_start = self.client_port < 0
         for attempt in range(START_ATTEMPTS):
+            if self.client_port < 0:
+                self.client_port = free_port()
             if self.http_port < 0:
                 self.http_port = free_port()
             self.process = Process(self.words(), log_path=self.directory / "server.log", env=environment(self.kind))
@@ -104,6 +99,8 @@ class Server:
                 if "address already in use" not in str(error).lower() or attempt + 1 == START_ATTEMPTS:
                     raise
                 self.http_port = -1
+                if first_start:  # nobody was told of it yet
+                    self.client_port = -1
             else:
                 return self
         raise AssertionError("unreachable")

@@ -8,7 +8,7 @@ import attrs
 import msgpack
 
 from jetraft.raft.checkpointing import CheckpointPolicy
-from jetraft.raft.group import GroupSetting, GroupSpec
+from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.raft.manager import Manager
 from jetraft.store._frame import seal

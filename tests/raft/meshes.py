@@ -8,6 +8,7 @@ import trio
 
 from jetraft.raft.bulk import BYTES_PER_S
 from jetraft.raft.connection import Tls
+from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.peers import Mesh, MeshSetting
 from jetraft.raft.routes import Address
 from jetraft.store.model.ids import NodeId
@@ -26,6 +27,26 @@ class RealClock:
 
     def unix_ns(self) -> int:
         return time.time_ns()
+
+
+async def assert_frames_arrive_whole_and_in_order(one: "Node", other: "Node", count: int) -> None:
+    """Send frames of many sizes from one to the other, and a large one at the end."""
+    received: list[bytes] = []
+    finished = trio.Event()
+
+    def handle(_sender: NodeId, payload: memoryview) -> None:
+        received.append(bytes(payload))
+        if payload == b"end":
+            finished.set()
+
+    other.mesh.on_frame(CHANNEL_ROUTE, handle)
+    sent = [b"%d" % number * (number * 37 % 5000) for number in range(count)] + [b"z" * 3_000_000, b"end"]
+    for payload in sent:
+        assert one.mesh.send(other.mesh.node_id, CHANNEL_ROUTE, payload)
+    one.mesh.flush()
+    with trio.fail_after(5):
+        await finished.wait()
+    assert received == sent
 
 
 class Node:

@@ -11,7 +11,8 @@ import trio
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import Group, GroupSetting, GroupSpec
+from jetraft.raft.group import Group
+from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager
 from jetraft.raft.peers import Mesh, MeshSetting
 from jetraft.raft.routes import Address
@@ -19,10 +20,11 @@ from jetraft.store._frame import make_record, seal
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
 from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.log import LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.model.ids import GroupId, node_id_of
-from jetraft.store.port import GroupLog
+from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
 from tests.raft.lab import ListMachine
 from tests.raft.meshes import LOOPBACK, RealClock
 
@@ -71,7 +73,11 @@ class Server:
 
     async def _reopen(self, group: Group, swap: Callable[[], Awaitable[GroupLog]]) -> None:
         self.manager.remove(group.group_id)
-        self.start_replica(await swap())
+        try:
+            self.start_replica(await swap())
+        except StoreError:
+            self.start_replica(self.open_log())
+            raise
 
     def _wake_up(self) -> None:
         self._wake.set()
@@ -120,24 +126,30 @@ def command(seq: int) -> Proposal:
     return Proposal(kind=Kind.MESSAGES, first_seq=seq, count=1, body=record)
 
 
+async def two_that_have_trimmed(nursery: trio.Nursery, tmp_path: Path) -> tuple[Server, Server, Server]:
+    """Two of three members run; 300 messages are in, those below 150 trimmed. Returns them, the leader first, and c."""
+    first = Server("a", tmp_path, ())
+    await nursery.start(first.run)
+    assert first.mesh.listen_address is not None
+    second, third = (Server(name, tmp_path, (first.mesh.listen_address,)) for name in ("b", "c"))
+    await nursery.start(second.run)
+    for server in (first, second):
+        server.start_replica(server.open_log())
+    await first.until(lambda: first.group.leader is not None)
+    leader, follower = (first, second) if first.group.leader == first.mesh.node_id else (second, first)
+    await leader.until(lambda: leader.group.is_leader)
+    for start in range(1, 301, 10):
+        for seq in range(start, start + 10):
+            leader.group.propose(command(seq))
+        await leader.until(partial(_has_applied, leader, start + 9))
+    assert leader.group.log.first_index > 100, "the log was trimmed"
+    return leader, follower, third
+
+
 @pytest.mark.timeout(60)
 async def test_a_member_that_was_away_fetches_the_state_and_the_live_blocks(tmp_path: Path) -> None:
-    first = Server("a", tmp_path, ())
     async with trio.open_nursery() as nursery:
-        await nursery.start(first.run)
-        assert first.mesh.listen_address is not None
-        second, third = (Server(name, tmp_path, (first.mesh.listen_address,)) for name in ("b", "c"))
-        await nursery.start(second.run)
-        for server in (first, second):
-            server.start_replica(server.open_log())
-        await first.until(lambda: first.group.leader is not None)
-        leader = first if first.group.leader == first.mesh.node_id else second
-        await leader.until(lambda: leader.group.is_leader)
-        for start in range(1, 301, 10):
-            for seq in range(start, start + 10):
-                leader.group.propose(command(seq))
-            await leader.until(partial(_has_applied, leader, start + 9))
-        assert leader.group.log.first_index > 100, "the log was trimmed"
+        leader, _, third = await two_that_have_trimmed(nursery, tmp_path)
         await nursery.start(third.run)
         third.start_replica(third.open_log())
         await third.until(lambda: NAME in third.manager.groups and len(third.machine.bodies) == 300)
@@ -150,6 +162,38 @@ async def test_a_member_that_was_away_fetches_the_state_and_the_live_blocks(tmp_
         leader.group.propose(command(301))
         await third.until(lambda: len(third.machine.bodies) == 301)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.timeout(60)
+async def test_a_leader_with_a_damaged_block_hands_over_instead_of_offering_it_for_ever(tmp_path: Path) -> None:
+    """What it sends cannot be installed: who notices says so, and the leader looks at its block and stops."""
+    async with trio.open_nursery() as nursery:
+        leader, follower, third = await two_that_have_trimmed(nursery, tmp_path)
+        await follower.until(partial(_has_applied, follower, 300))
+        log = leader.group.log
+        assert isinstance(log, FileLog)
+        damage(log)
+        await nursery.start(third.run)
+        third.start_replica(third.open_log())
+        await leader.until(lambda: leader.group.failed is not None)
+        assert isinstance(leader.group.failed, StoreCorrupt)
+        await third.until(lambda: NAME in third.manager.groups and len(third.machine.bodies) == 300)
+        await third.until(lambda: third.group.leader == follower.mesh.node_id)
+        assert third.machine.bodies == follower.machine.bodies
+        assert follower.group.failed is None
+        assert leader.catchup.statistics().damage_found == 1
+        nursery.cancel_scope.cancel()
+
+
+def damage(log: FileLog) -> None:
+    """Flip a bit in the oldest block that a snapshot takes along."""
+    found = log.manifest(150)
+    assert found is not None
+    oldest = found[0].parts[0]
+    path = next(target.path for target in log.scrub_targets() if target.first_index == oldest.first_index)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
 
 
 def _has_applied(server: Server, count: int) -> bool:

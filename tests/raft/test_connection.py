@@ -9,8 +9,7 @@ import trio
 from jetraft.raft.connection import Tls, TlsFiles, TlsFilesError
 from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.routes import Address
-from jetraft.store.model.ids import NodeId
-from tests.raft.meshes import Node, running
+from tests.raft.meshes import Node, assert_frames_arrive_whole_and_in_order, running
 
 PEMS = Path(__file__).parent / "certificates"
 
@@ -27,25 +26,10 @@ def tls(name: str, authority: str = "ours") -> Tls:
 
 async def test_nodes_with_certificates_of_one_authority_are_linked_and_frames_are_whole_and_in_order() -> None:
     one, other = Node("one", tls=tls("node")), Node("other", tls=tls("node"))
-    received: list[bytes] = []
-    finished = trio.Event()
-
-    def handle(_sender: NodeId, payload: memoryview) -> None:
-        received.append(bytes(payload))
-        if payload == b"end":
-            finished.set()
-
     async with running(one, other):
-        other.mesh.on_frame(CHANNEL_ROUTE, handle)
         one.mesh._connector.dial(other.address)
         await one.wait_up(other)
-        sent = [b"%d" % number * (number * 37 % 5000) for number in range(300)] + [b"z" * 3_000_000, b"end"]
-        for payload in sent:
-            assert one.mesh.send(other.mesh.node_id, CHANNEL_ROUTE, payload)
-        one.mesh.flush()
-        with trio.fail_after(5):
-            await finished.wait()
-        assert received == sent
+        await assert_frames_arrive_whole_and_in_order(one, other, 300)
 
 
 async def test_both_directions_are_busy_at_once() -> None:

@@ -2,7 +2,8 @@
 
 from jetraft.raft.disk_lag import SLOW_NS, DiskLag
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import GroupSpec, Outcome
+from jetraft.raft.group_spec import GroupSpec
+from jetraft.raft.proposals import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId

@@ -339,3 +339,24 @@ def test_who_grants_a_pre_vote_waits_with_its_own_but_only_once() -> None:
     rig.now_ns = later_ns - 1
     rig.step(B, PreVoteRequest(term=1, last_index=0, last_term=0))
     assert rig.core.deadline_ns == later_ns
+
+
+def test_who_would_rather_not_lead_stands_when_the_others_have_had_their_chance() -> None:
+    rig, timing = Rig(), Timing()
+    rig.core.start(rig.now_ns)
+    rig.step(B, heartbeat(1))
+    rig.sync()
+    rig.core.reluctant = True
+    rig.core.peer_down(B, rig.now_ns)
+    assert timing.reluctance_ns <= wait_ns(rig) < timing.reluctance_ns + timing.failover_spread_ns
+    rig.tick_at_deadline()
+    assert [to for to, _ in rig.sent(PreVoteRequest)] == [B, C], "it may be the only one that can lead"
+
+
+def test_who_would_rather_not_lead_gives_its_vote_as_ever() -> None:
+    rig = Rig()
+    rig.core.reluctant = True
+    rig.core.start(rig.now_ns)
+    rig.step(B, vote_request(1))
+    rig.sync()
+    assert rig.sent() == [(B, VoteGrant(term=1))]

@@ -6,8 +6,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine import Proposal, Resigned, VoteRequest
-from jetraft.raft.group import Group, GroupSpec, NotLeaderError, Outcome, OutcomeUnknownError
+from jetraft.raft.group import Group
+from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.membership import Configuration
+from jetraft.raft.proposals import NotLeaderError, Outcome, OutcomeUnknownError
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
@@ -175,6 +177,21 @@ def test_an_exception_of_apply_stops_the_group_and_another_node_leads() -> None:
     lab.run(1000 * MS)
     assert isinstance(group.failed, ZeroDivisionError)
     assert [outcome for outcome, _ in outcomes.told] == [Outcome.UNKNOWN]
+    assert lab.leader_of() in {"n2", "n3"}
+
+
+def test_damage_that_a_new_leader_meets_stops_the_group_and_another_node_leads() -> None:
+    """It looks at its oldest message, say; the turn of the node goes on (simulator, rot seed 15)."""
+    lab = Lab(nodes=THREE)
+    machines = lab.create(preferred=NodeId("n1"))
+
+    def looks_at_the_oldest(_term: int) -> None:
+        raise StoreCorrupt("entry 1 is damaged")
+
+    machines[NodeId("n1")].became_leader = looks_at_the_oldest  # type: ignore[method-assign]  (its disk has rotted)
+    lab.run(2000 * MS)
+    (group,) = lab.managers[NodeId("n1")].groups.values()
+    assert isinstance(group.failed, StoreCorrupt)
     assert lab.leader_of() in {"n2", "n3"}
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import attrs
 
-from jetraft.raft.group import ReplicaLag
+from jetraft.raft.group_spec import ReplicaLag
 from jetraft.raft.heirs import Heirs
 from jetraft.raft.membership import Configuration
 from jetraft.store.model.ids import NodeId
@@ -46,3 +46,9 @@ def test_only_current_voters_inherit() -> None:
     assert Heirs([]).choose(Led(b_is_current=False)) == C
     assert Heirs([]).choose(Led(c_is_voter=False)) == B
     assert Heirs([]).choose(Led(b_is_current=False, c_is_voter=False)) is None
+
+
+def test_who_is_not_fit_inherits_nothing() -> None:
+    heirs = Heirs([], is_fit=lambda node: node != B)
+    assert [heirs.choose(Led()) for _ in range(3)] == [C, C, C]
+    assert heirs.choose(Led(c_is_voter=False)) is None

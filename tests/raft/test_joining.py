@@ -7,7 +7,8 @@ from typing import TypeVar
 import pytest
 import trio
 
-from jetraft.raft.group import Group, GroupSpec
+from jetraft.raft.group import Group
+from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.joining import Admission, Begins, Joining, JoinPendingError
 from jetraft.raft.membership import Configuration
 from jetraft.raft.rpc import Handler, PeerUnavailableError, RemoteCallError

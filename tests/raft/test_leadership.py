@@ -107,6 +107,19 @@ def test_acknowledgements_of_strangers_are_dropped() -> None:
     assert rig.core.commit_index == 1
 
 
+def test_an_acknowledgement_counts_for_what_is_in_the_own_log_and_is_never_taken_back() -> None:
+    """Rule 12: a peer that claims more, and an answer that comes late."""
+    rig = leading_rig()
+    propose(rig, b"x")
+    rig.sync()
+    rig.step(B, accepted(1000))
+    (peer,) = [peer for peer in rig.core.peer_progress() if peer.node == B]
+    assert (peer.match_index, rig.core.commit_index) == (2, 2)
+    rig.step(B, accepted(1))
+    (peer,) = [peer for peer in rig.core.peer_progress() if peer.node == B]
+    assert (peer.match_index, rig.core.commit_index) == (2, 2)
+
+
 def test_learners_do_not_count() -> None:
     """Rule 29."""
     rig = leading_rig(learners=(D,))
@@ -280,6 +293,18 @@ def test_a_transfer_that_leads_nowhere_ends() -> None:
     rig.now_ns += Timing().transfer_ns
     rig.core.tick(rig.now_ns)
     assert rig.core.accepts_proposals
+
+
+def test_a_transfer_to_a_member_that_is_removed_meanwhile_ends_too() -> None:
+    """The leader that is left alone waits for nothing else (simulator, member seed 459)."""
+    rig = leading_rig(voters=(A, B))
+    assert rig.core.transfer(B, rig.now_ns)
+    rig.core.change_members(Configuration(voters=(A,)), rig.now_ns)
+    rig.sync()
+    assert not rig.core.accepts_proposals
+    rig.tick_at_deadline()
+    assert rig.core.accepts_proposals
+    assert rig.core.deadline_ns is None
 
 
 def test_leadership_is_not_handed_to_a_node_that_is_away_or_a_learner() -> None:

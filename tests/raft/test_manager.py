@@ -1,5 +1,5 @@
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import GroupSpec
+from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.membership import Configuration
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
@@ -68,3 +68,67 @@ def test_a_node_that_is_added_later_is_known_to_be_up() -> None:
     group.change_members(Configuration(voters=NODES[:2], learners=NODES[2:]))
     lab.run(50 * MS)
     assert machines[NODES[2]].bodies == [b"x"]
+
+
+class DiskLog(MemLog):
+    """Waits for the disk in `submit` when it may, as a log in files does with a small batch."""
+
+    def would_block(self, bytes_max: int) -> bool:
+        return bytes_max > 0
+
+    def submit(self, *, may_block: bool = False) -> None:
+        super().submit(may_block=may_block)
+        if may_block:
+            self.complete()
+
+
+def managed(lab: Lab, *names: str) -> list[ListMachine]:
+    """Groups of one on the first node, over logs that say what is durable later."""
+    manager = lab.managers[NODES[0]]
+    machines = []
+    for name in names:
+        machines.append(ListMachine())
+        spec = GroupSpec(group_id=GroupId(name), incarnation=7, members=NODES[:1], preferred_leader=NODES[0])
+        manager.create(spec, DiskLog(durable_on_submit=False), machines[-1])
+    manager.may_block = True
+    manager.flush()
+    return machines
+
+
+def test_a_single_small_batch_is_written_after_the_turn_has_sent_what_it_has_to_send() -> None:
+    lab = Lab(nodes=NODES)
+    managed(lab, "S-R1F-test0000")
+    manager = lab.managers[NODES[0]]
+    group = manager.groups[GroupId("S-R1F-test0000")]
+    assert group.log.durable_token < group.log.token()
+    assert manager.write()
+    assert group.log.durable_token == group.log.token()
+    manager.flush()
+    while manager.write():
+        manager.flush()
+    assert group.is_leader
+
+
+def test_batches_of_two_groups_go_to_the_writer_threads_at_once() -> None:
+    lab = Lab(nodes=NODES)
+    managed(lab, "S-R1F-test0000", "S-R1F-test0001")
+    assert not lab.managers[NODES[0]].write()
+
+
+def test_who_asks_for_the_commit_hears_of_it_before_any_group_of_the_turn_applies() -> None:
+    lab = Lab(nodes=NODES)
+    machines = [lab.create(name, preferred=NODES[0])[NODES[0]] for name in ("S-R3F-test0000", "S-R3F-test0001")]
+    lab.settle()
+    manager = lab.managers[NODES[0]]
+    seen: list[int] = []
+    sent: list[int] = []
+    manager.on_committed = lambda: sent.append(len(seen))
+    for group in manager.groups.values():
+        group.propose(
+            Proposal(kind=Kind.META, body=b"x"),
+            committed=lambda: seen.append(sum(len(machine.bodies) for machine in machines)),
+        )
+    lab.run(20 * MS)
+    assert seen == [0, 0]
+    assert sent == [2]
+    assert [machine.bodies for machine in machines] == [[b"x"], [b"x"]]

@@ -7,7 +7,7 @@ from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.handshake import HELLO_BYTES
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.ids import NodeId
-from tests.raft.meshes import Node, running
+from tests.raft.meshes import Node, assert_frames_arrive_whole_and_in_order, running
 
 
 async def test_one_seed_is_enough_for_a_full_mesh() -> None:
@@ -65,25 +65,10 @@ async def test_other_protocols_are_cut_off(data: bytes) -> None:
 
 async def test_frames_arrive_in_order_and_whole() -> None:
     one, other = Node("one"), Node("other")
-    received: list[bytes] = []
-    finished = trio.Event()
-
-    def handle(_sender: NodeId, payload: memoryview) -> None:
-        received.append(bytes(payload))
-        if payload == b"end":
-            finished.set()
-
     async with running(one, other):
-        other.mesh.on_frame(CHANNEL_ROUTE, handle)
         one.mesh._connector.dial(other.address)
         await one.wait_up(other)
-        sent = [b"%d" % number * (number * 37 % 5000) for number in range(500)] + [b"z" * 3_000_000, b"end"]
-        for payload in sent:
-            assert one.mesh.send(other.mesh.node_id, CHANNEL_ROUTE, payload)
-        one.mesh.flush()
-        with trio.fail_after(5):
-            await finished.wait()
-        assert received == sent
+        await assert_frames_arrive_whole_and_in_order(one, other, 500)
 
 
 async def test_a_peer_that_ends_is_down_once_and_comes_back() -> None:

@@ -13,12 +13,14 @@ from jetraft.raft.rpc import Handler, PeerUnavailableError, RemoteCallError
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, Kind
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry
 from jetraft.store.recovery import RecoveryMode
+from jetraft.store.stand_in import stands_in
 
 GROUP_ID = GroupId("S-R3F-abcdefgh")
 GROUP = Path("/groups/S-R3F-abcdefgh")
@@ -201,7 +203,7 @@ async def test_only_a_no_of_every_member_ends_the_waiting(nodes: dict[NodeId, No
     log = await nodes[A].open()
 
     assert log.lost == ((3, 3),)
-    assert [found.kind for found in frames(log)] == [Kind.NOOP] * ENTRIES
+    assert [found.index for found in frames(log) if stands_in(found.frame)] == [3]
     assert frames(log)[2].term == 1
     assert nodes[A].repairs.statistics().entries_lost == 1
 
@@ -316,3 +318,71 @@ async def test_a_request_that_is_none_is_refused(nodes: dict[NodeId, Node], requ
     assert handler is not None
     with pytest.raises(RemoteCallError):
         await handler(B, payload)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {A: (3, 4), B: (4,), C: (4, 5)},
+        {A: (4, 5), B: (2, 3, 4), C: (4,)},
+        {A: (5, 6), B: (6,), C: (4, 5, 6)},
+        {A: (1, 2, 3, 4), B: (4, 5, 6), C: (4,)},
+    ],
+)
+async def test_what_stands_for_a_lost_entry_is_the_same_on_every_member(damaged: dict[NodeId, tuple[int, ...]]) -> None:
+    """Whatever else each of them had lost around it: its term is that of the entry before it."""
+    wire: dict[NodeId, Node] = {}
+    whole = [entry(index, term) for index, term in enumerate((1, 1, 2, 3, 3, 4), 1)]
+    for node_id, indexes in damaged.items():
+        Node(wire, node_id).write(whole)
+        wire[node_id].damage(*indexes)
+        wire[node_id].lead()
+    (lost,) = set.intersection(*(set(indexes) for indexes in damaged.values()))
+    found: dict[NodeId, list[Entry]] = {}
+    for node_id, node in wire.items():
+        log = await node.open()
+        assert log.lost in ((), ((lost, lost),))  # mended, or given up
+        found[node_id] = frames(log)
+        assert [log.term_at(held.index) for held in found[node_id]] == [held.term for held in found[node_id]]
+        again = await node.open()
+        assert frames(again) == found[node_id]
+    assert found[A] == found[B] == found[C]
+    assert [held.index for held in found[A] if held not in whole] == [lost]
+
+
+async def test_what_came_back_above_a_lost_entry_has_its_own_term() -> None:
+    """The block is not written anew, as its lost entry stays: the terms of the others are those of their frames."""
+    wire: dict[NodeId, Node] = {}
+    whole = [entry(index, term) for index, term in enumerate((1, 1, 1, 2, 3, 4), 1)]
+    for node_id in (A, B):
+        Node(wire, node_id).write(whole)
+    wire[A].checkpoint(3)
+    wire[A].damage(2, 4, 5)
+    wire[B].damage(2)
+    wire[B].lead()
+
+    log = await wire[A].open()
+
+    assert (log.lost, log.first_index) == (((2, 2),), 3)
+    assert log.entries(3, ENTRIES, 1 << 20) == whole[2:]
+    assert [log.term_at(index) for index in range(2, ENTRIES + 1)] == [1, 1, 2, 3, 4]
+
+
+async def test_damage_that_comes_while_a_repair_waits_is_found_by_the_next_opening(nodes: dict[NodeId, Node]) -> None:
+    nodes[A].damage(3)
+    for node in (nodes[B], nodes[C]):
+        node.damage(3)
+        node.lead()
+    nodes[C].up = False
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+    nodes[C].up = True
+    nodes[A].damage(2)
+    for _ in range(2):
+        try:
+            log = await nodes[A].open()
+        except RepairPendingError:
+            continue
+    assert log.lost in ((), ((3, 3),))
+    assert [found.index for found in frames(log) if stands_in(found.frame)] == [3]
+    assert frames(log)[1] == entry(2)

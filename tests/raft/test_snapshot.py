@@ -1,17 +1,28 @@
+from collections.abc import Callable
+
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.raft.engine import SnapshotOffer
-from jetraft.raft.snapshot import SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer
+from jetraft.raft.snapshot import (
+    CHUNK,
+    OPEN,
+    STATE,
+    SnapshotFetch,
+    SnapshotGoneError,
+    SnapshotRequest,
+    answer,
+    check_part,
+)
 from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store._frame import make_record, seal
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Checkpoint, Entry
-from jetraft.store.snapshot import Manifest
+from jetraft.store.port import Checkpoint, Entry, StoreCorrupt
+from jetraft.store.snapshot import Manifest, PartDamagedError
 from tests.raft.rig import INCARNATION
 
 GROUP, SENDER = GroupId("S-R3F-test0000"), NodeId("n1")
@@ -70,6 +81,44 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
     assert fetch.staging is not None
 
 
+def fetched(fetch: SnapshotFetch, log: MemLog, manifest: Manifest, checkpoint: Checkpoint, *, pieces: int) -> list[str]:
+    """Take so many pieces at most; returns what they were."""
+    asked: list[str] = []
+    while len(asked) < pieces and (request := fetch.next_request()) is not None:
+        asked.append(request.what)
+        fetch.received(answer(log, manifest, checkpoint, request))
+    return asked
+
+
+def test_an_interrupted_fetch_goes_on_where_it_was() -> None:
+    log, manifest, checkpoint = source()
+    fetch = fetch_into(MemLog())
+    fetched(fetch, log, manifest, checkpoint, pieces=4)
+    fetch.resume()
+    assert fetched(fetch, log, manifest, checkpoint, pieces=2) == [OPEN, CHUNK]
+    fetched(fetch, log, manifest, checkpoint, pieces=1000)
+    assert fetch.staging is not None
+    assert fetch.staging.finish().last_index == 90
+
+
+def test_a_fetch_begins_anew_when_the_sender_has_numbered_its_blocks_anew() -> None:
+    """A restarted process may: with pieces of both nothing could be installed."""
+    log, manifest, checkpoint = source()
+    fetch = fetch_into(MemLog())
+    fetched(fetch, log, manifest, checkpoint, pieces=4)
+    restarted = MemLog(block_bytes=700)
+    restarted.append(messages(100))
+    restarted.save_checkpoint(90, 1, b"members", b"state" * 1000)
+    restarted.submit()
+    again = restarted.manifest(40)
+    assert again is not None
+    fetch.resume()
+    assert fetched(fetch, restarted, *again, pieces=3) == [OPEN, STATE, CHUNK]
+    fetched(fetch, restarted, *again, pieces=1000)
+    assert fetch.staging is not None
+    assert fetch.staging.finish().load_checkpoint() == checkpoint
+
+
 def test_another_checkpoint_than_the_one_asked_for_is_gone() -> None:
     log, manifest, checkpoint = source()
     request = SnapshotRequest(group_id=GROUP, incarnation=INCARNATION, index=80, what="open")
@@ -102,9 +151,34 @@ def test_a_damaged_block_is_refused_before_the_old_log_is_touched() -> None:
             piece[-1] ^= 1
         fetch.received(bytes(piece))
     assert fetch.staging is not None
-    with pytest.raises(Exception, match="damaged"):
+    with pytest.raises(PartDamagedError) as failure:
         fetch.staging.finish()
+    assert failure.value.block == manifest.parts[0].block
     assert old.last_index == 3
+
+
+def test_a_sender_finds_damage_of_its_own_in_what_it_sends() -> None:
+    log, manifest, _ = source()
+    complaint = fetch_into(MemLog()).spoilt(manifest.parts[1].block)
+    check_part(log, manifest, SnapshotRequest.decode(complaint.encode()))()  # it is sound: the damage is elsewhere
+    log.read_chunk = flipped(log.read_chunk)  # type: ignore[method-assign]  # a log in memory does not rot
+    with pytest.raises(StoreCorrupt, match="damaged"):
+        check_part(log, manifest, complaint)()
+
+
+def flipped(read: Callable[[int, int, int], bytes]) -> Callable[[int, int, int], bytes]:
+    def read_damaged(block: int, offset: int, size: int) -> bytes:
+        data = bytearray(read(block, offset, size))
+        data[-1] ^= 1
+        return bytes(data)
+
+    return read_damaged
+
+
+def test_a_complaint_of_a_block_that_is_not_in_the_snapshot_is_nothing() -> None:
+    log, manifest, _ = source()
+    with pytest.raises(SnapshotGoneError):
+        check_part(log, manifest, fetch_into(MemLog()).spoilt(9999))
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,9 @@ from jetraft.store._frame import seal
 from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Entry, HardState
+from jetraft.store.port import Entry
 from tests.simulator.checkers import Checker
+from tests.simulator.kept import Kept, synced
 from tests.simulator.world import ViolationError, World
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 ENTRY_BYTES = 1  # an append carries one entry: a script can lose each
 INCARNATION = 7
 ATTEMPTS = 3
-Kept = tuple[list[Entry], HardState]
 
 
 @attrs.define(eq=False)
@@ -108,7 +108,7 @@ class Stage:
         nodes = [*voters, *learners]
         self._under_way = {(one, other): deque() for one in nodes for other in nodes if one != other}
         for node in nodes:
-            self._start(node, 1, ([], HardState(term=0, vote=None)))
+            self._start(node, 1, Kept())
 
     def _on_disk(self, _words: list[str]) -> None:
         self._syncs_by_hand = True
@@ -230,15 +230,11 @@ class Stage:
         """A node that was no member so far."""
         for other in list(self._actors):
             self._under_way[node, other], self._under_way[other, node] = deque(), deque()
-        self._start(node, 1, ([], HardState(term=0, vote=None)))
+        self._start(node, 1, Kept())
         self._on_join([node])
 
     def _start(self, node: NodeId, process: int, kept: Kept) -> None:
-        log = MemLog(durable_on_submit=False)
-        log.append(kept[0])
-        log.set_hard_state(kept[1])
-        log.submit()
-        log.complete()
+        log = kept.opened()
         self._checker.watch_log(log)
         setup = CoreSetup(
             node_id=node,
@@ -268,10 +264,7 @@ class Stage:
         self._turn(actor)
 
     def _sync(self, actor: Actor) -> None:
-        log = actor.log
-        log.submit()
-        log.complete()
-        actor.kept = (log.entries(1, log.last_index, 1 << 30) if log.last_index else [], log.hard_state)
+        actor.kept = synced(actor.log)
         actor.core.persisted(self._now_ns)
 
     def _turn(self, actor: Actor) -> None:

@@ -1,17 +1,28 @@
 """Catching up inside the simulator: the real fetch and its answers, with calls as plain messages.
 
-It does what `jetraft.raft.catchup` does with trio: one fetch at a time, an interrupted one goes on with the next offer.
+It does what `jetraft.raft.catchup` does with trio: one fetch at a time, an interrupted one goes on with the next offer,
+and what is being installed is left alone, whatever is offered meanwhile.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgpack
 
 from jetraft.raft.engine import SnapshotOffer
 from jetraft.raft.group import Group
-from jetraft.raft.snapshot import SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer
+from jetraft.raft.snapshot import (
+    SPOILT,
+    SnapshotFetch,
+    SnapshotGoneError,
+    SnapshotRequest,
+    answer,
+    check_part,
+)
 from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store.model.ids import NodeId
+from jetraft.store.port import StoreCorrupt
+from jetraft.store.snapshot import PartDamagedError
 from tests.simulator.world import MS, World
 
 if TYPE_CHECKING:
@@ -29,16 +40,25 @@ class SimCatchup:
         self._world = world
         self._host = host
         self._fetch: SnapshotFetch | None = None
+        self._is_installing = False  # a log in place of the present one, which nobody else may stage now
         host.manager.on_offer = self._on_offer
+        host.on_peer_down.append(self._interrupted)
         host.on_frame(CHANNEL_ASK, self._on_request)
         host.on_frame(CHANNEL_ANSWER, self._on_answer)
 
     def _on_offer(self, group: Group, sender: NodeId, offer: SnapshotOffer) -> None:
+        if self._is_installing or group is not self._host.group:
+            return
         if self._fetch is None or not self._fetch.continues(sender, offer) or self._fetch.log is not group.log:
+            self._abandon()
             self._fetch = SnapshotFetch(
                 group_id=group.group_id, incarnation=group.incarnation, sender=sender, offer=offer, log=group.log
             )
         self._ask()
+
+    def _interrupted(self, node: NodeId) -> None:
+        if self._fetch is not None and self._fetch.sender == node:
+            self._fetch.resume()
 
     def _ask(self) -> None:
         fetch = self._fetch
@@ -53,9 +73,21 @@ class SimCatchup:
             return
         if is_behind(group, fetch):
             assert fetch.staging is not None
-            self._host.replace_log(fetch.staging)
+            self._is_installing = True
+            self._host.replace_log(fetch.staging, partial(self._installed, fetch))
             if self._world.chance(0.5):
                 self._host.later(self._world.between(0, REPEATED_NS), lambda: self._offer_again(fetch))
+
+    def _installed(self, fetch: SnapshotFetch, error: PartDamagedError | None) -> None:
+        """There is a replica again, over the new log or over the old one: then the sender learns of its damage."""
+        self._is_installing = False
+        if error is not None:
+            self._host.send(fetch.sender, CHANNEL_ASK, fetch.spoilt(error.block).encode())
+
+    def _abandon(self) -> None:
+        if self._fetch is not None:
+            self._fetch.abandon()
+            self._fetch = None
 
     def _offer_again(self, fetch: SnapshotFetch) -> None:
         """The offer comes once more, late: by then the log may have everything that it has (rule 35)."""
@@ -69,10 +101,18 @@ class SimCatchup:
         if group is None or found is None:
             return
         group.hold_checkpoint_until(self._host.clock.mono_ns() + LEASE_NS)
+        request = SnapshotRequest.decode(bytes(payload))
         try:
-            piece = answer(group.log, *found, SnapshotRequest.decode(bytes(payload)))
+            if request.what == SPOILT:
+                check_part(group.log, found[0], request)()
+                return
+            piece = answer(group.log, *found, request)
         except SnapshotGoneError:
             piece = None
+        except StoreCorrupt as error:
+            self._world.counts["senders mended"] += 1
+            group.distrust(error)
+            return
         self._host.send(sender, CHANNEL_ANSWER, msgpack.packb([bytes(payload), piece]))
 
     def _on_answer(self, sender: NodeId, payload: memoryview) -> None:
@@ -80,9 +120,10 @@ class SimCatchup:
         fetch = self._fetch
         if fetch is None or fetch.sender != sender or fetch.asked is None or fetch.asked.encode() != asked:
             return
-        if not _takes(fetch, piece):  # another process of the sender numbers its blocks anew: wait for the next offer
-            fetch.abandon()
-            self._fetch = None
+        group = self._host.group
+        has_moved_on = group is None or group.log is not fetch.log  # opened anew: what was gathered is gone
+        if has_moved_on or not _takes(fetch, piece):  # or the sender numbers its blocks anew: wait for the next offer
+            self._abandon()
             return
         self._world.counts["pieces"] += 1
         fetch.asked = None

@@ -12,7 +12,7 @@ from jetraft.cluster.ports import DeliveryRun, MessageSource
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.machine import encode_config
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import Outcome
+from jetraft.raft.proposals import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import AckPolicy, ConsumerConfig

@@ -7,9 +7,17 @@ model). A kill keeps what was written.
 
 import errno
 from collections import deque
+from itertools import pairwise
 from pathlib import Path
 
-from jetraft.store.format import BLOCK_SUFFIX, CHECKPOINT_SUFFIX, GENERATION_PREFIX, HARD_STATE_NAMES, TMP_SUFFIX
+from jetraft.store.format import (
+    BLOCK_HEAD_BYTES,
+    BLOCK_SUFFIX,
+    CHECKPOINT_SUFFIX,
+    GENERATION_PREFIX,
+    HARD_STATE_NAMES,
+    TMP_SUFFIX,
+)
 from jetraft.store.io import Batch, Done
 from jetraft.store.lossy_disk import LossyBatch, LossyDisk
 from tests.simulator.world import MS, US, World
@@ -98,19 +106,36 @@ class SimDisk(LossyDisk):
         The newest block is spared: of its end nothing proves that it was durable, so damage there looks like a torn
         tail, and is one where a member's word counts (store/recovery.py).
         """
-        generations = [name for name in self.list_directory(group) if name.startswith(GENERATION_PREFIX)]
-        if not generations or generations[-1].endswith(TMP_SUFFIX):
+        log = self._log_in(group)
+        if log is None:
             return None
-        log = group / generations[-1]
-        names = self.list_directory(log)
-        blocks = sorted((name for name in names if name.endswith(BLOCK_SUFFIX)), key=_serial)[:-1]
-        checkpoints = [name for name in names if name.endswith(CHECKPOINT_SUFFIX)][:-1]
-        files = [log / name for name in (*blocks, *checkpoints)]
+        checkpoints = [name for name in self.list_directory(log) if name.endswith(CHECKPOINT_SUFFIX)][:-1]
+        files = [*self._blocks_at_rest(log), *(log / name for name in checkpoints)]
         files += [group / HARD_STATE_NAMES[0]] if HARD_STATE_NAMES[0] in self.list_directory(group) else []
         if not files:
             return None
         path = self._world.rng.choice(files)
         return str(path) if self._flip(path) else None
+
+    def rot(self, group: Path, last_index: int) -> str | None:
+        """Damage frames of a block that no longer grows, whoever has it open; returns which, None without one.
+
+        It holds no entry above `last_index`.
+        """
+        log = self._log_in(group)
+        files = [] if log is None else self._blocks_at_rest(log, last_index)
+        if not files:
+            return None
+        path = self._world.rng.choice(files)
+        return str(path) if self._flip(path, BLOCK_HEAD_BYTES) else None
+
+    def _log_in(self, group: Path) -> Path | None:
+        generations = [name for name in self.list_directory(group) if name.startswith(GENERATION_PREFIX)]
+        return group / generations[-1] if generations and not generations[-1].endswith(TMP_SUFFIX) else None
+
+    def _blocks_at_rest(self, log: Path, last_index: int = 1 << 62) -> list[Path]:
+        names = sorted((name for name in self.list_directory(log) if name.endswith(BLOCK_SUFFIX)), key=_serial)
+        return [log / name for name, after in pairwise(names) if _first_index(after) <= last_index + 1]
 
     def lose_hard_state(self, group: Path) -> bool:
         """Damage both copies of term and vote; returns whether there were two."""
@@ -119,11 +144,15 @@ class SimDisk(LossyDisk):
         damaged = [self._flip(group / name) for name in HARD_STATE_NAMES]
         return all(damaged)
 
-    def _flip(self, path: Path) -> bool:
+    def _flip(self, path: Path, start: int = 0) -> bool:
         size = len(self.read_whole(path).rstrip(b"\0"))
-        for _ in range(self._world.rng.choice((1, 2)) if size else 0):
-            self.flip_bit(path, self._world.rng.randrange(size))
-        return size > 0
+        for _ in range(self._world.rng.choice((1, 2)) if size > start else 0):
+            self.flip_bit(path, self._world.rng.randrange(start, size))
+        return size > start
+
+
+def _first_index(name: str) -> int:
+    return int(name.partition("-")[0])
 
 
 def _serial(name: str) -> int:

@@ -262,6 +262,17 @@ class HostFaults:
                 self._checker.damage(victim.node_id)
         world.after(world.between(50 * MS, 1000 * MS), victim.restart)
 
+    def rot(self) -> None:
+        """Bits flip in a block of a node that goes on: whoever reads it next has to notice."""
+        world = self._world
+        *others, spared = self._hosts.values()
+        victim = world.rng.choice(others)
+        if not (victim.alive and spared.alive and spared.group is not None):
+            return
+        if path := victim.disk.rot(PATH, spared.group.applied_index):  # what all others have lost is there
+            world.note(f"{victim.node_id}: bits flip in {path}, unnoticed")
+            world.counts["bits rotted"] += 1
+
     def _all_vote(self) -> bool:
         """Whether nobody remembers a configuration, committed or not, in which some do not vote."""
         groups = [host.group for host in self._hosts.values() if host.alive]

@@ -18,7 +18,8 @@ from jetraft.cluster.streams.shell import StreamShell
 from jetraft.cluster.streams.site import Site
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine import EngineFactory, Limits, Role
-from jetraft.raft.group import Group, GroupSetting, GroupStoppedError
+from jetraft.raft.group import Group, GroupStoppedError
+from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.joining import Admission
 from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.manager import Manager
@@ -26,12 +27,15 @@ from jetraft.raft.membership import Configuration
 from jetraft.store._frame import seal
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import HardStateLost, StoreCorrupt, StoreError, StoreRefused
 from jetraft.store.prepare import PieceSizes
 from jetraft.store.recovery import RecoveryMode
+from jetraft.store.scrub import verify
+from jetraft.store.snapshot import PartDamagedError
 from tests.simulator.catchup import SimCatchup
 from tests.simulator.checkers import Checker
 from tests.simulator.disk import SimDisk
@@ -69,6 +73,7 @@ class HostSetting:
     engine: EngineFactory
     policy: CheckpointPolicy
     options: LogOptions
+    rots: bool = False
 
 
 class Host(Process):
@@ -144,6 +149,10 @@ class Host(Process):
         self.catchup = SimCatchup(self._world, self)
         self.joining = SimJoining(self._world, self)
         self.repairs = SimRepairs(self._world, self)
+        self.open()
+
+    def open(self) -> None:
+        """Take part with what the disk has, repaired if need be."""
         log = self._open_log()
         if log.damaged:
             self._world.note(f"{self.node_id}: entries {log.faulty} are damaged")
@@ -151,6 +160,30 @@ class Host(Process):
             self.repairs.start(log, self._take_part)
         else:
             self._take_part(log)
+
+    def _mend(self) -> None:
+        """Damage was found while the replica ran: what cluster/streams/mender.py has done about it."""
+        assert self.shell is not None
+        self._world.note(f"{self.node_id}: {self.shell.group.failed}")
+        self._world.counts["found running"] += 1
+        self.shell.stop()
+        self.shell = None
+        old = self.log
+
+        def reopen() -> None:
+            old.close()
+            self.open()
+
+        self._when_durable(old, reopen)
+
+    def scrub(self) -> None:
+        """Read every block that no longer grows, as cluster/streams/scrubber.py does in the course of a week."""
+        if self.alive and self.group is not None and self.group.failed is None:
+            try:
+                for target in self.log.scrub_targets():
+                    verify(self.disk, target)
+            except StoreCorrupt as error:
+                self.group.distrust(error)
 
     def _open_log(self) -> FileLog:
         """What the disk has kept. Without term and vote, or without a start, it is as good as nothing (rule 30)."""
@@ -188,7 +221,14 @@ class Host(Process):
         self.log = log
         self._led_term = self._commit_seen = 0
         self._checker.watch_log(log)
-        self.shell = StreamShell(assignment=self.assignment, log=log, site=self.site)
+        try:
+            self.shell = StreamShell(assignment=self.assignment, log=log, site=self.site)
+        except StoreCorrupt:
+            if not self._setting.rots:
+                raise
+            log.close()  # since it was opened; the owner of a replica that does not start opens it again
+            self.later(RETRY_NS, self.open)
+            return
         self._checker.watch_machine(self.node_id, self.shell.machine, log)
         self.schedule_turn()
 
@@ -233,7 +273,7 @@ class Host(Process):
         else:
             finish()
 
-    def replace_log(self, staging: "Staging") -> None:
+    def replace_log(self, staging: "Staging", done: Callable[[PartDamagedError | None], None]) -> None:
         """The owner's part of catching up: end the replica, replace the log, start again (raft/catchup.py)."""
         assert self.shell is not None
         committed = self.shell.group.commit_index
@@ -245,16 +285,19 @@ class Host(Process):
             old.close()
             try:
                 log = staging.finish()
-            except StoreCorrupt as error:  # the sender's blocks are damaged: go on with the old log, and try again
-                self._world.note(f"{self.node_id} cannot install a snapshot: {error}")
+            except PartDamagedError as error:
+                if not self._setting.rots:  # files are damaged while nobody has them open: a sender knows what it lacks
+                    raise ViolationError(f"{self.node_id} cannot install a snapshot: {error}") from error
                 self._world.counts["spoilt snapshots"] += 1
-                self.begin(self._open_log())
+                self.open()
+                done(error)
                 return
             assert isinstance(log, FileLog)
             if log.last_index < committed:
                 raise ViolationError(f"{self.node_id} goes back from {committed} to {log.last_index}")
             self._world.counts["snapshots"] += 1
             self._world.note(f"{self.node_id} has installed a snapshot up to {log.boundary[0]}")
+            done(None)
             self.begin(log)
 
         self.later(self._world.between(0, 20 * MS), lambda: self._when_durable(old, finish))
@@ -322,6 +365,9 @@ class Host(Process):
         if group is None:
             return
         core = group.core
+        if isinstance(group.failed, StoreCorrupt) and self._setting.rots:
+            self._mend()
+            return
         if group.failed is not None and not isinstance(group.failed, OSError | GroupStoppedError):
             raise ViolationError(f"{self.node_id} stopped: {group.failed!r}")
         if core.role is Role.LEADER and core.term != self._led_term:

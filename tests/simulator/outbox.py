@@ -20,6 +20,7 @@ class SimOutbox:
         self.deliver = deliver
         self._sinks: dict[int, tuple[list[bytes], Callable[[bytes], None]]] = {}
         self._captured: dict[int, list[bytes]] = {}
+        self._later: list[Callable[[], None]] = []
         self._handles = 0
 
     # Outbox
@@ -56,6 +57,9 @@ class SimOutbox:
         self._sinks.pop(handle, None)
         self._captured.pop(handle, None)
 
+    def later(self, callback: Callable[[], None]) -> None:
+        self._later.append(callback)
+
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
         del subject, callback
         return 0
@@ -79,6 +83,9 @@ class SimOutbox:
         for handle, records in captured.items():
             if handle in self._sinks:
                 self._sinks[handle][1](b"".join(records))
+        put_off, self._later = self._later, []
+        for callback in put_off:
+            callback()
         return True
 
 

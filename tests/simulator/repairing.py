@@ -85,7 +85,11 @@ class SimRepairs:
             self._host.give_up_log(error)
             return
         except repair.RepairPendingError:
-            log = self._repairs._waiting[next(iter(self._repairs._waiting))]
+            log = next(iter(self._repairs._waiting.values()), None)
+            if log is None:
+                self.log = self._running = self._done = None
+                self._host.later(RETRY_NS, self._host.open)
+                return
             done = self._done
             assert done is not None
             self.log = log

@@ -36,12 +36,13 @@ class Mode:
     changes_members: bool = False
     chaos: bool | None = None
     damages_disks: bool = False
+    rots: bool = False  # blocks of nodes that go on running; of one node they never do
     checkpoint_entries: int = 1 << 30
 
     @property
     def needs_changes(self) -> bool:
         """Whether an engine of fixed membership cannot play it: a lost memory comes back by two changes of it."""
-        return self.changes_members or self.damages_disks
+        return self.changes_members or self.damages_disks or self.rots
 
 
 MODES = {
@@ -51,6 +52,7 @@ MODES = {
     "one": Mode(members=1, checkpoint_entries=40),
     "snap": Mode(checkpoint_entries=25),
     "member": Mode(hosts=5, changes_members=True, checkpoint_entries=40),
+    "rot": Mode(rots=True, checkpoint_entries=25),
     "forget": Mode(damages_disks=True, checkpoint_entries=40),
     "forget-five": Mode(members=5, damages_disks=True, checkpoint_entries=40),
 }
@@ -87,7 +89,9 @@ class Simulation:
             applied_bytes_min=1 << 40, applied_entries_min=mode.checkpoint_entries, state_bytes_factor=0
         )
         options = LARGE_BLOCKS if self.world.chance(0.3) else SMALL_BLOCKS
-        setting = HostSetting(assignment=self._assignment(nodes), engine=engine, policy=policy, options=options)
+        setting = HostSetting(
+            assignment=self._assignment(nodes), engine=engine, policy=policy, options=options, rots=mode.rots
+        )
         self.hosts: dict[NodeId, Host] = {
             node: Host(
                 self.world,
@@ -165,9 +169,14 @@ class Simulation:
             faults.every(2.0, others.change_members)
         if self.mode.damages_disks:
             faults.every(2.0, others.damage_disk)
+        if self.mode.rots:
+            faults.every(1.0, others.rot)
         world.run_until(self._faults_end_ns)
         self.client.publishes, self.client.diligent = False, True
         faults.heal()
+        if self.mode.rots:
+            for host in self.hosts.values():
+                host.scrub()
         world.run_until(self._faults_end_ns + LAST_NS)
         self._last = self.client.publish_last()
         world.run_until(self._faults_end_ns + HEALING_NS)

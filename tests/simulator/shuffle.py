@@ -20,8 +20,8 @@ from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Entry, HardState
 from tests.simulator.checkers import Checker
+from tests.simulator.kept import Kept, synced
 from tests.simulator.world import ViolationError, World
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Member:
     process: int
     log: MemLog
     core: Engine
-    kept: tuple[list[Entry], HardState]
+    kept: Kept
     led_term: int = 0
     committed: int = 0
 
@@ -63,7 +63,7 @@ class Shuffle:
         """Play the seed; what was violated, or None."""
         try:
             for node in self._nodes:
-                self._start(node, 1, ([], HardState(term=0, vote=None)))
+                self._start(node, 1, Kept())
             while self.steps < STEPS:
                 self.steps += 1
                 self._now_ns += self.rng.randrange(NS_PER_MS)
@@ -100,11 +100,7 @@ class Shuffle:
         self._look(receiver)
 
     def _sync(self, member: Member) -> None:
-        log = member.log
-        log.submit()
-        log.complete()
-        entries = log.entries(1, log.last_index, 1 << 30) if log.last_index else []
-        member.kept = (entries, log.hard_state)
+        member.kept = synced(member.log)
         member.core.persisted(self._now_ns)
         self._look(member)
 
@@ -134,13 +130,8 @@ class Shuffle:
     def _crash(self, member: Member) -> None:
         self._start(member.node, member.process + 1, member.kept)
 
-    def _start(self, node: NodeId, process: int, kept: tuple[list[Entry], HardState]) -> None:
-        log = MemLog(durable_on_submit=False)
-        if kept[0]:
-            log.append(kept[0])
-        log.set_hard_state(kept[1])
-        log.submit()
-        log.complete()
+    def _start(self, node: NodeId, process: int, kept: Kept) -> None:
+        log = kept.opened()
         self._checker.watch_log(log)
         setup = CoreSetup(
             node_id=node,

@@ -10,7 +10,7 @@ from tests.simulator.series import MET, SEEDS_PER_MODE, play_some
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("mode", ["base", "chaos", "one", "snap"])
+@pytest.mark.parametrize("mode", ["base", "chaos", "one", "snap", "rot"])
 def test_no_promise_is_broken_under_faults_and_the_cluster_heals(mode: str) -> None:
     series = play_some(mode, "core", range(SEEDS_PER_MODE))
     assert series.problems == {}

@@ -1,6 +1,7 @@
 """A stream's log and store as a replica has them: entries applied in order, checkpoints, restarts; for tests."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgpack
 
@@ -8,12 +9,15 @@ from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.compaction import Plan, compact
 from jetraft.store.format import Identity, Kind
-from jetraft.store.log import FileLog, LogOptions
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
 from jetraft.store.stream_store import StoreLimits, StreamStore
+
+if TYPE_CHECKING:
+    from jetraft.store.log import FileLog
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)

@@ -9,8 +9,8 @@ from jetraft.store.block_cache import BlockCache
 from jetraft.store.compaction import Compacted, compact, is_worthwhile, tmp_path
 from jetraft.store.format import Identity
 from jetraft.store.keyring import Secrets
-from jetraft.store.log import LogOptions
 from jetraft.store.log_open import mend, open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.port import HardState, StoreCorrupt
 from jetraft.store.recovery import RecoveryMode

@@ -14,8 +14,9 @@ from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.erasure import erased
 from jetraft.store.format import BLOCK_HEAD_BYTES, FRAME_HEADER_BYTES, Identity, Kind
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import mend, open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_tree import LossyDirectory
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId

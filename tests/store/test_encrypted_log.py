@@ -14,8 +14,9 @@ from jetraft.store.cipher import CipherKind
 from jetraft.store.erasure import erased
 from jetraft.store.format import Identity, Kind
 from jetraft.store.keyring import Secrets
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import mend, open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState, StoreCorrupt, StoreRefused

@@ -6,6 +6,7 @@ prefix of one of them, and hold every durable entry that was not cut on the way 
 
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -14,13 +15,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
-from jetraft.store.log import FileLog, LogOptions
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, HardState
 from jetraft.store.prepare import PieceSizes
+
+if TYPE_CHECKING:
+    from jetraft.store.log import FileLog
 
 GROUP = Path("/store/groups/S-R3F-abcdefgh")
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R3F-abcdefgh"), incarnation=7)

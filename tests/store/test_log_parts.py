@@ -9,6 +9,7 @@ from hypothesis import given
 
 from jetraft.store import checkpoint as checkpoint_file
 from jetraft.store import trimmed
+from jetraft.store._frame import crc32c
 from jetraft.store.block_cache import FRAME_OVERHEAD_BYTES, BlockCache
 from jetraft.store.format import (
     BlockHead,
@@ -20,7 +21,7 @@ from jetraft.store.format import (
     unpack_envelope,
 )
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Checkpoint, StoreCorrupt, StoreError, StoreRefused
+from jetraft.store.port import Checkpoint, StoreCorrupt, StoreRefused
 from jetraft.store.terms import TermRuns
 
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R3F-abcdefgh"), incarnation=7)
@@ -75,8 +76,18 @@ def test_any_flipped_bit_of_an_envelope_is_seen(data: st.DataObject) -> None:
     packed = bytearray(pack_envelope(FileKind.CHECKPOINT, IDENTITY, b"body"))
     bit = data.draw(st.integers(0, len(packed) * 8 - 1))
     packed[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreCorrupt):  # never StoreRefused: damage is repaired, a newer file or another kind is not
         unpack_envelope(bytes(packed), FileKind.CHECKPOINT, IDENTITY, what="file")
+
+
+def test_an_envelope_of_the_first_version_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", 1)
+    packed = pack_envelope(FileKind.CHECKPOINT, IDENTITY, b"body")
+    monkeypatch.undo()
+    assert packed[:10] == b"jetraft\n\x01\0"
+    assert unpack_envelope(packed, FileKind.CHECKPOINT, IDENTITY, what="file") == b"body"
+    kept = crc32c(packed[16:]).to_bytes(4, "little")
+    assert packed[12:16] == kept, "as servers wrote it that did not sum the head"
 
 
 @given(st.binary(max_size=200))
@@ -94,10 +105,10 @@ def test_envelope_of_another_owner_or_kind_is_refused() -> None:
 
 
 def test_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", 2)
+    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", 3)
     packed = pack_envelope(FileKind.TRIMMED, IDENTITY, b"")
     monkeypatch.undo()
-    with pytest.raises(StoreRefused, match="file: format version 2 is newer than 1"):
+    with pytest.raises(StoreRefused, match="file: format version 3 is newer than 2"):
         unpack_envelope(packed, FileKind.TRIMMED, IDENTITY, what="file")
 
 

@@ -1,5 +1,7 @@
 """Zeros are written where frames will come, and never upon frames."""
 
+import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,8 +9,9 @@ import pytest
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import MARK_BYTES, Identity, Kind
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, StoreFailed
@@ -23,6 +26,21 @@ BLOCK_BYTES = 64 << 10
 def opened(disk: LossyDisk) -> FileLog:
     options = LogOptions(block_bytes_first=BLOCK_BYTES, block_bytes_max=4 * BLOCK_BYTES, pieces=SIZES)
     return open_log(disk, GROUP, IDENTITY, BlockCache(bytes_max=2000), options)
+
+
+class Operations:
+    """A batch that only notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[int, int]] = []
+        self.order = ""
+
+    def write(self, _fd: int, buffers: Sequence[bytes], offset: int) -> None:
+        self.order += "w"
+        self.writes.append((offset, sum(map(len, buffers))))
+
+    def sync_data(self, _fd: int) -> None:
+        self.order += "s"
 
 
 @pytest.fixture
@@ -125,3 +143,45 @@ def test_an_error_of_the_zeros_is_one_of_the_log(disk: LossyDisk) -> None:
         log.append([entry(SIZES.after_batches + 1)])
     log.close()
     assert disk.open_files == 0
+
+
+def test_a_piece_whose_file_cannot_be_opened_is_not_taken_for_prepared(
+    disk: LossyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(disk)
+    write(log, disk, 1, SIZES.after_batches - 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open_file", refuse)
+        write(log, disk, SIZES.after_batches, SIZES.after_batches)
+    assert log.failed is None
+    assert log.statistics().pieces_prepared == 0
+    assert log._preparation.piece is None
+    write(log, disk, SIZES.after_batches + 1, 2 * SIZES.after_batches - 1)
+    assert log.statistics().pieces_prepared == 0
+    write(log, disk, 2 * SIZES.after_batches, 2 * SIZES.after_batches)
+    assert log.statistics().pieces_prepared == 1
+
+
+def refuse(path: Path) -> int:
+    raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+
+def test_no_more_than_a_step_of_zeros_is_ever_waiting_for_the_disk(disk: LossyDisk) -> None:
+    log = opened(disk)
+    write(log, disk, 1, SIZES.after_batches - 1)
+    log.append([entry(SIZES.after_batches)])
+    log.submit()
+    while log.durable_index < SIZES.after_batches:
+        disk.step()
+    preparation = log._preparation
+    piece = preparation.piece
+    assert piece is not None
+    batch = Operations()
+
+    preparation.fill(batch, 7)
+
+    assert sum(size for _, size in batch.writes) == piece.end - piece.start
+    assert max(size for _, size in batch.writes) == SIZES.step_bytes
+    assert batch.order == "ws" * len(batch.writes)
+    disk.finish()
+    log.close()

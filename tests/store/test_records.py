@@ -8,8 +8,9 @@ from jetraft.store._frame import seal
 from jetraft.store._records import StoredMessage
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId

@@ -11,8 +11,9 @@ import pytest
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, Kind
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import discard_log, open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState, HardStateLost, StoreCorrupt, StoreError, StoreFailed, StoreRefused

@@ -8,8 +8,8 @@ import pytest
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
-from jetraft.store.log import LogOptions
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId

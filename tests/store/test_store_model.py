@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jetraft.store.keyring import Secrets
-from jetraft.store.log import LogOptions
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from tests.store.replica import GROUP, Message, Replica
 

@@ -545,7 +545,7 @@ def test_a_sparse_stream_costs_what_is_live() -> None:
 
 
 def test_filter_sets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jetraft.store.stream_store.FILTER_SETS_MAX", 4)
+    monkeypatch.setattr("jetraft.store.indexed_stream.FILTER_SETS_MAX", 4)
     log, store = new_store()
     publish(log, store, *(b"s.%d" % n for n in range(20)))
     for n in range(20):

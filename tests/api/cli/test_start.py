@@ -11,7 +11,8 @@ import pytest
 
 from jetraft.api.session import COMPATIBLE_VERSION
 from jetraft.store.format import FORMAT_VERSION
-from tests.harness.server import HOST, Server, command, environment
+from tests.harness.ports import HOST
+from tests.harness.server import Server, command, environment
 
 
 def start(*words: object) -> subprocess.CompletedProcess[str]:
@@ -91,16 +92,33 @@ def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
         assert "another server process uses this store" in fatal_line(start_on(server.store_dir, name="n1"))
 
 
+def test_a_host_that_nobody_knows_is_one_line() -> None:
+    assert fatal_line(start("-a", "host.invalid", "-p", -1)) == "listen tcp: lookup host.invalid: no such host"
+
+
+def test_an_address_of_another_machine_is_one_line() -> None:
+    assert fatal_line(start("-a", "192.0.2.1", "-p", -1)) == (
+        "listen tcp 192.0.2.1:-1: bind: cannot assign requested address"
+    )
+
+
+def test_a_pid_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    line = fatal_line(start("-a", HOST, "-p", -1, "-P", tmp_path / "none" / "pid"))
+    assert line == f"Unable to write pidfile: No such file or directory: {tmp_path}/none/pid"
+
+
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "said", "status"),
     [
-        (["--no_such_flag"], "flag provided but not defined: -no_such_flag"),
-        (["-c", "/does/not/exist.conf"], "error opening config file"),
+        (["--no_such_flag"], "flag provided but not defined: -no_such_flag", 2),
+        (["-t"], "must specify [-c, --config] option to check configuration file syntax", 2),
+        (["-c", "/does/not/exist.conf"], "error opening config file", 1),
+        (["-p", "99999999"], "port: 99999999 is no port", 1),
     ],
 )
-def test_a_wrong_word_is_one_line_on_the_error_stream(words: list[str], said: str) -> None:
+def test_a_wrong_word_is_one_line_on_the_error_stream(words: list[str], said: str, status: int) -> None:
     outcome = start(*words)
-    assert outcome.returncode == 1
+    assert outcome.returncode == status
     assert outcome.stdout == ""
     assert len(outcome.stderr.splitlines()) == 1
     assert said in outcome.stderr
@@ -121,9 +139,54 @@ def test_the_start_lines_are_those_that_scripts_wait_for(tmp_path: Path) -> None
         assert "Server is ready" in lines[-1]
 
 
+def test_port_minus_one_is_a_port_of_the_kernels_choice_which_the_start_lines_tell(tmp_path: Path) -> None:
+    flags = ("-p", "-1", "-m", "-1")
+    server = Server("jetraft", directory=tmp_path, flags=flags).start(wait=False)
+    wished = server.client_port
+    try:
+        server.wait_listening()
+        assert server.client_port not in {-1, 0, wished}
+        with socket.create_connection(server.address, timeout=5) as connection:
+            assert connection.recv(5) == b"INFO "
+    finally:
+        server.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_signal_ends_the_server_cleanly(tmp_path: Path, number: int) -> None:
     with Server("jetraft", directory=tmp_path) as server:
         server.running.signal(number)
         assert server.running.wait() == 0
         assert "Server Exiting.." in server.running.lines[-1]
+
+
+def test_a_second_signal_cuts_lame_duck_mode_short(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path) as server:
+        with socket.create_connection(server.address) as client:
+            assert client.recv(4) == b"INFO"
+            server.running.signal(signal.SIGUSR2)
+            server.running.wait_for_line("Entering lame duck mode")
+            server.running.signal(signal.SIGTERM)
+            assert server.running.wait() == 0  # long before lame_duck_duration, which is two minutes
+        assert "Server Exiting.." in server.running.lines[-1]
+
+
+def test_a_server_that_cannot_reload_says_so_and_goes_on(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path) as server:
+        server.running.signal(signal.SIGHUP)
+        server.running.wait_for_line("Configuration reload is not served yet")
+        assert server.healthy()
+
+
+def test_the_starter_finds_pid_and_ports_and_they_go_with_the_server(tmp_path: Path) -> None:
+    flags = ("-P", str(tmp_path / "pid"), "--ports_file_dir", str(tmp_path))
+    with Server("jetraft", directory=tmp_path, flags=flags) as server:
+        assert int((tmp_path / "pid").read_text()) == server.running.pid
+        (ports,) = tmp_path.glob("*.ports")
+        assert json.loads(ports.read_text()) == {
+            "nats": [server.url],
+            "monitoring": [f"http://{HOST}:{server.http_port}"],
+        }
+        server.stop()
+        assert not ports.exists()
+        assert not (tmp_path / "pid").exists()

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.api.config.grammar import ConfigError, Parser
+from jetraft.api.config.grammar import ConfigError, Parser, Table
 
 
-def parse(text: str, environment: dict[str, str] | None = None, files: dict[str, str] | None = None) -> dict:
+def parse(text: str, environment: dict[str, str] | None = None, files: dict[str, str] | None = None) -> Table:
     def read(name: str) -> str:
         if name not in (files or {}):
             raise FileNotFoundError(2, "no such file or directory")
@@ -50,18 +50,24 @@ def test_an_include_is_read_in_place() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a {", "test.conf:1: unexpected end of file inside a map"),
-        ("a: [1", "test.conf:1: unexpected end of file inside an array"),
-        ("\na: $NOPE", "test.conf:2: variable reference for 'NOPE' can not be found"),
-        ('a: "x\n"', "test.conf:1: a quoted string does not end on its line"),
-        ("include ./no.conf", "test.conf:1: error parsing include file './no.conf', no such file or directory"),
-        ("a: 1 }", "test.conf:1: unexpected '}'"),
+        ("a {", "test.conf:1:4: unexpected end of file inside a map"),
+        ("a: [1", "test.conf:1:6: unexpected end of file inside an array"),
+        ("\na: $NOPE", "test.conf:2:9: variable reference for 'NOPE' can not be found"),
+        ('a: "x\n"', "test.conf:1:6: a quoted string does not end on its line"),
+        ("include ./no.conf", "test.conf:1:18: error parsing include file './no.conf', no such file or directory"),
+        ("a: 1 }", "test.conf:1:6: unexpected '}'"),
     ],
 )
-def test_errors_name_file_and_line(text: str, message: str) -> None:
+def test_errors_name_file_line_and_column(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text)
     assert str(caught.value) == message
+
+
+def test_a_key_knows_where_it_stands_also_in_an_included_file() -> None:
+    table = parse("a: 1\n  include ./b.conf\nc { d: 2 }", files={"./b.conf": "\n b: 3"})
+    assert (table.place("a"), table.place("b")) == ("test.conf:1:1", "./b.conf:2:2")
+    assert table["c"].place("d") == "test.conf:3:5"
 
 
 def test_an_include_of_itself_ends_with_an_error() -> None:

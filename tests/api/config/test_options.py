@@ -3,9 +3,10 @@ from pathlib import Path
 import pytest
 
 from jetraft.api.config.build import OptionsError, build_options
-from jetraft.api.config.file import duration_ns, load_settings
+from jetraft.api.config.file import load_settings
 from jetraft.api.config.flags import FlagError, parse_flags
 from jetraft.api.config.options import ClusterTls, ScrubOptions
+from jetraft.api.config.values import duration_ns
 
 CLUSTERED = """
 server_name: n1
@@ -61,21 +62,63 @@ def test_a_file_fills_the_options_and_flags_win(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prot: 1", 'unknown field "prot"'),
-        ("jetstream { bogus: 1 }", 'unknown field "bogus" in jetstream'),
-        ("port: abc", "port: expected a number, got 'abc'"),
-        ("ping_interval: soon", 'invalid duration "soon"'),
-        ("cluster: 5", "expected cluster to be a map, got 5"),
-        ("jetstream { cipher: rot13, key: k }", 'Unknown cipher type: "rot13"'),
-        ("jetstream { key: 12 }", "encryption_key: expected a string, got 12"),
+        ("prot: 1", '1:1: unknown field "prot"'),
+        ("\njetstream { bogus: 1 }", '2:13: unknown field "bogus" in jetstream'),
+        ("port: abc", "1:1: port: expected a number, got 'abc'"),
+        ("port: true", "1:1: port: expected a number, got True"),
+        ("debug: loud", "1:1: debug: expected true or false, got 'loud'"),
+        ("server_name: 33", "1:1: server_name: expected a string, got 33"),
+        ("ping_interval: soon", '1:1: ping_interval: invalid duration "soon"'),
+        ("ping_interval: 1.2.3s", '1:1: ping_interval: invalid duration "1.2.3s"'),
+        ("cluster: 5", "1:1: expected cluster to be a map, got 5"),
+        ("jetstream { cipher: rot13, key: k }", '1:13: Unknown cipher type: "rot13"'),
+        ("jetstream { key: 12 }", "1:13: encryption_key: expected a string, got 12"),
+        ("jetstream { sync_interval: never }", '1:13: sync_interval: invalid duration "never"'),
     ],
 )
-def test_wrong_files_name_the_key(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_files_name_the_place_and_the_key(tmp_path: Path, text: str, message: str) -> None:
+    assert wrong(tmp_path, text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("websocket { port: 1 }", '1:1: "websocket" is not served by jetraft yet'),
+        ("accounts { A: {} }", '1:1: "accounts" is not served by jetraft yet'),
+        ("jetstream { domain: hub }", '1:13: "domain" in jetstream is not served by jetraft yet'),
+        ("jetstream { strict: false }", "1:13: strict: false is not served by jetraft yet"),
+        (
+            "authorization { users: [ { user: a, password: b, permissions: { publish: x } } ] }",
+            '1:50: "permissions" in authorization.users is not served by jetraft yet',
+        ),
+        (
+            "authorization { users: [ { nkey: U } ] }",
+            '1:28: "nkey" in authorization.users is not served by jetraft yet',
+        ),
+    ],
+)
+def test_what_is_not_served_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:
+    assert wrong(tmp_path, text) == message
+
+
+def test_a_hashed_password_is_refused_rather_than_compared_as_it_stands(tmp_path: Path) -> None:
+    hashed = "$2a$11$3kIDaCxw.Glsl1.u5nKa6eUnNDLV5HV9tIuUp7EHhMt6Nm9myW1aS"
+    assert "bcrypt" in wrong(tmp_path, f"authorization {{ users: [ {{ user: a, password: {hashed} }} ] }}")
+    assert "bcrypt" in wrong(tmp_path, f"authorization {{ token: {hashed} }}")
+
+
+@pytest.mark.parametrize("text", ["port: 65536", "http_port: -2", "cluster { name: C, port: 70000 }"])
+def test_a_port_that_there_cannot_be_is_refused(tmp_path: Path, text: str) -> None:
+    assert wrong(tmp_path, text).endswith("is no port")
+
+
+def wrong(tmp_path: Path, text: str) -> str:
+    """Why a file is refused, without the file's name."""
     path = tmp_path / "n.conf"
     path.write_text(text)
     with pytest.raises(OptionsError) as caught:
-        load_settings(path)
-    assert str(caught.value) == message
+        build_options(load_settings(path))
+    return str(caught.value).removeprefix(f"{path}:")
 
 
 @pytest.mark.parametrize("names", [("key", "prev_key"), ("ek", "prev_ek"), ("encryption_key", "prev_encryption_key")])
@@ -102,7 +145,7 @@ def test_a_cluster_without_a_name_or_routes_is_refused() -> None:
     ("value", "ns"), [("2m", 120 * 10**9), ("1h30m", 5400 * 10**9), ("250ms", 250 * 10**6), (2, 2 * 10**9)]
 )
 def test_durations(value: object, ns: int) -> None:
-    assert duration_ns(value) == ns
+    assert duration_ns("key", value) == ns
 
 
 TLS = "cluster { name: C, listen: ':6222', tls { cert_file: c, key_file: k, ca_file: a%s } }"
@@ -120,21 +163,20 @@ def test_cluster_tls_is_named_as_nats_server_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        ("tls { cert_file: c }", "cluster.tls needs key_file and ca_file"),
+        ("tls { cert_file: c }", "1:37: cluster.tls needs key_file and ca_file"),
         (
             "tls { cert_file: c, key_file: k, ca_file: a, verify: false }",
-            "cluster.tls: connections between nodes are always verified",
+            "1:37: cluster.tls: connections between nodes are always verified",
         ),
-        ("tls { cert_file: c, key_file: k, ca_file: a, insecure: true }", 'unknown field "insecure" in cluster.tls'),
-        ("bulk_rate: 0", "cluster: bulk_rate must be positive"),
+        (
+            "tls { cert_file: c, key_file: k, ca_file: a, insecure: true }",
+            '1:82: unknown field "insecure" in cluster.tls',
+        ),
+        ("bulk_rate: 0", "1:37: cluster: bulk_rate must be positive"),
     ],
 )
 def test_wrong_cluster_blocks_say_what_is_wrong(tmp_path: Path, block: str, message: str) -> None:
-    path = tmp_path / "n.conf"
-    path.write_text(f"cluster {{ name: C, listen: ':6222', {block} }}")
-    with pytest.raises(OptionsError) as caught:
-        build_options(load_settings(path))
-    assert str(caught.value) == message
+    assert wrong(tmp_path, f"cluster {{ name: C, listen: ':6222', {block} }}") == message
 
 
 def test_the_scrub_block_says_how_often_everything_is_looked_at(tmp_path: Path) -> None:
@@ -148,16 +190,12 @@ def test_the_scrub_block_says_how_often_everything_is_looked_at(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        ("rate: 0", "jetstream.scrub: period, rate and compare must be positive, or times off"),
-        ("period: 0s", "jetstream.scrub: period, rate and compare must be positive, or times off"),
-        ("period: soon", 'invalid duration "soon"'),
-        ("rate: fast", "rate: expected a number, got 'fast'"),
-        ("often: 1", 'unknown field "often" in jetstream.scrub'),
+        ("rate: 0", "1:27: jetstream.scrub: period, rate and compare must be positive, or times off"),
+        ("period: 0s", "1:27: jetstream.scrub: period, rate and compare must be positive, or times off"),
+        ("period: soon", '1:35: period: invalid duration "soon"'),
+        ("rate: fast", "1:35: rate: expected a number, got 'fast'"),
+        ("often: 1", '1:35: unknown field "often" in jetstream.scrub'),
     ],
 )
 def test_wrong_scrub_blocks_say_what_is_wrong(tmp_path: Path, block: str, message: str) -> None:
-    path = tmp_path / "n.conf"
-    path.write_text(f"jetstream {{ store_dir: s, scrub {{ {block} }} }}")
-    with pytest.raises(OptionsError) as caught:
-        build_options(load_settings(path))
-    assert str(caught.value) == message
+    assert wrong(tmp_path, f"jetstream {{ store_dir: s, scrub {{ {block} }} }}") == message

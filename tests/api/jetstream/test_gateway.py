@@ -178,6 +178,24 @@ async def test_requests_about_one_stream_are_worked_off_in_order_and_others_over
     assert bench.service.deleted == ["T", "S"]
 
 
+async def test_creations_of_consumers_overlap_and_are_answered_in_order_with_what_stands_around_them(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    names = ("a", "b", "a", "c")
+    slow = {b"$JS.API.CONSUMER.CREATE.S." + name.encode(): 2.0 - place for place, name in enumerate(names[:2])}
+    bench.service.forwarder.delays = slow
+    creations = [(f"CONSUMER.CREATE.S.{name}", b"[") for name in names]
+    bench.publish(("STREAM.INFO.S", b"["), *creations, ("STREAM.DELETE.S", b""))
+    began = trio.current_time()
+    answers = await bench.answers(6)
+    types = [answer["type"].rpartition(".")[2].removesuffix("_response") for answer in answers]
+    assert types == ["stream_info", *["consumer_create"] * 4, "stream_delete"]
+    asked = [request.subject.rpartition(b".")[2] for request in bench.service.forwarder.requests]
+    assert sorted(asked[1:3]) == [b"a", b"b"]
+    assert sorted(asked[3:5]) == [b"a", b"c"], "the second creation of one name waits for the first"
+    assert trio.current_time() - began == pytest.approx(4)
+
+
 async def test_beyond_the_queue_limit_requests_are_dropped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_module, "REQUESTS_MAX", 2)
     bench.publish(*[("STREAM.DELETE.S", b"")] * 5)

@@ -91,3 +91,19 @@ def test_a_run_is_what_its_messages_are_one_by_one(  # noqa: PLR0913, PLR0917  (
     for run in (first_deliveries, any_columns):
         assert outbox.deliver(run, store) == expected
         assert outbox.plane.take(cid) == text
+
+
+def test_what_is_put_off_comes_after_the_batches_of_the_turn_and_before_its_end() -> None:
+    outbox, cid = make_outbox()
+    seen: list[str] = []
+
+    def put_off(_batch: bytes) -> None:
+        outbox.later(lambda: seen.append("put off"))
+        seen.append("a")
+
+    outbox.add_sink(b"a", put_off)
+    outbox.add_sink(b"b", lambda _batch: seen.append("b"))
+    outbox.reactor.hooks.append(lambda: seen.append("end"))
+    outbox.plane.feed(cid, b"PUB a 0\r\n\r\nPUB b 0\r\n\r\n")
+    outbox.reactor.end_turn()
+    assert seen == ["a", "b", "put off", "end"]

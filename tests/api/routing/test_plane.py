@@ -311,6 +311,45 @@ def test_one_send_carries_what_a_turn_collected() -> None:
     theirs.close()
 
 
+def test_much_is_sent_in_the_middle_of_a_turn_and_little_waits_for_its_end() -> None:
+    plane = make_plane()
+    sockets = [socket.socketpair() for _ in range(2)]
+    for (ours, theirs), subject in zip(sockets, (b"much", b"little"), strict=True):
+        ours.setblocking(False)  # noqa: FBT003
+        plane.open(ours.detach(), b"")
+        theirs.sendall(b"CONNECT " + QUIET + b"\r\nSUB " + subject + b" 1\r\n")
+        theirs.setblocking(False)  # noqa: FBT003
+        plane.turn()
+    plane.flush()
+    plane.send(b"much", payload=b"x" * 20_000)
+    plane.send(b"little", payload=b"y")
+    plane.send_much()
+    assert sockets[0][1].recv(1 << 20) == b"MSG much 1 20000\r\n" + b"x" * 20_000 + b"\r\n"
+    with pytest.raises(BlockingIOError):
+        sockets[1][1].recv(1)
+    plane.send(b"much", payload=b"z")
+    plane.flush()
+    assert sockets[0][1].recv(1 << 20) == b"MSG much 1 1\r\nz\r\n"
+    assert sockets[1][1].recv(1 << 20) == b"MSG little 1 1\r\ny\r\n"
+    for _, theirs in sockets:
+        theirs.close()
+
+
+BLANKS = st.lists(st.sampled_from([b" ", b"\t", b"\r"]), min_size=1, max_size=9).map(b"".join)
+WORDS = st.lists(st.integers(1, 255).filter(lambda byte: byte not in b" \t\r\n.*>"), min_size=1, max_size=40).map(bytes)
+
+
+@given(BLANKS, WORDS, BLANKS, WORDS, BLANKS)
+@settings(deadline=None)
+def test_only_blanks_separate_arguments(
+    first: bytes, subject: bytes, second: bytes, reply: bytes, third: bytes
+) -> None:
+    plane = make_plane()
+    cid = client(plane)
+    plane.feed(cid, b"SUB > 1\r\nPUB" + b" " + first + subject + second + reply + third + b"2\r\nhi\r\n")
+    assert plane.take(cid) == b"MSG " + subject + b" 1 " + reply + b" 2\r\nhi\r\n"
+
+
 @pytest.mark.parametrize("size", [1, 4096, 1 << 20])
 def test_payloads_up_to_the_limit_arrive_whole(size: int) -> None:
     plane = make_plane()

@@ -12,6 +12,7 @@ from tests.cluster.lab import Node, add_consumer, finish, start_stream
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.desk import DeskStatistics
+    from jetraft.cluster.ports import DeliveryRun, MessageSource
     from jetraft.cluster.streams.shell import StreamShell
 
 S = 10**9
@@ -99,3 +100,59 @@ def test_what_nobody_waits_for_is_written_down_a_hundred_times_a_second() -> Non
     node.sleep(S)
     assert 5 <= log.last_index - before <= 7, "one at once, then every ten milliseconds"
     assert shell.machine.consumers["c"].ack_floor == (50, 50)
+
+
+def pull_with_ack(node: Node, ack: bytes, body: bytes) -> list[bytes]:
+    """An ack and the next request in one turn; returns the ack subjects of what is delivered."""
+    node.publish(ack)
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", body, reply=b"_INBOX.r")
+    return [message.reply for message in node.turn() if message.reply]
+
+
+def test_an_ack_makes_room_for_the_request_that_comes_with_it() -> None:
+    node = Node()
+    shell = start_stream(node)
+    for _ in range(2):
+        node.publish(b"s.a", b"x")
+    add_consumer(node, shell, durable_name="c", ack_policy=AckPolicy.EXPLICIT, max_ack_pending=1)
+    (first,) = pull(node, "c")
+    (second,) = pull_with_ack(node, first, b'{"batch":1,"no_wait":true}')
+    assert second.startswith(b"$JS.ACK.S.c.1.2.2.")
+
+
+def test_a_message_is_not_repeated_to_a_request_that_comes_with_its_ack() -> None:
+    node = Node()
+    shell = start_stream(node)
+    for _ in range(2):
+        node.publish(b"s.a", b"x")
+    add_consumer(node, shell, durable_name="c", ack_policy=AckPolicy.EXPLICIT, ack_wait=S)
+    (first,) = pull(node, "c")
+    node.clock.now_ns += 2 * S  # its wait is over, and its timer comes in the same turn as the ack
+    (second,) = pull_with_ack(node, first, b'{"batch":2,"no_wait":true}')
+    assert second.startswith(b"$JS.ACK.S.c.1.2.2.")
+
+
+def test_acks_are_noted_after_the_request_that_comes_with_them_is_served() -> None:
+    node = Node()
+    shell = start_stream(node)
+    for _ in range(2):
+        node.publish(b"s.a", b"x")
+    add_consumer(node, shell, durable_name="c", ack_policy=AckPolicy.EXPLICIT)
+    (first,) = pull(node, "c")
+    pending: list[int] = []
+    deliver = node.deliver
+
+    def spy(run: DeliveryRun, source: MessageSource) -> int:
+        info = shell.consumer_info("c")
+        assert info is not None
+        pending.append(info.num_ack_pending)
+        return deliver(run, source)
+
+    node.deliver = spy  # type: ignore[method-assign]  # what the consumer looks like when its message leaves
+    (second,) = pull_with_ack(node, first, b"1")
+    assert pending == [2], "the first is not noted yet"
+    node.publish(second)
+    node.turn()
+    info = shell.consumer_info("c")
+    assert info is not None
+    assert (info.num_ack_pending, info.ack_floor.stream_seq) == (0, 2)

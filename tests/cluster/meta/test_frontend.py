@@ -14,7 +14,7 @@ from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.meta.profile import KEY, NodeProfile
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.raft.engine import Proposal
-from jetraft.raft.group import NotLeaderError, OutcomeUnknownError
+from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.config import Placement, StorageType, StreamConfig

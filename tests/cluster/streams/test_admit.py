@@ -35,8 +35,8 @@ class Applied:
         return len(self.stored)
 
     @property
-    def last_seq(self) -> int:
-        return len(self.stored)
+    def next_seq(self) -> int:
+        return len(self.stored) + 1
 
     @property
     def last_msg_id(self) -> bytes:

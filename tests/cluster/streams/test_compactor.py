@@ -7,7 +7,8 @@ import pytest
 import trio
 
 from jetraft.cluster.streams.compactor import PATIENCE_NS, Compactor
-from jetraft.store.log import FileLog, LogOptions
+from jetraft.store.log import FileLog
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.config import StoreCompression, StreamConfig

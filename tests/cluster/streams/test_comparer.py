@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from jetraft.cluster.meta.assignment import StreamKey
@@ -12,6 +13,7 @@ from jetraft.cluster.streams.digest import digests_of
 from jetraft.store._frame import crc32c, parse_header
 from jetraft.store.format import FRAME_CRC_AT, FRAME_CRC_FROM
 from jetraft.store.log import FileLog
+from jetraft.store.mem_log import MemLog
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 
 if TYPE_CHECKING:
@@ -50,19 +52,25 @@ def digest(node: InProcessNode) -> object:
     return None if found is None or found.group.failed else digests_of(found.machine, EVERYTHING)
 
 
-async def started(cluster: InProcessCluster) -> InProcessNode:
+async def started(cluster: InProcessCluster, storage: str = "file") -> InProcessNode:
     """Three nodes with the stream S: messages, and a consumer in the middle of them. Returns its leader."""
     await cluster.start("n1", "n2", "n3")
     await cluster.meta_leader()
-    config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3, "storage": "file"}
+    config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3, "storage": storage}
     assert "error" not in await cluster["n1"].ask("STREAM.CREATE.S", config)
     consumer = {"stream_name": "S", "config": {"durable_name": "d", "ack_policy": "explicit"}}
     assert "error" not in await cluster["n1"].ask("CONSUMER.CREATE.S.d", consumer)
-    leader = next(node for node in cluster.running if replica(node).is_leader)
+    await until(lambda: any(map(leads, cluster.running)))
+    leader = next(filter(leads, cluster.running))
     for number in range(1, COUNT + 1):
         leader.outbox.publish(b"s.a", b"", b"message %d" % number)
     await settled(cluster)
     return leader
+
+
+def leads(node: InProcessNode) -> bool:
+    found = node.node.backend.get(KEY)
+    return found is not None and found.is_leader
 
 
 async def settled(cluster: InProcessCluster) -> None:
@@ -109,7 +117,7 @@ def forge(node: InProcessNode, old: bytes, new: bytes) -> None:
     data = path.read_bytes()
     path.write_bytes(data.replace(frame, bytes(changed)))
     reader = log._reader
-    reader._cache.replace((reader._log, place.block, place.offset), bytes(changed))
+    reader.cache.replace((reader._log, place.block, place.offset), bytes(changed))
     replica(node).machine.store.records.forget()
 
 
@@ -160,3 +168,36 @@ async def test_without_a_majority_nobody_is_believed(cluster: InProcessCluster) 
     await compare(cluster)
     assert total(cluster, "undecided") == 1
     assert [digest(node) for node in cluster.running] == before
+
+
+def forge_in_memory(found: StreamShell) -> None:
+    """What no checksum is looked at for: memory that has changed."""
+    log = found.group.log
+    assert isinstance(log, MemLog)
+    for entries in log._frames.values():
+        for number, entry in enumerate(entries):
+            entries[number] = attrs.evolve(entry, frame=entry.frame.replace(b"message 17", b"massage 17"))
+    found.machine.store.records.forget()
+
+
+@pytest.mark.parametrize("whose", ["a follower's", "the leader's"])
+@pytest.mark.parametrize("bend", [forge_in_memory, lose_a_message, forget_a_consumer])
+async def test_a_replica_in_memory_that_differs_is_filled_anew(
+    cluster: InProcessCluster, bend: Callable[[StreamShell], None], whose: str
+) -> None:
+    leader = await started(cluster, "memory")
+    wrong = leader if whose == "the leader's" else followers(cluster, leader)[0]
+    right, before = digest(followers(cluster, leader)[1]), replica(wrong)
+    bend(before)
+    assert digest(wrong) != right
+
+    await compare(cluster)
+
+    assert total(cluster, "given_up") == 1
+    await until(lambda: wrong.node.backend.get(KEY) not in {before, None})
+    await settled(cluster)
+    assert digest(wrong) == right
+    await until(lambda: all(len(replica(node).group.configuration.voters) == 3 for node in cluster.running))
+    leading = next(filter(leads, cluster.running))
+    leading.outbox.publish(b"s.a", b"", b"one more")
+    await until(lambda: all(replica(node).machine.last_seq == COUNT + 1 for node in cluster.running))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,17 @@ def ack(bench: Bench, name: str, *seqs: int) -> None:
 
 
 subjects = st.lists(st.sampled_from([b"s.a", b"s.b", b"s.c"]), min_size=1, max_size=4)
+FIRST = commands.to_runs((1,))
+OTHERS: dict[str, tuple[commands.ConsumerCommand, ...]] = {
+    "again": (commands.Redelivered("c", 9, 5, ((1, 2),)), commands.Redelivered("d", 9, 5, ((1, 3),))),
+    "progress": (commands.Progress("c", 11, FIRST), commands.Progress("d", 12, FIRST)),
+    "drop": (commands.Dropped("c", FIRST), commands.Dropped("d", FIRST)),
+    "up to": (commands.AckedUpTo("c", 2), commands.AckedUpTo("d", 3)),
+    "reset": (commands.ResetConsumer("c", 1),),
+    "update": (
+        commands.UpdateConsumer("d", encode_config(ConsumerConfig(durable_name="d", ack_wait=3, description="new"))),
+    ),
+}
 history = st.lists(
     st.one_of(
         st.tuples(st.just("messages"), subjects),
@@ -96,6 +108,7 @@ history = st.lists(
         st.tuples(st.just("delete"), st.sampled_from(["c", "d"])),
         st.tuples(st.just("deliver"), st.sampled_from(["c", "d"])),
         st.tuples(st.just("ack"), st.integers(1, 20)),
+        st.tuples(st.just("other"), st.sampled_from(sorted(OTHERS))),
     ),
     max_size=20,
 )
@@ -133,6 +146,8 @@ def play(bench: Bench, steps: list[tuple[str, Any]], retention: RetentionPolicy)
             case "ack":
                 ack(bench, "c", value)
                 ack(bench, "d", value)
+            case "other":
+                bench.consumer_op(*OTHERS[value])
 
 
 @settings(max_examples=60, deadline=None)
@@ -149,11 +164,27 @@ def test_replicas_agree_at_every_way_to_apply_the_log(
     at_once = Bench(bench.log)
     at_once.machine.apply(entries)
     assert view(at_once.machine) == view(bench.machine)
+    assert at_once.machine.snapshot() == bench.machine.snapshot(), "what an earlier snapshot has left is up to date"
 
     restored = Bench(bench.log)
     restored.machine.restore(snapshot)
     restored.machine.apply(entries[index:])
     assert view(restored.machine) == view(bench.machine)
+
+
+@pytest.mark.parametrize("change", [*OTHERS, "deliver", "ack", "purge"])
+def test_a_snapshot_after_a_snapshot_has_what_changed_between_them(change: str) -> None:
+    bench = Bench()
+    bench.messages(*[b"s.a"] * 9)
+    for name in ("c", "d"):
+        bench.consumer(name)
+        deliver(bench, name, 1, 2, 3)
+    before = bench.machine.snapshot()
+    steps = {"deliver": ("deliver", "c"), "ack": ("ack", 2), "purge": ("below", 3)}
+    play(bench, [steps.get(change, ("other", change))], RetentionPolicy.LIMITS)
+    fresh = Bench(bench.log)
+    fresh.machine.apply(bench.log.entries(1, bench.log.last_index, 1 << 30))
+    assert bench.machine.snapshot() == fresh.machine.snapshot() != before
 
 
 def test_a_work_queue_message_goes_with_its_ack() -> None:

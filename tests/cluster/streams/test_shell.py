@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 import pytest
 
 from jetraft.cluster.streams._admit import encode_capture
-from jetraft.raft.group import NotLeaderError
+from jetraft.cluster.streams.shell import StreamShell
+from jetraft.raft.proposals import NotLeaderError
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
 from jetraft.store.port import StoreCorrupt
-from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
-
-if TYPE_CHECKING:
-    from jetraft.cluster.streams.shell import StreamShell
+from tests.cluster.lab import Node, Sent, add_consumer, assignment_of, finish, start_stream, stream_config
 
 S = 10**9
 
@@ -83,6 +79,25 @@ def test_messages_leave_when_they_are_too_old() -> None:
     node.sleep(10 * S)
     state = shell.info().state
     assert (state.messages, state.first_seq, state.last_seq) == (0, 3, 2)
+
+
+def test_a_new_leader_that_cannot_read_its_oldest_message_stops_and_the_node_goes_on() -> None:
+    """It asks for the message's time, to know when it expires (simulator, rot seed 15)."""
+    node = Node()
+    log = MemLog()
+    first = start_stream(node, log, max_age=10 * S)
+    publish(node, b"s.a")
+    first.stop()
+
+    def damaged(_block: int, _offset: int) -> bytes:
+        raise StoreCorrupt("the frame is damaged")
+
+    log.frame_at = damaged  # type: ignore[method-assign]  # a log in memory does not rot
+    assignment = assignment_of(node, stream_config(max_age=10 * S))
+    again = StreamShell(assignment=assignment, log=log, site=node.site)
+    node.sleep(2 * S)
+    assert isinstance(again.group.failed, StoreCorrupt)
+    assert not again.is_leader
 
 
 def test_a_new_configuration_takes_effect_when_it_is_applied() -> None:

@@ -4,6 +4,7 @@ from tests.conformance.scenes import (
     advisories,
     backup,
     bad_input,
+    clients,
     consumers,
     core,
     direct,
@@ -28,5 +29,6 @@ SCENES: tuple[Scene, ...] = (
     *ttl.SCENES,
     *backup.SCENES,
     *advisories.SCENES,
+    *clients.SCENES,
     *bad_input.SCENES,
 )

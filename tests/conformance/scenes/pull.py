@@ -96,7 +96,7 @@ ACKS: tuple[Step, ...] = (
     Ack(name="terminate", of="the fourth meanwhile", payload=b"+TERM why", replies=1),
     Ack(name="unknown ack", of="the fourth meanwhile", payload=b"+WHAT", replies=0),
     Ack(name="next", of="the second after the delay, or the fifth", payload=b"+NXT", replies=0),
-    Call(name="state", subject=f"{INFO}.d"),
+    Until(name="state", subject=f"{INFO}.d", field="num_ack_pending", value=5),  # nobody says when a +NXT is applied
 )
 ACK_ALL: tuple[Step, ...] = (
     stream("P"),

@@ -7,7 +7,7 @@
     --seconds N                start no run after so many seconds
     --seed K                   the first seed
     --sync-always              the reference with sync_interval: always
-    --short                    three scenarios with one or two faults each
+    --short                    four scenarios with one or two faults each
     --json FILE                append one line per run
 
 Exit status 0: nothing was lost without a word, doubled, misplaced or stuck; 1: something was; 2: it cannot be run here.
@@ -30,7 +30,7 @@ from tests.faults.disk.report import table
 from tests.faults.disk.run import DiskResult, run
 from tests.faults.disk.scenarios import SCENARIOS, DiskScenario
 
-SHORT = {"power-cut-one-replica": 2, "torn-power-cut-all-three": 1, "fsync-error-leader": 1}
+SHORT = {"power-cut-one-replica": 2, "torn-power-cut-all-three": 1, "fsync-error-leader": 1, "slow-fsync-leader": 1}
 NAMES = [scenario.name for scenario in SCENARIOS]
 
 
@@ -110,6 +110,8 @@ def line(result: DiskResult) -> str:
     text = (
         f"{result.scenario} seed {result.seed}: {result.faults} faults, {counts}, well after {times} s, moved {moves} s"
     )
+    if result.notes:
+        text += f" ({'; '.join(result.notes)})"
     if result.clean:
         return f"{text}, clean"
     what = result.problem or (verdict and "; ".join(verdict.examples)) or ""

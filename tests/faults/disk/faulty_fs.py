@@ -9,7 +9,9 @@ It keeps in memory what a device would have, and forgets what was not fsynced wh
     {"capacity_bytes": 1000000}                                  ENOSPC beyond it
     {"cut": 7}                                                   power cut, drawn from a seed; mounted again at once
     {"flip": "path", "offset": 100, "mask": 1}                   damage on the device
-    {"count": true}                                              how often each operation was asked for
+    {"forget": true}                                             operations that were to fail and have not need not
+    {"count": true}                                              how often each operation was asked for, and how many
+                                                                 that are to fail have not yet (`pending`)
 
 A failed fsync loses what it was to make durable, as on ext4: later ones succeed, and readers see the truth once the
 page cache is dropped. A failed write is torn: half of it is there.
@@ -347,6 +349,8 @@ class FaultyFs:
             return {}
         with self._lock:
             tree = self._tree
+            if "forget" in order:
+                tree.faults.clear()
             if "fail" in order:
                 fault = Fault(
                     order["fail"], order.get("errno", errno.EIO), order.get("count", 1), order.get("path", "")
@@ -361,7 +365,8 @@ class FaultyFs:
                 file.sync()
                 file.durable[order["offset"]] ^= order["mask"]
                 file.data[order["offset"]] ^= order["mask"]
-            return {"counts": dict(tree.counts), "used_bytes": tree.used_bytes()}
+            pending = sum(fault.left for fault in tree.faults)
+            return {"counts": dict(tree.counts), "used_bytes": tree.used_bytes(), "pending": pending}
 
     def _cut(self, seed: int) -> None:
         """The power is gone: what was not fsynced is kept, torn or lost."""

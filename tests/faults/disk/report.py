@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from statistics import median
 
 from tests.faults.disk.run import DiskResult
 
@@ -18,6 +19,7 @@ HEADINGS = (
     "max s",
     "leader moved max s",
     "gap max s",
+    "acks/s before, during, after",
 )
 
 
@@ -37,6 +39,7 @@ def row(name: str, results: Sequence[DiskResult]) -> tuple[str, ...]:
     """The cells of one line. Lost are messages that were acknowledged, are gone, and are not told as lost."""
     verdicts = [result.verdict for result in results if result.verdict is not None]
     other = sum(v.misplaced + v.duplicates + v.strangers + v.disordered + v.unequal + v.contradictory for v in verdicts)
+    paces = [rates for result in results for rates in result.paces]
     healed = sorted(seconds for result in results for seconds in result.healed_s)
     return (
         name,
@@ -51,6 +54,7 @@ def row(name: str, results: Sequence[DiskResult]) -> tuple[str, ...]:
         f"{healed[-1]:.1f}" if healed else "-",
         _most(seconds for result in results for seconds in result.moved_s),
         _most(seconds for result in results for seconds in result.gaps_s),
+        ", ".join(f"{median(rates):.0f}" for rates in zip(*paces, strict=True)) or "-",
     )
 
 

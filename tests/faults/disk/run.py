@@ -42,6 +42,7 @@ class DiskResult:
     healed_s: tuple[float, ...] = ()
     moved_s: tuple[float, ...] = ()
     gaps_s: tuple[float, ...] = ()
+    paces: tuple[tuple[float, ...], ...] = ()
     notes: tuple[str, ...] = ()
     problem: str | None = None
 
@@ -89,6 +90,7 @@ def run(  # noqa: PLR0913  (the coordinates of a run)
         faults=stage.faults,
         healed_s=tuple(stage.healed_s),
         moved_s=tuple(stage.moved_s),
+        paces=tuple(stage.paces),
         notes=tuple(stage.notes),
     )
 

@@ -8,6 +8,7 @@ import errno
 import shutil
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal
 
@@ -19,7 +20,10 @@ from tests.harness.process import ServerFailed
 
 Medium = Literal["loop", "fuse", "plain"]
 HELD_S: Final = 2.0  # how long a fault that does not end by itself lasts
+SLOW_S: Final = 4.0  # how long a disk is slow: long enough to see at which rate its group goes on
+PACE_S: Final = 1.0  # before and after it
 MOVED_S: Final = 10.0
+SYNC_S: Final = 130.0  # the reference fsyncs every two minutes by default
 FLIPS: Final = 2
 MIB: Final = 1 << 20
 
@@ -101,14 +105,32 @@ def _note_move(stage: Stage, place: int, began_s: float) -> None:
         stage.notes.append("another node did not lead")
 
 
+def _when_hit(stage: Stage, disk: FaultyDisk) -> float:
+    """Wait until what was to fail has failed; returns the last moment (monotonic) at which it had not been seen to."""
+    before_s = time.monotonic()
+
+    def hit() -> bool:
+        nonlocal before_s
+        asked_s = time.monotonic()
+        if not disk.order()["pending"]:
+            return True
+        before_s = asked_s
+        return False
+
+    stage.wait(hit, "an operation failed", SYNC_S)
+    return before_s
+
+
 def _fails_once(kind: str, *, of_leader: bool) -> Callable[[Stage], None]:
-    """The next operation of a kind gives EIO, once."""
+    """The next operation of a kind on what holds the stream's entries gives EIO, once."""
 
     def act(stage: Stage) -> None:
         place = stage.leader() if of_leader else stage.follower()
         disk = _faulty(stage, place)
-        began_s = time.monotonic()
-        disk.order(fail=kind, errno=errno.EIO, path="S-R3F")
+        path = stage.random.choice(stage.logs())
+        stage.notes.append(f"{kind} of {path} failed")
+        disk.order(fail=kind, errno=errno.EIO, path=path)
+        began_s = _when_hit(stage, disk)
         if of_leader:
             _note_move(stage, place, began_s)
         elif stage.kind == "jetraft":
@@ -133,18 +155,23 @@ def _recover(stage: Stage, place: int) -> None:
 
 
 def _slow(*, of_leader: bool) -> Callable[[Stage], None]:
-    """Every fsync takes a second."""
+    """Every fsync takes a second. The result has the rate of acknowledgements before, meanwhile and afterwards."""
 
     def act(stage: Stage) -> None:
         place = stage.leader() if of_leader else stage.follower()
         disk = _faulty(stage, place)
+        time.sleep(PACE_S)
         began_s = time.monotonic()
         disk.order(delay="fsync", seconds=1.0)
-        if of_leader and stage.kind == "jetraft":
+        if of_leader:
             _note_move(stage, place, began_s)
-        time.sleep(HELD_S)
+        time.sleep(max(0.0, SLOW_S - (time.monotonic() - began_s)))
         disk.order(delay="fsync", seconds=0.0)
+        ended_s = time.monotonic()
         stage.healed()
+        time.sleep(PACE_S)
+        moments = (began_s - PACE_S, began_s, ended_s, time.monotonic())
+        stage.paces.append(tuple(stage.journal.pace(since, until) for since, until in pairwise(moments)))
 
     return act
 
@@ -273,6 +300,12 @@ def _largest(stage: Stage, place: int) -> Path:
     return max(stage.log_files(place), key=lambda path: len(path.read_bytes().rstrip(b"\0")))
 
 
+def _everywhere(name: str, hurt: Callable[[Stage, int], None], *, loses: bool = False) -> DiskScenario:
+    """The same on all three nodes."""
+    act = _damaged(hurt, everywhere=True)
+    return DiskScenario(name=f"{name}-everywhere", act=act, medium="plain", repeats=1, loses=loses)
+
+
 SCENARIOS: Final = (
     DiskScenario(name="power-cut-one-replica", act=power_cut, size=1, medium="loop", repeats=10),
     DiskScenario(name="power-cut-all-three", act=power_cut, medium="loop", repeats=5),
@@ -295,6 +328,9 @@ SCENARIOS: Final = (
     DiskScenario(name="deleted-checkpoints", act=_damaged(delete_checkpoints), medium="plain"),
     DiskScenario(name="deleted-term-and-vote", act=_damaged(delete_hard_state), medium="plain"),
     DiskScenario(name="wiped-disk", act=_damaged(wipe), medium="plain", repeats=1),
+    _everywhere("flipped-bits", flip_bits),
+    _everywhere("zeroed-page", zero_a_page, loses=True),
+    _everywhere("deleted-checkpoints", delete_checkpoints),
     DiskScenario(
         name="same-message-everywhere",
         act=_damaged(flip_same_message, everywhere=True),

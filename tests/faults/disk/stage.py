@@ -54,6 +54,7 @@ class Stage:
     faults: int = 0
     healed_s: list[float] = attrs.field(factory=list)  # from the end of each fault until every node was healthy
     moved_s: list[float] = attrs.field(factory=list)  # from a fault of the leader until another node led
+    paces: list[tuple[float, ...]] = attrs.field(factory=list)  # acks per second before, during and after a slow disk
     notes: list[str] = attrs.field(factory=list)
 
     # What is asked.
@@ -136,6 +137,10 @@ class Stage:
         """The directories of the node's groups (jetraft), the meta group's left out."""
         found = sorted((self.nodes[place].store_dir / "jetstream" / "groups").iterdir())
         return [path for path in found if not path.name.startswith("meta")]
+
+    def logs(self) -> list[str]:
+        """What the paths of files with the stream's entries have in common (the reference has each message twice)."""
+        return ["S-R3F"] if self.kind == "jetraft" else ["S-R3F", f"streams/{STREAM}/msgs"]
 
     def log_files(self, place: int) -> list[Path]:
         """The files that hold the stream's messages on a node that is stopped."""

@@ -6,6 +6,8 @@ from typing import Any
 
 ANSWER_TIMEOUT_S = 5.0
 INBOX = b"_INBOX.parity"
+TRIES = 3
+STORE_NOT_MADE = 10049
 
 
 class Reference:
@@ -37,8 +39,16 @@ class Reference:
                 assert words[0] in (b"PONG", b"INFO", b"+OK"), words
 
     def api(self, subject: str, body: bytes | dict[str, Any] = b"") -> dict[str, Any]:
-        """The JSON of an answer of the JetStream API; `subject` stands after `$JS.API.`."""
-        answer: dict[str, Any] = json.loads(self.ask(f"$JS.API.{subject}", body))
+        """The JSON of an answer of the JetStream API; `subject` stands after `$JS.API.`.
+
+        Once in some thousands of creations nats-server says that it could not make the store, of which no request is
+        the reason: it is asked again.
+        """
+        answer: dict[str, Any] = {}
+        for _ in range(TRIES):
+            answer = json.loads(self.ask(f"$JS.API.{subject}", body))
+            if answer.get("error", {}).get("err_code") != STORE_NOT_MADE:
+                break
         return answer
 
     def _line(self) -> bytes:

@@ -1,0 +1,205 @@
+"""The operator's last resort: groups whose majority is lost for ever go on with one member that is left.
+
+Offline, on the directory of a stopped server, and on each server that is left with the same list of them. A group that
+has a majority of its voters on that list is left alone. Of any other the first of the list that is a voter *keeps* the
+group: an entry with it as the only voter is appended, in a term above all that it has seen, as if a leader had written
+it; the next start is an election that it wins alone, which commits everything that its log holds. The others of the
+list *give up* their copy, as one whose log is of no use does (cluster/streams/host.py), and are admitted as learners
+when they start. New servers join as ever, and bring groups back to their number of replicas.
+
+What it costs: entries that only lost members held are gone, also acknowledged ones; entries that were never
+acknowledged may turn out to be committed. It breaks the promise of a majority, so a lost member must never come back
+with its old store: together with another one it would be a majority of its own. etcd's `--force-new-cluster` and
+CockroachDB's `debug recover` make the same offer on the same terms.
+"""
+
+from __future__ import annotations
+
+import enum
+import select
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import orjson
+
+from jetraft.cluster.streams.memory_groups import MemoryGroups
+from jetraft.raft.membership import BadConfigurationError, Configuration
+from jetraft.raft.recovery import configurations_of
+from jetraft.store._frame import seal
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import Identity, Kind
+from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.keyring import Secrets
+from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
+from jetraft.store.model.ids import node_id_of
+from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME, NodeDir
+from jetraft.store.port import Entry, HardState, StoreCorrupt, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
+
+    from jetraft.store.log import FileLog
+    from jetraft.store.model.ids import GroupId, NodeId
+
+TERMS_SKIPPED: Final = 1000  # a lost member may have stood for election a few times more than this one knows of
+
+
+class Fate(enum.Enum):
+    """What becomes of this server's copy of a group."""
+
+    LEFT_ALONE = "left alone"  # those that are left are a majority, or this server is no member
+    KEPT = "kept"
+    GIVEN_UP = "given up"
+    UNREADABLE = "unreadable"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Verdict:
+    """One group as this server knows it, and what is to be done with its copy."""
+
+    group_id: GroupId
+    incarnation: int
+    fate: Fate
+    voters: tuple[NodeId, ...] = ()
+    keeper: NodeId | None = None
+    last_index: int = 0
+    last_term: int = 0
+    term: int = 0  # the highest seen
+    reason: str = ""  # why it is unreadable
+
+
+class NotRecoverableError(Exception):
+    """Why it cannot be done, in one line. What was done before stays, and doing it again is harmless."""
+
+
+class Recovering:
+    """The store of a stopped server, locked until `close`."""
+
+    def __init__(self, path: Path, key: bytes | None = None) -> None:
+        """`key` opens an encrypted store. Raises NotRecoverableError."""
+        root = next((place for place in (path, path / "jetstream") if (place / GROUPS_NAME).is_dir()), None)
+        if root is None:
+            raise NotRecoverableError(f"{path}: no store directory")
+        self.server_name, cluster = _identity_of(root)
+        self._secrets = None if key is None else Secrets(key=key)
+        with _told():
+            self._node_dir = NodeDir.open(root, server_name=self.server_name, named=True, cluster=cluster)
+        self._writer = Writer()
+        self._disk = LocalDisk(self._writer)
+        self._cache = BlockCache()
+
+    def close(self) -> None:
+        """Let a server have it."""
+        self._writer.stop()
+        self._node_dir.close()
+
+    def judge(self, members: Sequence[str], only: str | None = None) -> list[Verdict]:
+        """What is to be done with each group, or with one, when no servers are left but these.
+
+        Opens the logs, as a start does. Raises NotRecoverableError when this server is not one of them, or has no such
+        group.
+        """
+        if self.server_name not in members:
+            raise NotRecoverableError(f"this is the store of {self.server_name}, not of one that is left")
+        left = [node_id_of(name) for name in members]
+        found = [key for key in self._node_dir.groups() if only in {None, key[0]}]
+        if only is not None and not found:
+            raise NotRecoverableError(f"there is no group {only} here")
+        return [self._judge(group_id, incarnation, left) for group_id, incarnation in found]
+
+    def carry_out(self, verdict: Verdict) -> None:
+        """Do it, durably. Raises NotRecoverableError."""
+        key = verdict.group_id, verdict.incarnation
+        with _told():
+            if verdict.fate is Fate.GIVEN_UP:
+                MemoryGroups(self._node_dir).note(*key)  # first: a new log must not vote
+                self._node_dir.set_aside(*key)
+            elif verdict.fate is Fate.KEPT:
+                with closing(self._open(*key)) as log:
+                    self._keep(log, verdict)
+
+    def _judge(self, group_id: GroupId, incarnation: int, left: Sequence[NodeId]) -> Verdict:
+        try:
+            with closing(self._open(group_id, incarnation)) as log:
+                configuration = _configuration_of(log)
+                keeper = _keeper(configuration, left)
+                return Verdict(
+                    group_id=group_id,
+                    incarnation=incarnation,
+                    fate=_fate(configuration, left, own=self._node_dir.node_id, keeper=keeper),
+                    voters=configuration.voters,
+                    keeper=keeper,
+                    last_index=log.last_index,
+                    last_term=log.term_at(log.last_index) or 0,
+                    term=log.hard_state.term,
+                )
+        except (StoreError, OSError, BadConfigurationError) as error:
+            return Verdict(group_id=group_id, incarnation=incarnation, fate=Fate.UNREADABLE, reason=str(error))
+
+    def _open(self, group_id: GroupId, incarnation: int) -> FileLog:
+        identity = Identity(node_id=self._node_dir.node_id, group_id=group_id, incarnation=incarnation)
+        path = self._node_dir.group(group_id, incarnation)
+        # For whom it voted no longer matters: there is nobody left whom it could contradict.
+        options = LogOptions(secrets=self._secrets, accept_lost_hard_state=True)
+        return open_log(self._disk, path, identity, self._cache, options)
+
+    def _keep(self, log: FileLog, verdict: Verdict) -> None:
+        own = self._node_dir.node_id
+        index, term = log.last_index + 1, log.hard_state.term + TERMS_SKIPPED
+        body = Configuration(voters=(own,)).encode()
+        frame = seal(Kind.RAFT_CONFIG, index=index, term=term, incarnation=verdict.incarnation, body=body)
+        log.set_hard_state(HardState(term=term, vote=own))
+        log.append([Entry(index=index, term=term, kind=Kind.RAFT_CONFIG, frame=frame)])
+        log.submit()
+        while log.durable_token < log.token():
+            if log.failed is not None:
+                raise log.failed
+            select.select([self._writer.fileno()], [], [])
+            self._writer.drain()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What a store cannot do is told in one line."""
+    try:
+        yield
+    except (StoreError, OSError) as error:
+        raise NotRecoverableError(str(error)) from error
+
+
+def _identity_of(root: Path) -> tuple[str, str]:
+    """The name of the server that the directory belongs to, and its cluster's."""
+    try:
+        identity: dict[str, Any] = orjson.loads((root / IDENTITY_NAME).read_bytes())
+        name, cluster = str(identity["server_name"]), str(identity["cluster"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise NotRecoverableError(f"{root / IDENTITY_NAME}: {error}") from error
+    if not cluster:
+        raise NotRecoverableError(f"{root}: {name} is no server of a cluster, so it lacks no majority")
+    return name, cluster
+
+
+def _configuration_of(log: FileLog) -> Configuration:
+    """The configuration in force. Raises StoreCorrupt when that cannot be told."""
+    checkpoint = log.load_checkpoint()
+    if checkpoint is None:
+        raise StoreCorrupt(f"{log.place.group}: there is no checkpoint, which says who the members are")
+    return configurations_of(log, Configuration.decode(checkpoint.members), checkpoint.index).current
+
+
+def _keeper(configuration: Configuration, left: Sequence[NodeId]) -> NodeId | None:
+    """The first that is a voter; a learner where no voter is left."""
+    for candidates in (configuration.voters, configuration.learners):
+        for node in left:
+            if node in candidates:
+                return node
+    return None
+
+
+def _fate(configuration: Configuration, left: Collection[NodeId], *, own: NodeId, keeper: NodeId | None) -> Fate:
+    if configuration.has_quorum(left) or own not in configuration.members:
+        return Fate.LEFT_ALONE
+    return Fate.KEPT if keeper == own else Fate.GIVEN_UP

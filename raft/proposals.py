@@ -1,0 +1,131 @@
+"""What waits in a group: proposals for the end of the turn, then for their commit, and reads for their round.
+
+Every proposal ends exactly once (rule 25): OK with the result of apply, REFUSED when it was never in the log, UNKNOWN
+when leadership was lost after it was. Who needs no result may ask to hear of the commit besides, before apply.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+
+from jetraft.raft.engine import Proposal
+from jetraft.store.model.fifo import Fifo
+from jetraft.store.model.ids import GroupId
+
+
+class Outcome(enum.Enum):
+    """How a proposal ended."""
+
+    OK = "ok"  # committed and applied; the result is that of apply
+    REFUSED = "refused"  # not the leader: it was never in the log
+    UNKNOWN = "unknown"  # leadership was lost: it may be committed or not
+
+
+class NotLeaderError(Exception):
+    """The proposal was refused: this node does not lead the group (now)."""
+
+
+class OutcomeUnknownError(Exception):
+    """Leadership was lost after the proposal went into the log: it may be committed or not."""
+
+
+Done = Callable[[Outcome, object], None]
+Committed = Callable[[], None]
+
+
+class Proposals:
+    """The proposals and reads of one group on one node."""
+
+    __slots__ = ("_announced", "_queue", "_reads", "_waiting")
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[Proposal, Done | None, Committed | None]] = []
+        self._announced: Fifo[tuple[int, Committed]] = Fifo()  # (log index, to be called at its commit)
+        self._waiting: Fifo[tuple[int, Done]] = Fifo()  # (log index, to be called when it is applied)
+        self._reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
+
+    @property
+    def queued(self) -> int:
+        """How many wait for the end of the turn."""
+        return len(self._queue)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait until they are applied."""
+        return len(self._waiting)
+
+    @property
+    def has_reads(self) -> bool:
+        """Whether reads wait."""
+        return bool(self._reads)
+
+    def add(self, proposal: Proposal, done: Done | None, committed: Committed | None) -> None:
+        """Keep one for the end of the turn."""
+        self._queue.append((proposal, done, committed))
+
+    def add_waiting(self, index: int, done: Done) -> None:
+        """An entry that is in the log already."""
+        self._waiting.append((index, done))
+
+    def add_read(self, read_round: int, index: int, done: Done) -> None:
+        """A read that waits for its round, and for an index to be applied."""
+        self._reads.append((read_round, index, done))
+
+    def seal(self, propose: Callable[[list[Proposal]], int]) -> None:
+        """Let the leader append what is queued; `propose` returns the index of the first."""
+        queue, self._queue = self._queue, []
+        index = propose([proposal for proposal, _, _ in queue])
+        for _, done, committed in queue:
+            if done is not None:
+                self._waiting.append((index, done))
+            if committed is not None:
+                self._announced.append((index, committed))
+            index += 1
+
+    def refuse_queued(self) -> None:
+        """This member does not lead."""
+        queue, self._queue = self._queue, []
+        for _, done, _ in queue:
+            if done is not None:
+                done(Outcome.REFUSED, None)
+
+    def tell_committed(self, index: int) -> bool:
+        """Everything up to `index` is committed and about to be applied; returns whether anybody wanted to know."""
+        announced = self._announced
+        if not announced or announced[0][0] > index:
+            return False
+        while announced and announced[0][0] <= index:
+            announced.popleft()[1]()
+        return True
+
+    def tell_applied(self, first_index: int, results: Sequence[object]) -> None:
+        """The entries from `first_index` on are applied, with these results."""
+        waiting, end = self._waiting, first_index + len(results)
+        while waiting and waiting[0][0] < end:
+            index, done = waiting.popleft()
+            done(Outcome.OK, results[index - first_index])
+
+    def tell_readers(self, confirmed_round: int, applied_index: int) -> None:
+        """A round of contact was confirmed, or more was applied."""
+        reads = self._reads
+        while reads and reads[0][0] <= confirmed_round and reads[0][1] <= applied_index:
+            reads.popleft()[2](Outcome.OK, None)
+
+    def end(self) -> None:
+        """Leadership is over: everybody learns what became of his, and nobody hears of a commit any more."""
+        waiting, self._waiting = self._waiting, Fifo()
+        reads, self._reads = self._reads, Fifo()
+        self._announced.clear()
+        for _, done in waiting:
+            done(Outcome.UNKNOWN, None)
+        for _, _, done in reads:
+            done(Outcome.REFUSED, None)
+        self.refuse_queued()
+
+
+def result_of(outcome: Outcome, result: object, *, group_id: GroupId) -> object:
+    """The result of apply. Raises NotLeaderError or OutcomeUnknownError."""
+    if outcome is Outcome.REFUSED:
+        raise NotLeaderError(f"this node does not lead {group_id}")
+    if outcome is Outcome.UNKNOWN:
+        raise OutcomeUnknownError(f"leadership of {group_id} was lost before the outcome was known")
+    return result

@@ -1,0 +1,3 @@
+class Verdicts:
+    @property
+    def memory_bytes(self) -> int: ...

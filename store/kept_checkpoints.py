@@ -1,0 +1,79 @@
+"""The checkpoints that a log keeps: the newest, the one before it, and the one that no file has yet.
+
+A start begins with the newest that is sound, so nothing that the older one needs may go before there is another.
+"""
+
+from collections.abc import Sequence
+
+from jetraft.store import checkpoint as checkpoint_file
+from jetraft.store.backlog import Backlog, LogPlace
+from jetraft.store.checkpoint import CHECKPOINTS_KEPT
+from jetraft.store.format import checkpoint_name
+from jetraft.store.port import Checkpoint, StoreCorrupt
+from jetraft.store.recovery import read_file
+
+
+class KeptCheckpoints:
+    """Two at most, apart from one that waits to be written."""
+
+    __slots__ = ("_indexes", "_place", "_unwritten")
+
+    def __init__(self, place: LogPlace, indexes: Sequence[int]) -> None:
+        self._place = place
+        self._indexes = list(indexes)  # of those kept or on their way to disk, ascending
+        self._unwritten: Checkpoint | None = None
+
+    @property
+    def oldest_index(self) -> int:
+        """Of those kept or on their way; 0 when there is none."""
+        return self._indexes[0] if self._indexes else 0
+
+    @property
+    def newest_index(self) -> int:
+        """The same of the newest."""
+        return self._indexes[-1] if self._indexes else 0
+
+    @property
+    def floor(self) -> int:
+        """The index that both checkpoints kept are at or above, durably; 0 while there are not two."""
+        settled = self._unwritten is None and len(self._indexes) == CHECKPOINTS_KEPT
+        return self._indexes[0] if settled else 0
+
+    def add(self, checkpoint: Checkpoint, backlog: Backlog) -> None:
+        """Have it written with the backlog, in place of one that still waits there; the oldest goes."""
+        waiting, indexes = backlog.checkpoint, self._indexes
+        if waiting is not None and indexes and indexes[-1] == waiting.index:
+            indexes.pop()
+        assert not indexes or checkpoint.index >= indexes[-1]
+        if not indexes or indexes[-1] != checkpoint.index:
+            indexes.append(checkpoint.index)
+        while len(indexes) > CHECKPOINTS_KEPT:
+            backlog.unlink.append(self._place.log / checkpoint_name(indexes.pop(0)))
+        backlog.checkpoint = self._unwritten = checkpoint
+
+    def written(self, checkpoint: Checkpoint) -> None:
+        """It is on disk."""
+        if checkpoint is self._unwritten:
+            self._unwritten = None
+
+    def newest(self) -> Checkpoint | None:
+        """The newest that is sound, written or not. Raises StoreCorrupt when there are some and none is."""
+        return self._unwritten or self.newest_durable()
+
+    def newest_durable(self) -> Checkpoint | None:
+        """The same among those on disk."""
+        damage: list[str] = []
+        place = self._place
+        for index in reversed(self._indexes):
+            if self._unwritten is not None and index == self._unwritten.index:
+                continue
+            path = place.log / checkpoint_name(index)
+            try:
+                return checkpoint_file.unpack(
+                    read_file(place.disk, path), place.identity, what=str(path), cipher=place.cipher
+                )
+            except StoreCorrupt as error:
+                damage.append(str(error))
+        if damage:
+            raise StoreCorrupt("; ".join(damage))
+        return None

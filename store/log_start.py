@@ -1,0 +1,60 @@
+"""What a log is opened with: options and sizes, and what an opening has found.
+
+Made by `open_log` (store/log_open.py), taken by the layers of a log in files (store/log.py).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.store import trimmed
+from jetraft.store.backlog import LogPlace
+from jetraft.store.block import BlockList
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.hard_state import Copy
+from jetraft.store.keyring import Secrets
+from jetraft.store.prepare import DEFAULT_SIZES, PieceSizes
+from jetraft.store.recovery import FoundBlock, RecoveryMode, RecoveryReport
+
+if TYPE_CHECKING:
+    from jetraft.store.log import FileLog
+
+BLOCK_BYTES_FIRST: Final = 256 << 10  # a thousand small streams reserve 256 MB
+BLOCK_BYTES_MAX: Final = 32 << 20  # a trim gives space back in these steps; a roll costs three fsyncs
+BLOCK_GROWTH: Final = 4
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LogOptions:
+    """How a log is opened, and the sizes of its blocks: each BLOCK_GROWTH times the one before, up to the maximum."""
+
+    block_bytes_first: int = BLOCK_BYTES_FIRST
+    block_bytes_max: int = BLOCK_BYTES_MAX
+    pieces: PieceSizes = DEFAULT_SIZES  # of zeros ahead of a growing block
+    mode: RecoveryMode = RecoveryMode.TORN_TAIL
+    accept_lost_hard_state: bool = False  # open without knowing for whom this member voted: it must not vote then
+    distrust_cache: bool = False  # a write or fsync has failed before: read everything from the device
+    secrets: Secrets | None = None  # of the configuration, for what is encrypted
+
+
+DEFAULT_OPTIONS: Final = LogOptions()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LogStart:
+    """What a log begins with: an empty one, or what store/log_open.py found on disk."""
+
+    blocks: BlockList
+    copy: Copy
+    serial: int  # of the next block
+    dropped: trimmed.Ranges
+    checkpoints: tuple[int, ...]
+    new_directories: tuple[Path, ...]  # whose entries are not durable yet
+    fresh: bool  # the first batch must write term and vote
+    torn: bool
+    hard_state_lost: bool
+    report: RecoveryReport
+    damaged: tuple[FoundBlock, ...]  # blocks with gaps or a damaged head
+    open_again: Callable[[LogPlace, BlockCache, LogOptions], "FileLog"]  # one for all logs

@@ -1,0 +1,63 @@
+"""Deadlines are met in order, and work that goes on at once lets others run."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from jetraft.api.timers import Timers
+from jetraft.store.model.clock import NS_PER_S
+
+
+class TrioClock:
+    """Trio's time, which tests jump."""
+
+    def mono_ns(self) -> int:
+        return round(trio.current_time() * NS_PER_S)
+
+    def unix_ns(self) -> int:
+        return self.mono_ns()
+
+
+async def test_deadlines_are_met_in_order_and_each_round_ends_a_turn(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    seen: list[str] = []
+    timers = Timers(TrioClock(), lambda: seen.append("turn"))
+    nursery.start_soon(timers.run)
+    begin_ns = timers.clock.mono_ns()
+    for name, after_s in (("late", 3), ("soon", 1), ("never", 2), ("soon too", 1)):
+        handle = timers.call_at(begin_ns + after_s * NS_PER_S, lambda name=name: seen.append(name))
+        if name == "never":
+            handle.cancel()
+    await trio.sleep(2)
+    timers.call_at(0, lambda: seen.append("overdue"))
+    await trio.sleep(2)
+    assert seen == ["soon", "soon too", "turn", "overdue", "turn", "late", "turn"]
+
+
+async def test_a_callback_that_goes_on_at_once_does_not_keep_others_from_running(nursery: trio.Nursery) -> None:
+    rounds, others = 0, 0
+    done = trio.Event()
+    timers = Timers(TrioClock(), lambda: None)
+
+    def go_on() -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds < 100:
+            timers.call_at(timers.clock.mono_ns() + 1, go_on)
+        else:
+            done.set()
+
+    async def other() -> None:
+        nonlocal others
+        while not done.is_set():
+            others += 1
+            await trio.lowlevel.checkpoint()
+
+    timers.call_at(0, go_on)
+    nursery.start_soon(timers.run)
+    nursery.start_soon(other)
+    with trio.fail_after(10):
+        await done.wait()
+    assert others > 30

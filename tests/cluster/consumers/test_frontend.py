@@ -1,0 +1,46 @@
+"""Creations of consumers that cross each other."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import trio
+
+from jetraft.store.model import errors
+from jetraft.store.model.config import AckPolicy, ConsumerAction, ConsumerConfig, RetentionPolicy
+from tests.cluster.lab import Node, finish, start_stream
+
+
+@pytest.mark.parametrize(
+    ("stream", "made", "refused"),
+    [
+        ({"max_consumers": 2}, 2, errors.MAXIMUM_CONSUMERS_LIMIT),
+        ({"retention": RetentionPolicy.WORK_QUEUE}, 1, errors.CONSUMER_WQ_MULTIPLE_UNFILTERED),
+        ({}, 5, None),
+    ],
+)
+def test_creations_that_cross_each_other_keep_to_the_limits(
+    stream: dict[str, object], made: int, refused: errors.ApiErrorSpec | None
+) -> None:
+    node = Node()
+    shell = start_stream(node, **stream)
+    outcomes: list[int] = []
+
+    async def create(number: int) -> None:
+        config = ConsumerConfig(durable_name=f"c{number}", ack_policy=AckPolicy.EXPLICIT)
+        try:
+            await shell.create_consumer(config, action=ConsumerAction.CREATE_OR_UPDATE, pedantic=False)
+        except errors.ApiError as error:
+            outcomes.append(error.err_code)
+        else:
+            outcomes.append(0)
+
+    async def create_all() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(functools.partial(create, number))
+
+    finish(node, create_all)
+    assert len(shell.machine.consumers) == made
+    assert sorted(outcomes) == [0] * made + [refused.err_code if refused else 0] * (5 - made)

@@ -1,0 +1,175 @@
+"""What becomes of groups whose majority is lost for ever: on each server that is left, and when they start again."""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from jetraft.cluster.meta.assignment import StreamKey
+from jetraft.cluster.recovering import TERMS_SKIPPED, Fate, NotRecoverableError, Recovering, Verdict
+from jetraft.cluster.streams.memory_groups import MemoryGroups
+from jetraft.cluster.streams.shell import StreamShell
+from jetraft.raft.membership import Configuration
+from jetraft.store._frame import make_record, seal
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import Identity, Kind
+from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.keyring import Secrets
+from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
+from jetraft.store.model.ids import GroupId, node_id_of
+from jetraft.store.node_dir import NodeDir
+from jetraft.store.port import Entry, HardState
+from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
+
+GROUP, INCARNATION, TERM = GroupId("S-R3F-abcdefgh"), 7, 3
+KEY = b"a key"
+
+
+def voters(*names: str) -> Configuration:
+    return Configuration(voters=[node_id_of(name) for name in names])
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Makes the store of the stopped server n1 with one group: two entries of term 3."""
+
+    def write(configuration: Configuration, key: bytes | None = None) -> Path:
+        node_dir = NodeDir.open(tmp_path, server_name="n1", named=True, cluster="C")
+        writer = Writer()
+        identity = Identity(node_id=node_dir.node_id, group_id=GROUP, incarnation=INCARNATION)
+        options = LogOptions(secrets=None if key is None else Secrets(key=key))
+        log = open_log(LocalDisk(writer), node_dir.group(GROUP, INCARNATION), identity, BlockCache(), options)
+        log.set_hard_state(HardState(term=TERM, vote=None))
+        log.save_checkpoint(0, 0, configuration.encode(), b"")
+        for index in (1, 2):
+            record = make_record(b"s", b"", b"x" * 100, ts_ns=index)
+            frame = seal(
+                Kind.MESSAGES, index=index, term=TERM, incarnation=INCARNATION, body=record, first_seq=index, count=1
+            )
+            log.append([Entry(index=index, term=TERM, kind=Kind.MESSAGES, frame=frame)])
+        log.submit()
+        writer.stop()
+        log.close()
+        node_dir.close()
+        return tmp_path
+
+    return write
+
+
+def judged(path: Path, *members: str, key: bytes | None = None) -> Verdict:
+    with closing(Recovering(path, key)) as recovering:
+        (verdict,) = recovering.judge(members)
+        recovering.carry_out(verdict)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("members", "fate"),
+    [
+        (("n1", "n2"), Fate.LEFT_ALONE),
+        (("n1",), Fate.KEPT),
+        (("n1", "n9"), Fate.KEPT),
+    ],
+)
+def test_only_what_has_lost_its_majority_is_kept_by_one(
+    written: Callable[..., Path], members: tuple[str, ...], fate: Fate
+) -> None:
+    path = written(voters("n1", "n2", "n3"))
+    assert judged(path, *members).fate is fate
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_who_keeps_a_group_is_its_only_voter_in_a_later_term(written: Callable[..., Path], key: bytes | None) -> None:
+    path = written(voters("n1", "n2", "n3"), key)
+    before = judged(path, "n1", key=key)
+    assert (before.last_index, before.last_term, before.term) == (2, TERM, TERM)
+    again = judged(path, "n1", key=key)
+    assert again.fate is Fate.LEFT_ALONE
+    assert again.voters == (node_id_of("n1"),)
+    assert (again.last_index, again.last_term, again.term) == (3, TERM + TERMS_SKIPPED, TERM + TERMS_SKIPPED)
+
+
+def test_the_others_give_their_copy_up_and_remember_that_they_did(written: Callable[..., Path]) -> None:
+    path = written(voters("n1", "n2", "n3", "n4", "n5"))
+    verdict = judged(path, "n2", "n1")
+    assert (verdict.fate, verdict.keeper) == (Fate.GIVEN_UP, node_id_of("n2"))
+    node_dir = NodeDir.open(path, server_name="n1", named=True, cluster="C")
+    assert list(node_dir.groups()) == []
+    assert (GROUP, INCARNATION) in MemoryGroups(node_dir)
+    assert (path / "quarantine" / f"{GROUP}.{INCARNATION}").is_dir()
+    node_dir.close()
+
+
+def test_a_learner_keeps_what_no_voter_is_left_of(written: Callable[..., Path]) -> None:
+    path = written(Configuration(voters=[node_id_of("n2")], learners=[node_id_of("n1")]))
+    assert judged(path, "n1").fate is Fate.KEPT
+
+
+def test_a_group_that_cannot_be_read_is_told_and_left_as_it_is(written: Callable[..., Path]) -> None:
+    path = written(voters("n1", "n2", "n3"), KEY)
+    verdict = judged(path, "n1", key=b"another key")
+    assert verdict.fate is Fate.UNREADABLE
+    assert verdict.reason
+    assert judged(path, "n1", key=KEY).fate is Fate.KEPT
+
+
+def test_it_is_refused_for_others_than_the_members_of_a_cluster(written: Callable[..., Path], tmp_path: Path) -> None:
+    path = written(voters("n1", "n2", "n3"))
+    with closing(Recovering(path)) as recovering:
+        with pytest.raises(NotRecoverableError, match="store of n1"):
+            recovering.judge(["n2"])
+        with pytest.raises(NotRecoverableError, match="no group"):
+            recovering.judge(["n1"], only="S-R3F-nothere0")
+    with pytest.raises(NotRecoverableError, match="no store directory"):
+        Recovering(tmp_path / "elsewhere")
+    NodeDir.open(tmp_path / "alone", server_name="n1", named=True, cluster="").close()
+    with pytest.raises(NotRecoverableError, match="no server of a cluster"):
+        Recovering(tmp_path / "alone")
+
+
+def replica(node: InProcessNode) -> StreamShell | None:
+    return node.node.backend.get(StreamKey("$G", "S"))
+
+
+def leads(node: InProcessNode) -> bool:
+    found = replica(node)
+    return found is not None and found.is_leader
+
+
+def holds(node: InProcessNode, seq: int) -> bool:
+    found = replica(node)
+    return found is not None and found.machine.last_seq >= seq and len(found.group.configuration.voters) > 1
+
+
+@pytest.mark.timeout(60)
+async def test_two_of_five_go_on_together_with_what_the_first_of_them_held(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    cluster = InProcessCluster(tmp_path, nursery)
+    names = ["n1", "n2", "n3", "n4", "n5"]
+    await cluster.start(*names, expected=5)
+    await cluster.meta_leader()
+    config = {"name": "S", "subjects": ["s.>"], "num_replicas": 5, "storage": "file"}
+    assert "error" not in await cluster["n1"].ask("STREAM.CREATE.S", config)
+    await until(lambda: any(map(leads, cluster.running)))
+    leader = next(filter(leads, cluster.running))
+    for number in range(10):
+        leader.outbox.publish(b"s.a", b"", b"message %d" % number)
+    await until(lambda: all(holds(node, 10) for node in cluster.running))
+    for name in names:
+        await cluster.stop(cluster[name])
+
+    for name in ("n1", "n2"):
+        with closing(Recovering(tmp_path / name)) as recovering:
+            verdicts = recovering.judge(["n1", "n2"])
+            assert {verdict.fate for verdict in verdicts} == {Fate.KEPT if name == "n1" else Fate.GIVEN_UP}
+            for verdict in verdicts:
+                recovering.carry_out(verdict)
+    await cluster.start("n1", "n2", expected=5)
+
+    await until(lambda: leads(cluster["n1"]))
+    cluster["n1"].outbox.publish(b"s.a", b"", b"message 11")
+    await until(lambda: all(holds(node, 11) for node in cluster.running))
