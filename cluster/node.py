@@ -25,7 +25,7 @@ from jetraft.cluster.meta.profile import NodeProfile, lower
 from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
 from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.view import ClusterView
-from jetraft.cluster.service import ClusterService, wait_until
+from jetraft.cluster.service import ClusterService
 from jetraft.cluster.streams.compactor import Compactor
 from jetraft.cluster.streams.comparer import Comparer
 from jetraft.cluster.streams.host import StreamHost
@@ -35,6 +35,7 @@ from jetraft.cluster.streams.quota import Quota
 from jetraft.cluster.streams.scrubber import Scrubber
 from jetraft.cluster.streams.site import Site
 from jetraft.cluster.streams.yielding import Yielding, YieldingStatistics
+from jetraft.cluster.waiting import wait_until
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.joining import Begins, Joining, JoinPendingError
 from jetraft.raft.repair import OvertakenError, Repairs
@@ -295,7 +296,7 @@ class ClusterNode:
             if self.catchup is not None:
                 await nursery.start(self.catchup.run)
             await nursery.start(self.backend.run)
-            nursery.start_soon(self.service.run)
+            nursery.start_soon(self.service.inquiries.run)
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._keep_telling)
@@ -378,12 +379,12 @@ class ClusterNode:
     def _meta_started(self, group: Group) -> None:
         self._group = group
         self._frontend.group = group
-        self.service.meta_group = group
+        self.service.owners.meta_group = group
         self.view.members = lambda: group.members
         self._steward.look_after(group)
 
     def _report_settled(self, row: StreamAssignment) -> None:
-        self.service.report_settled(row)
+        self.service.inquiries.report_settled(row)
 
     def _report_abandoned(self, row: StreamAssignment) -> None:
         self.backups.abandon(row)
@@ -439,7 +440,7 @@ class ClusterNode:
     async def _admit(self, row: StreamAssignment) -> Admission:
         """Ask how this node may take part in a stream's group. Raises JoinPendingError."""
         assert self.joining is not None
-        if not await self.service.is_current(row):
+        if not await self.service.inquiries.is_current(row):
             raise JoinPendingError(f"{row.group_id}: what this node knows of it may be out of date")
         own = self._setting.node_id
         others = [node for node in row.holders if node != own]

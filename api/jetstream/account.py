@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     """INFO: what the account uses on all nodes; `api` counts the requests that were answered before this one."""
-    return (await service.account_info(call.account)).to_json_dict()
+    return (await service.usages.account_info(call.account)).to_json_dict()

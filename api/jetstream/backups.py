@@ -26,7 +26,7 @@ async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
     if call.is_empty:
         raise errors.BAD_REQUEST.with_values()
     request = call.required_body(JSApiStreamSnapshotRequest)
-    service.leading(call.account, call.stream)
+    service.owners.leading(call.account, call.stream)
     if not valid_publish_subject(request.deliver_subject.encode()):
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID.with_values()
     manner = Manner(

@@ -38,7 +38,7 @@ async def create_durable(service: ClusterService, call: Call) -> Mapping[str, ob
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.INFO.*.*."""
     call.require_empty_body()
-    found = service.leading(call.account, call.stream).consumer_info(call.consumer)
+    found = service.owners.leading(call.account, call.stream).consumer_info(call.consumer)
     if found is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
     return single_consumer(service, found)
@@ -47,7 +47,7 @@ async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
 async def names(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.NAMES.*: a page of names."""
     request = call.optional_body(JSApiConsumersRequest)
-    found = sorted(service.leading(call.account, call.stream).consumer_names())
+    found = sorted(service.owners.leading(call.account, call.stream).consumer_names())
     start, end = page_of(len(found), request.offset, NAMES_PAGE)
     return {**page(total=len(found), offset=start, limit=NAMES_PAGE), "consumers": found[start:end]}
 
@@ -55,7 +55,7 @@ async def names(service: ClusterService, call: Call) -> Mapping[str, object]:
 async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.LIST.*: a page of infos."""
     request = call.optional_body(JSApiConsumersRequest)
-    replica = service.leading(call.account, call.stream)
+    replica = service.owners.leading(call.account, call.stream)
     found = sorted(replica.consumer_names())
     start, end = page_of(len(found), request.offset, LIST_PAGE)
     infos: list[ConsumerInfo | None] = [replica.consumer_info(name) for name in found[start:end]]
@@ -66,7 +66,7 @@ async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
 async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.DELETE.*.*."""
     call.require_empty_body()
-    if not await service.leading(call.account, call.stream).delete_consumer(call.consumer):
+    if not await service.owners.leading(call.account, call.stream).delete_consumer(call.consumer):
         raise errors.CONSUMER_NOT_FOUND.with_values()
     return success()
 
@@ -74,7 +74,7 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
 async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.PAUSE.*.*: no deliveries until a moment; without one, or with one in the past, they go on."""
     until_ns = call.optional_body(JSApiConsumerPauseRequest).pause_until
-    left_ns = await service.leading(call.account, call.stream).pause_consumer(call.consumer, until_ns)
+    left_ns = await service.owners.leading(call.account, call.stream).pause_consumer(call.consumer, until_ns)
     if left_ns is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
     shown = format_time(ZERO_TIME_NS if until_ns is None else until_ns)
@@ -85,14 +85,14 @@ async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 async def unpin(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.UNPIN.*.*: no consumer has priority groups yet."""
-    if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+    if service.owners.leading(call.account, call.stream).consumer_info(call.consumer) is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
     raise errors.CONSUMER_INVALID_PRIORITY_GROUP.with_values()
 
 
 async def reset(service: ClusterService, call: Call) -> Mapping[str, object] | None:
     """CONSUMER.RESET.*.*: not served yet. As in nats-server nobody answers for a consumer that there is not."""
-    if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+    if service.owners.leading(call.account, call.stream).consumer_info(call.consumer) is None:
         return None
     raise errors.CONSUMER_INVALID_RESET.with_values(err="resets are not supported by this server yet")
 
@@ -104,7 +104,7 @@ async def _create(service: ClusterService, call: Call, form: CreateForm) -> Mapp
     config = check_consumer_create_request(
         request, form=form, stream=call.stream, consumer=name, filter_subject=filter_subject
     )
-    replica = service.leading(call.account, call.stream)
+    replica = service.owners.leading(call.account, call.stream)
     if config.num_replicas > 1 and not service.cluster.clustered:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED.with_values()
     created = await replica.create_consumer(config, action=request.action, pedantic=request.pedantic)

@@ -84,7 +84,7 @@ class JetStreamGateway:
         self._waiting = 0
         self._requests = self._errors = self._dropped = 0
         service.execute_api = self.execute
-        service.api_counts = lambda: (self._requests, self._errors)
+        service.usages.api_counts = lambda: (self._requests, self._errors)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""

@@ -57,7 +57,7 @@ class Jsz:
         promised = {"memory": 0, "file": 0}
         for row, _ in replicas:
             promised[row.config.storage.value] += max(0, row.config.max_bytes)
-        usage, api = self.node.service.usage(self.account), self.gateway.statistics()
+        usage, api = self.node.service.usages.here(self.account), self.gateway.statistics()
         return {
             "memory": usage.memory,
             "storage": usage.storage,

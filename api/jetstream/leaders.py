@@ -19,7 +19,7 @@ async def stream_stepdown(service: ClusterService, call: Call) -> Mapping[str, o
     """STREAM.LEADER.STEPDOWN.*: another replica leads, the preferred one if a name is given."""
     _require_cluster(service)
     request = call.optional_body(JSApiLeaderStepdownRequest)
-    replica = service.leading(call.account, call.stream)
+    replica = service.owners.leading(call.account, call.stream)
     service.step_down(replica.group, request.placement)
     return success()
 
@@ -28,7 +28,7 @@ async def consumer_stepdown(service: ClusterService, call: Call) -> Mapping[str,
     """CONSUMER.LEADER.STEPDOWN.*.*: the leader of the stream leads its consumers, so it is the stream that moves."""
     _require_cluster(service)
     request = call.optional_body(JSApiLeaderStepdownRequest)
-    replica = service.leading(call.account, call.stream)
+    replica = service.owners.leading(call.account, call.stream)
     if replica.consumer_info(call.consumer) is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
     service.step_down(replica.group, request.placement)

@@ -22,7 +22,7 @@ async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.MSG.GET.*: by sequence, the last of a subject, or the next of a subject or time; linearizable."""
     request = call.required_body(JSApiMsgGetRequest)
     _check_one_question(request)
-    message = await service.leading(call.account, call.stream).get_message(request)
+    message = await service.owners.leading(call.account, call.stream).get_message(request)
     view = StoredMessageView(
         subject=message.subject.decode(errors="replace"),
         seq=message.seq,
@@ -38,7 +38,7 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     request = call.required_body(JSApiMsgDeleteRequest)
     if request.seq == 0:
         raise errors.BAD_REQUEST.with_values()
-    replica = service.leading(call.account, call.stream)
+    replica = service.owners.leading(call.account, call.stream)
     state = replica.machine.store.state
     if not await replica.delete_message(request.seq, erase=not request.no_erase):
         raise _not_there(request.seq, state)

@@ -66,7 +66,7 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.INFO.*: with a subjects filter, the counts of a page of subjects."""
     request = call.optional_body(JSApiStreamInfoRequest)
-    replica = service.leading(call.account, call.stream)
+    replica = service.owners.leading(call.account, call.stream)
     store, stream = replica.machine.store, replica.info()
     paging: Mapping[str, object] = NO_PAGE
     state = stream.state
@@ -87,7 +87,7 @@ async def purge(service: ClusterService, call: Call) -> Mapping[str, object]:
     request = call.optional_body(JSApiStreamPurgeRequest)
     if request.seq and request.keep:
         raise errors.BAD_REQUEST.with_values()
-    replica = service.leading(call.account, call.stream)
+    replica = service.owners.leading(call.account, call.stream)
     purged = await replica.purge(request)
     return {**success(), "purged": purged}
 

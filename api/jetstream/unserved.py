@@ -17,7 +17,7 @@ async def evacuate_peer(service: ClusterService, call: Call) -> Mapping[str, obj
     """STREAM.PEER.EVACUATE.*: STREAM.PEER.REMOVE, or another placement, moves a replica."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
-    service.leading(call.account, call.stream)
+    service.owners.leading(call.account, call.stream)
     raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
 
 
@@ -25,7 +25,7 @@ async def consumer_peer(service: ClusterService, call: Call) -> Mapping[str, obj
     """CONSUMER.PEER.REMOVE.*.* and .EVACUATE.*.*: a consumer is where its stream is, and moves with it."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
-    if service.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+    if service.owners.leading(call.account, call.stream).consumer_info(call.consumer) is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
     raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
 
@@ -34,5 +34,5 @@ async def no_move(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.CANCEL_MOVE.*: there is never a move to cancel."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
-    service.leading(call.account, call.stream)
+    service.owners.leading(call.account, call.stream)
     raise errors.STREAM_RECONFIGURE_NOT_IN_PROGRESS.with_values()

@@ -125,7 +125,7 @@ class Backups:
 
     async def snapshot(self, account: str, stream: str, manner: Manner) -> tuple[StreamConfig, StreamState]:
         """Begin a snapshot; return the config and the state that it is of. Raises ApiError or Moved."""
-        replica = self._service.leading(account, stream)
+        replica = self._service.owners.leading(account, stream)
         if self._snapshots >= SNAPSHOTS_MAX or self._nursery is None:
             raise errors.STREAM_SNAPSHOT_FAILED.with_values(err="too many snapshots at the same time")
         await replica.settle_consumers()

@@ -17,8 +17,8 @@ import trio
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.cluster.node import ClusterNode, NodePorts, NodeSetting
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
-from jetraft.cluster.service import wait_until
 from jetraft.cluster.streams._admit import encode_capture
+from jetraft.cluster.waiting import wait_until
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Manager
 from jetraft.raft.peers import Mesh, MeshSetting

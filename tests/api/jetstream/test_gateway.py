@@ -42,6 +42,10 @@ class FakeCluster:
     clustered: bool = False
 
 
+class FakeUsages:
+    api_counts: Callable[[], tuple[int, int]]
+
+
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
 
@@ -54,7 +58,7 @@ class FakeService:
         self.cluster = FakeCluster()
         self.deleted: list[str] = []
         self.bug = False
-        self.api_counts: Callable[[], tuple[int, int]]
+        self.usages = FakeUsages()
 
     @property
     def execute_api(self) -> Callable[[Request], Awaitable[bytes]]:

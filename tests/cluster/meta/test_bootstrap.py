@@ -1,62 +1,16 @@
 """The founding of a meta group between nodes that talk through a fake mesh, in virtual time."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
-import attrs
 import pytest
 import trio
 import trio.testing
 
 from jetraft.cluster.meta.bootstrap import Bootstrap, expected_nodes, pack_view, unpack_view
 from jetraft.cluster.meta.founding import Founders, View, founders_of
-from jetraft.raft.rpc import PeerUnavailableError
 from jetraft.store.model.ids import NodeId
 from tests.cluster.meta.makers import N1, N2, N3
-
-Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
-
-
-@attrs.frozen
-class Peer:
-    up: bool
-
-
-class Wire:
-    """All nodes of a test: who is linked with whom, and what they serve."""
-
-    def __init__(self) -> None:
-        self.linked: set[frozenset[NodeId]] = set()
-        self.own_routes = 0
-        self.handlers: dict[tuple[NodeId, str], Handler] = {}
-
-    def link(self, *nodes: NodeId) -> None:
-        self.linked |= {frozenset((one, other)) for one in nodes for other in nodes if one != other}
-
-
-class WireMesh:
-    """One node's end."""
-
-    def __init__(self, wire: Wire, node_id: NodeId) -> None:
-        self._wire = wire
-        self._node_id = node_id
-
-    @property
-    def peers(self) -> Mapping[NodeId, Peer]:
-        others = (next(iter(pair - {self._node_id})) for pair in self._wire.linked if self._node_id in pair)
-        return {other: Peer(up=True) for other in sorted(others)}
-
-    @property
-    def own_routes(self) -> int:
-        return self._wire.own_routes
-
-    def serve(self, method: str, handler: Handler) -> None:
-        self._wire.handlers[self._node_id, method] = handler
-
-    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
-        await trio.sleep(0.001)
-        if frozenset((self._node_id, to)) not in self._wire.linked:
-            raise PeerUnavailableError(f"no link to {to} in {timeout_s}")
-        return await self._wire.handlers[to, method](self._node_id, payload)
+from tests.cluster.wire import Wire, WireMesh
 
 
 class Disk:

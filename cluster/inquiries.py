@@ -1,0 +1,187 @@
+"""The questions that nodes ask each other about the table and the streams in it; clients see none of them.
+
+| question | asked of | answered when |
+|---|---|---|
+| what does this stream look like? | its leader | the config that is asked about is in force there |
+| this stream's group has the members of its row | the meta leader | that is in the table |
+| how far is the meta group? | the meta leader | it is certain that it leads |
+| have you applied the meta log up to here? | a node | it has, and runs what the table says: what was deleted is gone |
+
+The first three look for their owner as API requests do (`forward`); the last goes to one node.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+import orjson
+import trio
+
+from jetraft.cluster.forward import Forwarder, MeshLike, Moved, Owner, Request
+from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+from jetraft.cluster.waiting import ask_peer, wait_until
+from jetraft.store.model import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from jetraft.cluster.meta.backend import MetaBackend
+    from jetraft.cluster.meta.frontend import MetaFrontend
+    from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.owners import Owners
+    from jetraft.cluster.streams.shell import StreamShell
+    from jetraft.store.model.ids import NodeId
+
+log = logging.getLogger(__name__)
+
+INFO_WAIT_S: Final = 1.0  # how long a stream's node waits for its replica to start, to lead, to take over a config
+CAUGHT_UP_WAIT_S: Final = 1.0
+
+_INFO: Final = b"stream.info"
+_SETTLED: Final = b"stream.settled"
+_INDEX: Final = b"meta.index"
+_CAUGHT_UP: Final = "meta.caught-up"
+
+
+class Inquiries:
+    """See the module. One task (`run`) passes on what is reported; `served` are the answers of this node."""
+
+    def __init__(  # noqa: PLR0913  (the parts that service.py puts together)
+        self,
+        *,
+        node_id: NodeId,
+        mesh: MeshLike | None,
+        forwarder: Forwarder,
+        owners: Owners,
+        machine: MetaMachine,
+        frontend: MetaFrontend,
+        backend: MetaBackend[StreamShell],
+    ) -> None:
+        self._node_id = node_id
+        self._mesh = mesh
+        self._forwarder = forwarder
+        self._owners = owners
+        self._machine = machine
+        self._frontend = frontend
+        self._backend = backend
+        self._settled: dict[StreamKey, StreamAssignment] = {}
+        self._settled_woken = trio.Event()
+        self.served: Mapping[bytes, Callable[[Request], Awaitable[bytes]]] = {
+            _INFO: self._serve_info,
+            _SETTLED: self._serve_settled,
+            _INDEX: self._serve_index,
+        }
+        if mesh is not None:
+            mesh.serve(_CAUGHT_UP, self._serve_caught_up)
+
+    # --- asked here
+
+    async def info_of(self, row: StreamAssignment) -> dict[str, Any] | None:
+        """Ask the stream's leader, who has this row's config in force; return its info as a JSON object.
+
+        None when there is no leader in time, or the stream is gone.
+        """
+        question = Request(
+            account=row.account,
+            owner=Owner.STREAM,
+            stream=row.config.name,
+            repeatable=True,
+            subject=_INFO,
+            hdr=b"",
+            payload=msgpack.packb([row.incarnation, row.revision]),
+        )
+        try:
+            answer: dict[str, Any] = orjson.loads(await self._forwarder.answer(question))
+        except errors.ApiError:
+            return None
+        return answer
+
+    async def is_current(self, row: StreamAssignment) -> bool:
+        """Say whether the table here has this row, and all that the meta group had committed when this was asked."""
+        try:
+            index = msgpack.unpackb(await self._forwarder.answer(_of_meta_leader(row.account, _INDEX, b"")))
+        except errors.ApiError:
+            return False
+        return self._owners.applied_index >= index and self._machine.table.get(row.key) == row
+
+    def report_settled(self, row: StreamAssignment) -> None:
+        """Tell the meta leader that the stream's group has the members of its row. It may be reported again."""
+        self._settled[row.key] = row
+        self._settled_woken.set()
+
+    async def run(self) -> None:
+        """Pass on what is reported, until cancelled."""
+        while True:
+            await self._settled_woken.wait()
+            self._settled_woken = trio.Event()
+            while self._settled:
+                key, row = self._settled.popitem()
+                report = msgpack.packb([key.name, row.incarnation, row.revision])
+                try:
+                    await self._forwarder.answer(_of_meta_leader(key.account, _SETTLED, report))
+                except errors.ApiError as error:
+                    log.info("stream %s > %s: the meta leader does not know that it is settled: %s", *key, error)
+
+    async def let_holders_catch_up(self, row: StreamAssignment) -> None:
+        """Wait until this node, and those of the row's holders that can be reached, match the table as it is now."""
+        index = self._owners.applied_index
+        await self._backend.settle()
+        mesh = self._mesh
+        if mesh is None:
+            return
+
+        async def ask(peer: NodeId) -> None:
+            await ask_peer(mesh, peer, _CAUGHT_UP, msgpack.packb(index), timeout_s=CAUGHT_UP_WAIT_S)
+
+        with trio.move_on_after(CAUGHT_UP_WAIT_S):
+            async with trio.open_nursery() as nursery:
+                for peer in row.holders:
+                    if peer != self._node_id:
+                        nursery.start_soon(ask, peer)
+
+    # --- answered here
+
+    async def _serve_info(self, request: Request) -> bytes:
+        incarnation, revision = msgpack.unpackb(request.payload)
+        key = StreamKey(request.account, request.stream)
+
+        def current() -> bool:
+            row = self._machine.table.get(key)
+            replica = self._backend.get(key)
+            if row is None or row.incarnation != incarnation or row.revision < revision or replica is None:
+                return False
+            return replica.incarnation == incarnation and (
+                replica.has_config(row.config)
+                if replica.is_leader
+                else replica.leader not in (None, self._node_id)  # itself: elected, and about to lead
+            )
+
+        await wait_until(current, INFO_WAIT_S)
+        if not current():
+            raise Moved
+        return orjson.dumps(self._owners.leading(*key).info().to_json_dict())
+
+    async def _serve_settled(self, request: Request) -> bytes:
+        name, incarnation, revision = msgpack.unpackb(request.payload)
+        await self._frontend.settle(request.account, name, incarnation=incarnation, revision=revision)
+        return b""
+
+    async def _serve_index(self, _request: Request) -> bytes:
+        """The index up to which the meta group had committed when it was asked."""
+        await self._owners.leading_meta().confirm_leadership()
+        packed: bytes = msgpack.packb(self._owners.applied_index)
+        return packed
+
+    async def _serve_caught_up(self, _sender: NodeId, payload: bytes) -> bytes:
+        index = msgpack.unpackb(payload)
+        await wait_until(lambda: self._owners.applied_index >= index, CAUGHT_UP_WAIT_S)
+        await self._backend.settle()
+        return b""
+
+
+def _of_meta_leader(account: str, subject: bytes, payload: bytes) -> Request:
+    return Request(
+        account=account, owner=Owner.META, stream="", repeatable=True, subject=subject, hdr=b"", payload=payload
+    )

@@ -1,0 +1,60 @@
+"""A mesh without sockets: nodes that may be linked ask each other, one millisecond away."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import attrs
+import trio
+
+from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.store.model.ids import NodeId
+
+Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
+
+
+@attrs.frozen
+class Peer:
+    up: bool
+
+
+class Wire:
+    """All nodes of a test: who is linked with whom, and what they serve."""
+
+    def __init__(self) -> None:
+        self.linked: set[frozenset[NodeId]] = set()
+        self.own_routes = 0
+        self.handlers: dict[tuple[NodeId, str], Handler] = {}
+
+    def link(self, *nodes: NodeId) -> None:
+        self.linked |= {frozenset((one, other)) for one in nodes for other in nodes if one != other}
+
+
+class WireMesh:
+    """One node's end."""
+
+    def __init__(self, wire: Wire, node_id: NodeId) -> None:
+        self._wire = wire
+        self._node_id = node_id
+
+    @property
+    def peers(self) -> Mapping[NodeId, Peer]:
+        others = (next(iter(pair - {self._node_id})) for pair in self._wire.linked if self._node_id in pair)
+        return {other: Peer(up=True) for other in sorted(others)}
+
+    @property
+    def own_routes(self) -> int:
+        return self._wire.own_routes
+
+    def serve(self, method: str, handler: Handler, *, request_bytes_max: int = 0) -> None:
+        del request_bytes_max
+        self._wire.handlers[self._node_id, method] = handler
+
+    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
+        await trio.sleep(0.001)
+        if frozenset((self._node_id, to)) not in self._wire.linked:
+            raise PeerUnavailableError(f"no link to {to} in {timeout_s}")
+        handler = self._wire.handlers.get((to, method))
+        if handler is None:
+            raise RemoteCallError(f"{to} does not know {method}")
+        with trio.move_on_after(timeout_s):
+            return await handler(self._node_id, payload)
+        raise CallTimeoutError(f"no answer of {to} in {timeout_s}")
