@@ -2,7 +2,7 @@
 
     meta.inf, meta.sum              the stream's configuration; the request's counts, this must have its name
     msgs/<n>.blk                    records, ascending; removals are records too, and stand in later blocks
-    msgs/index.db                   derived; not read
+    msgs/index.db                   derived; verified and not read
     obs/<name>/meta.inf, meta.sum   a consumer's configuration
     obs/<name>/o.dat                and its state
 
@@ -11,7 +11,7 @@
     block, when compressed: "cmp" | u8 algorithm | uvarint size | S2 stream of everything but the last checksum | it
 
 Nothing becomes a path: a name is matched against this list, everything else is refused, as are links and directories.
-The records' own checksums are not verified; every byte has been, by S2's. Source: filestore.go of nats-server 2.14
+The checksums that nats-server keeps of its files are verified (`sums.py`). Source: filestore.go of nats-server 2.14
 (msgFromBuf, encodeConsumerState, CompressionInfo), and archives that 2.14.6 wrote.
 """
 
@@ -28,6 +28,7 @@ from jetraft.cluster.backup.archive import Entry, cut_off
 from jetraft.cluster.backup.consumers import OURS
 from jetraft.cluster.backup.contents import Ending, Removal
 from jetraft.cluster.backup.s2 import CorruptArchiveError, Decompressor
+from jetraft.cluster.backup.sums import HDR_LENGTH_BYTES, SUM_BYTES, WAITING_MAX, BlockSums, Configurations, index_holds
 from jetraft.store.model.gotime import parse_time
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ TAR_BLOCK: Final = 512
 FILE_BYTES_MAX: Final = 64 << 20  # a block of nats-server has 8 MiB, and a message more at most
 PENDING_MAX: Final = 10_000_000
 
-_NAME: Final = re.compile(rb"(meta\.(?:inf|sum)|msgs/(?:\d+\.blk|index\.db))|obs/([^/]+)/(meta\.inf|meta\.sum|o\.dat)")
+_NAME: Final = re.compile(rb"meta\.(?:inf|sum)|msgs/(?:(\d+)\.blk|index\.db)|obs/([^/]+)/(meta\.inf|meta\.sum|o\.dat)")
 _RECORD: Final = struct.Struct("<IQqH")
-_CHECKSUM_BYTES: Final = 8
 _HAS_HDR: Final = 1 << 31
 _ERASED: Final = 1 << 63
 _REMOVAL: Final = 1 << 62
+_SEQ: Final = _REMOVAL - 1
 _COMPRESSED: Final = b"cmp"
 _S2: Final = 1
 _STATE_MAGIC: Final = 22
@@ -117,6 +118,7 @@ class LegacyContents:
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
+        self._unproven = Configurations(stream)
         self._configs: dict[bytes, bytes] = {}  # of consumers whose state has not come yet
         self._met_stream = False
         self.last_seq = self.last_ts_ns = 0
@@ -126,43 +128,61 @@ class LegacyContents:
         known = _NAME.fullmatch(file.name)
         if known is None:
             raise CorruptArchiveError(f"unexpected file {file.name[:80]!r}")
-        if file.name == b"meta.inf":
-            self._met_stream = True
-            if _json(file.data).get("name") != self._stream:
-                raise CorruptArchiveError("stream name may not be changed during restore")
-        elif file.name.endswith(b".blk"):
-            yield from self._messages(_plain_block(file.data))
-        elif known[3] == b"meta.inf":
-            self._configs[known[2]] = file.data
-        elif known[3] == b"o.dat":
-            yield known[2], self._consumer(known[2], file.data)
+        block, consumer, part = known.groups()
+        if block is not None:
+            yield from self._messages(_plain_block(file.data), BlockSums(self._stream, int(block)))
+        elif part == b"o.dat":
+            yield consumer, self._consumer(consumer, file.data)
+        elif file.name == b"msgs/index.db":
+            if not index_holds(self._stream, file.data):
+                raise CorruptArchiveError("a damaged index of messages")
+        elif file.name.endswith(b"meta.sum"):
+            self._unproven.prove(consumer or b"", file.data)
+        else:
+            self._take_configuration(consumer or b"", file.data)
 
     def finish(self) -> Ending:
         """Where the stream ends. Raises CorruptArchiveError unless the archive was whole."""
-        if not self._met_stream or self._configs:
+        if not self._met_stream or self._configs or not self._unproven.are_none:
             raise cut_off()
         return Ending(self.last_seq, self.last_ts_ns)
 
-    def _messages(self, block: memoryview) -> Iterator[Entry | Removal]:
+    def _take_configuration(self, consumer: bytes, data: bytes) -> None:
+        """Keep a consumer's until its state comes; the stream's, without a name here, must be of this stream."""
+        self._unproven.put(consumer, data)
+        if consumer:
+            if len(self._configs) >= WAITING_MAX:
+                raise CorruptArchiveError("consumers without a state")
+            self._configs[consumer] = data
+        else:
+            self._met_stream = True
+            if _json(data).get("name") != self._stream:
+                raise CorruptArchiveError("stream name may not be changed during restore")
+
+    def _messages(self, block: memoryview, sums: BlockSums) -> Iterator[Entry | Removal]:
         at, removed = 0, []
-        while at + _RECORD.size <= len(block):
-            length, seq, ts_ns, subject_bytes = _RECORD.unpack_from(block, at)
-            has_hdr, length = length & _HAS_HDR, length & ~_HAS_HDR
-            end, body_at = at + length, at + _RECORD.size + subject_bytes
-            if length < _RECORD.size + _CHECKSUM_BYTES or end > len(block) or body_at > end - _CHECKSUM_BYTES:
+        while at < len(block):
+            if at + _RECORD.size > len(block):
                 raise CorruptArchiveError("a damaged message block")
+            length, seq, ts_ns, subject_bytes = _RECORD.unpack_from(block, at)
+            has_hdr, length = bool(length & _HAS_HDR), length & ~_HAS_HDR
+            end, body_at = at + length, at + _RECORD.size + subject_bytes
+            if end > len(block) or body_at + HDR_LENGTH_BYTES * has_hdr > end - SUM_BYTES:
+                raise CorruptArchiveError("a damaged message block")
+            if not sums.holds(block[at:end], subject_bytes, has_hdr=has_hdr):
+                raise CorruptArchiveError(f"the checksum of the message at sequence {seq & _SEQ} is wrong")
             if seq & _REMOVAL:
-                removed.append(seq & ~_REMOVAL & ~_ERASED)
+                removed.append(seq & _SEQ)
                 self.last_seq, self.last_ts_ns = max(self.last_seq, removed[-1]), max(self.last_ts_ns, ts_ns)
             elif not seq & _ERASED and seq:
                 hdr_at = body_at
                 if has_hdr:
-                    hdr_at = body_at + 4
+                    hdr_at = body_at + HDR_LENGTH_BYTES
                     body_at = hdr_at + int.from_bytes(block[body_at:hdr_at], "little")
-                if body_at > end - _CHECKSUM_BYTES:
+                if body_at > end - SUM_BYTES:
                     raise CorruptArchiveError("a damaged message block")
                 subject = bytes(block[at + _RECORD.size : at + _RECORD.size + subject_bytes])
-                hdr, body = bytes(block[hdr_at:body_at]), bytes(block[body_at : end - _CHECKSUM_BYTES])
+                hdr, body = bytes(block[hdr_at:body_at]), bytes(block[body_at : end - SUM_BYTES])
                 self.last_seq, self.last_ts_ns = max(self.last_seq, seq), max(self.last_ts_ns, ts_ns)
                 yield Entry(subject, ts_ns, seq, hdr, body)
             at = end
@@ -196,12 +216,12 @@ def _plain_block(data: bytes) -> memoryview:
     if size > FILE_BYTES_MAX:
         raise CorruptArchiveError("a message block that is too large")
     decompressor, out = Decompressor(), bytearray()
-    for part in decompressor.add(data[at:-_CHECKSUM_BYTES]):
+    for part in decompressor.add(data[at:-SUM_BYTES]):
         out += part
         if len(out) > FILE_BYTES_MAX:
             raise CorruptArchiveError("a message block that is too large")
     decompressor.finish()
-    return memoryview(bytes(out) + data[-_CHECKSUM_BYTES:])
+    return memoryview(bytes(out) + data[-SUM_BYTES:])
 
 
 def _consumer_state(data: bytes) -> dict[str, Any]:

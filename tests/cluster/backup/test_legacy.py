@@ -2,7 +2,9 @@
 
 import io
 import json
+import struct
 import tarfile
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetraft.cluster.backup._highway import highway_hash
 from jetraft.cluster.backup.archive import Entry
 from jetraft.cluster.backup.contents import Ending, Item, Removal
-from jetraft.cluster.backup.legacy import LegacyContents, TarReader
+from jetraft.cluster.backup.legacy import File, LegacyContents, TarReader
 from jetraft.cluster.backup.reading import items_of
 from jetraft.cluster.backup.s2 import Compressor, CorruptArchiveError, Decompressor
 from jetraft.store.consumer_state import ConsumerState
@@ -50,7 +53,21 @@ def tar_of(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
     return out.getvalue()
 
 
-META = ("meta.inf", json.dumps({"name": "S"}).encode())
+def with_sum(name: str, config: bytes, owner: bytes) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
+    """A configuration and the file of its sum."""
+    checksum = highway_hash(sha256(owner).digest(), config).hex().encode()
+    return (name, config), (name.replace(".inf", ".sum"), checksum)
+
+
+META = with_sum("meta.inf", json.dumps({"name": "S"}).encode(), b"S")
+CONSUMER = with_sum("obs/d/meta.inf", b"{}", b"S/d")
+
+
+def files_of(archive: bytes) -> dict[str, bytes]:
+    """The files, in their order."""
+    plain = b"".join(Decompressor().add(archive))
+    with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
+        return {member.name: file.read() for member in tar if (file := tar.extractfile(member)) is not None}
 
 
 def test_an_archive_of_2_14_has_its_messages_removals_and_consumer() -> None:
@@ -73,10 +90,8 @@ def test_an_archive_of_2_14_has_its_messages_removals_and_consumer() -> None:
 
 
 def test_a_compressed_block_is_decompressed() -> None:
-    plain = b"".join(Decompressor().add(ARCHIVE))
-    with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
-        members = [(member.name, file.read()) for member in tar if (file := tar.extractfile(member)) is not None]
-    block = next(data for name, data in members if name.endswith(".blk"))
+    members = files_of(ARCHIVE).items()
+    block = files_of(ARCHIVE)["msgs/1.blk"]
     small = b"cmp\x01" + bytes([len(block) & 127 | 128, len(block) >> 7]) + compressed(block[:-8]) + block[-8:]
     again = [(name, small if name.endswith(".blk") else data) for name, data in members]
     assert read(compressed(tar_of(*again))) == read(ARCHIVE)
@@ -85,27 +100,91 @@ def test_a_compressed_block_is_decompressed() -> None:
 @pytest.mark.parametrize(
     "tar",
     [
-        tar_of(META, ("../../etc/passwd", b"x")),
-        tar_of(META, ("/etc/passwd", b"x")),
-        tar_of(META, ("msgs/../1.blk", b"x")),
-        tar_of(META, ("obs/a/../../x", b"x")),
-        tar_of(META, ("obs/" + "a" * 150 + "/../o.dat", b"x")),
-        tar_of(META, ("msgs/1.blk", b""), kind=tarfile.SYMTYPE),
-        tar_of(META, ("msgs", b""), kind=tarfile.DIRTYPE),
-        tar_of(("meta.inf", b'{"name":"T"}')),
-        tar_of(("meta.inf", b"[]")),
+        tar_of(*META, ("../../etc/passwd", b"x")),
+        tar_of(*META, ("/etc/passwd", b"x")),
+        tar_of(*META, ("msgs/../1.blk", b"x")),
+        tar_of(*META, ("obs/a/../../x", b"x")),
+        tar_of(*META, ("obs/" + "a" * 150 + "/../o.dat", b"x")),
+        tar_of(*META, ("msgs/1.blk", b""), kind=tarfile.SYMTYPE),
+        tar_of(*META, ("msgs", b""), kind=tarfile.DIRTYPE),
+        tar_of(*with_sum("meta.inf", b'{"name":"T"}', b"S")),
+        tar_of(*with_sum("meta.inf", b"[]", b"S")),
         tar_of(("msgs/1.blk", b"")),
-        tar_of(META, ("msgs/1.blk", b"\xff" * 60)),
-        tar_of(META, ("msgs/1.blk", b"cmp\x01\x05short")),
-        tar_of(META, ("obs/d/meta.inf", b"{}"), ("obs/d/o.dat", b"\x16\x02")),
-        tar_of(META, ("obs/d/meta.inf", b"{}")),
-        tar_of(META)[:600],
+        tar_of(*META, ("msgs/1.blk", b"\xff" * 60)),
+        tar_of(*META, ("msgs/1.blk", b"cmp\x01\x05short")),
+        tar_of(*META, *CONSUMER, ("obs/d/o.dat", b"\x16\x02")),
+        tar_of(*META, *CONSUMER),
+        tar_of(META[0]),
+        tar_of(META[1], META[0]),
+        tar_of(*with_sum("meta.inf", b'{"name":"S"}', b"T")),
+        tar_of(*META, *with_sum("obs/d/meta.inf", b"{}", b"S/e")),
+        tar_of(*META, *((f"obs/{number}/meta.inf", b"{}") for number in range(20))),
+        tar_of(*META, ("meta.inf", META[0][1] + b" " * (9 << 20))),
+        tar_of(*META, ("msgs/index.db", b"short")),
+        tar_of(*META)[:600],
         b"x" * 2048,
     ],
 )
 def test_what_is_no_such_archive_is_refused(tar: bytes) -> None:
     with pytest.raises(CorruptArchiveError):
         read(compressed(tar))
+
+
+def damaged(name: str, at: int) -> bytes:
+    """The archive of 2.14.6 with one bit of one file flipped, and all that S2 says of it right."""
+    files = files_of(ARCHIVE)
+    data = bytearray(files[name])
+    data[at] ^= 1 << at % 8
+    return compressed(tar_of(*{**files, name: bytes(data)}.items()))
+
+
+def test_an_archive_that_is_packed_again_is_the_same() -> None:
+    assert read(compressed(tar_of(*files_of(ARCHIVE).items()))) == read(ARCHIVE)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "why"),
+    [
+        ("meta.inf", 16, "configuration of b'S'"),  # the time of creation
+        ("meta.sum", 3, "configuration of b'S'"),
+        ("msgs/index.db", 0, "index"),
+        ("msgs/index.db", 200, "index"),
+        ("msgs/index.db", -1, "index"),
+        ("msgs/1.blk", 14, "sequence 1 "),  # the time of an erased message
+        ("msgs/1.blk", -12, "sequence 60 "),  # the time of a removal, which is the last record
+        ("msgs/1.blk", -1, "sequence 60 "),  # its sum
+        ("msgs/1.blk", 600, "sequence "),
+        ("msgs/1.blk", 3000, "sequence "),
+        ("obs/d/meta.inf", 100, "configuration of b'S/d'"),
+        ("obs/d/meta.sum", 0, "configuration of b'S/d'"),
+    ],
+)
+def test_one_flipped_bit_is_noticed_by_nats_servers_own_sums(name: str, at: int, why: str) -> None:
+    with pytest.raises(CorruptArchiveError, match=why):
+        read(damaged(name, at))
+
+
+def test_every_byte_of_a_block_is_under_a_sum_but_the_lengths_of_parts() -> None:
+    """Where a subject or a header ends is in no sum; what they are then is still checked as what a stranger sends."""
+    block, outside, at = files_of(ARCHIVE)["msgs/1.blk"], set(), 0
+    while at < len(block):
+        length, subject_bytes = struct.unpack_from("<I16xH", block, at)
+        outside |= {at + 20, at + 21} if not length >> 31 else {at + 22 + subject_bytes, at + 23 + subject_bytes}
+        at += length & ~(1 << 31)
+    for place in range(len(block)):
+        flipped = bytearray(block)
+        flipped[place] ^= 1 << place % 8
+        if place not in outside:
+            with pytest.raises(CorruptArchiveError):
+                list(LegacyContents("S").take(File(b"msgs/1.blk", bytes(flipped))))
+
+
+def test_a_block_of_another_place_or_stream_is_refused() -> None:
+    block = files_of(ARCHIVE)["msgs/1.blk"]
+    assert list(LegacyContents("S").take(File(b"msgs/1.blk", block)))
+    for stream, name in (("S", b"msgs/2.blk"), ("T", b"msgs/1.blk")):
+        with pytest.raises(CorruptArchiveError, match="sequence 1 "):
+            list(LegacyContents(stream).take(File(name, block)))
 
 
 def test_a_file_larger_than_any_block_is_refused_before_memory_is_taken() -> None:

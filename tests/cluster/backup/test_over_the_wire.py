@@ -1,6 +1,9 @@
 """Backups between real servers, both ways: what is restored is what was there; what is damaged leaves nothing."""
 
+import io
 import json
+import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +77,18 @@ def put(client: RawClient, backup: Backup, *, archive: bytes | None = None, **co
         assert client.request(begun["deliver_subject"], data[at : at + CHUNK])[0].payload == b""
     outcome: dict[str, Any] = json.loads(client.request(begun["deliver_subject"])[0].payload)
     return outcome
+
+
+def refused(client: RawClient, server: Server, backup: Backup, archive: bytes) -> None:
+    """Restoring ends with the protocol's error and leaves nothing."""
+    outcome = put(client, backup, archive=archive)
+    assert outcome["error"]["err_code"] == 10062, outcome
+    assert client.api("STREAM.NAMES")["total"] == 0
+
+    def is_clean() -> bool:  # os.walk, unlike rglob, does not mind what is deleted meanwhile
+        return not any("S-R1" in name for _, folders, files in os.walk(server.store_dir) for name in (*folders, *files))
+
+    server.running.wait_until(is_clean, what="nothing was left on disk", timeout_s=5)
 
 
 def seen(client: RawClient) -> dict[str, Any]:
@@ -193,16 +208,12 @@ def test_what_is_damaged_or_cut_off_is_refused_and_leaves_nothing(client: RawCli
     backup = take(client)
     client.api("STREAM.DELETE.S")
     plain = b"".join(Decompressor().add(backup.archive))
-    flipped = bytearray(backup.archive)
-    flipped[2000] ^= 4
+    one_bit = bytearray(backup.archive)
+    one_bit[2000] ^= 4
     compressor = Compressor()
     unfinished = compressor.add(plain[:-7]) + compressor.flush()
-    for archive in (b"", b"x" * 3000, backup.archive[:1000], bytes(flipped), unfinished):
-        outcome = put(client, backup, archive=archive)
-        assert outcome["error"]["err_code"] == 10062, outcome
-    assert client.api("STREAM.NAMES")["total"] == 0
-    left = server.store_dir.rglob
-    server.running.wait_until(lambda: not list(left("*S-R1*")), what="nothing was left on disk", timeout_s=5)
+    for archive in (b"", b"x" * 3000, backup.archive[:1000], bytes(one_bit), unfinished):
+        refused(client, server, backup, archive)
     assert "error" not in put(client, backup)
 
 
@@ -234,6 +245,58 @@ def test_a_stream_with_three_replicas_comes_back_on_all_of_them(tmp_path: Path) 
 
 
 LEGACY = Path(__file__).parent / "snapshot-2.14.tar.s2"
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    """An archive of the first version, of these files."""
+    out, compressor = io.BytesIO(), Compressor()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return compressor.add(out.getvalue()) + compressor.flush()
+
+
+def flipped(files: dict[str, bytes], name: str, at: int) -> bytes:
+    """The archive with one bit wrong, which the archive's own compression does not know of."""
+    data = bytearray(files[name])
+    data[at] ^= 1
+    return packed({**files, name: bytes(data)})
+
+
+@pytest.mark.parametrize("compression", ["none", "s2"])
+def test_every_sum_that_nats_server_keeps_of_a_stream_is_verified(
+    client: RawClient, server: Server, tmp_path: Path, compression: str
+) -> None:
+    """An archive of the first version is a tar of the store directory, which is the same in 2.15."""
+    with Server("reference", directory=tmp_path) as reference:
+        with RawClient(reference.address) as there:
+            fill(there, compression=compression)
+            for _ in range(10):
+                there.request("s.1", b"blocks have eight MiB; " * 40_000)
+            answer = {"state": {}, "config": there.api("STREAM.INFO.S")["config"]}
+            backup = Backup(answer=answer, archive=b"", status="")
+            expected = seen(there)
+        reference.stop()
+        (root,) = reference.store_dir.rglob("streams/S")
+        found = [root / name for name in ("meta.inf", "meta.sum")]
+        found += sorted(root.glob("msgs/*.blk"), key=lambda path: int(path.stem))
+        found += [root / name for name in ("msgs/index.db", "obs/d/meta.inf", "obs/d/meta.sum", "obs/d/o.dat")]
+        files = {str(path.relative_to(root)): path.read_bytes() for path in found}
+    blocks = [name for name in files if name.endswith(".blk")]
+    assert len(blocks) > 1
+    assert files[blocks[0]].startswith(b"cmp") == (compression == "s2")
+    for name, data in files.items():
+        if name != "obs/d/o.dat":
+            refused(client, server, backup, flipped(files, name, len(data) // 2))
+            refused(client, server, backup, flipped(files, name, -1))
+    exchanged = {**files, blocks[0]: files[blocks[1]], blocks[1]: files[blocks[0]]}
+    refused(client, server, backup, packed(exchanged))
+    assert "error" not in put(client, backup, archive=packed(files))
+    mine = seen(client)
+    for what in ("messages", "floor", "delivered", "figures"):
+        assert mine[what] == expected[what]
 
 
 def test_jetraft_restores_what_nats_server_2_14_wrote(client: RawClient, other: RawClient) -> None:

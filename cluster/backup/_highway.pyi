@@ -1,0 +1,3 @@
+from _typeshed import ReadableBuffer as Buffer
+
+def highway_hash(key: bytes, *parts: Buffer) -> bytes: ...
