@@ -20,10 +20,51 @@ print(held[0], flush=True)
 sys.stdin.read()
 """
 
+SHARE = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from tests.harness import ports
+claim, claims = ports.claim, []
+def slow(directory):
+    claims.append(directory)
+    threading.Event().wait(0.1)  # so long that every thread would come to claim
+    return claim(directory)
+ports.claim = slow
+start = threading.Barrier(8)
+def take(_):
+    start.wait()
+    return [ports.free_port() for _ in range(8)]
+with ThreadPoolExecutor(8) as pool:
+    given = {port for taken in pool.map(take, range(8)) for port in taken}
+print(len(claims), "claim,", len(given), "ports")
+"""
 
-def test_a_port_is_none_that_the_kernel_gives_to_connections() -> None:
-    lowest, highest = map(int, ports.EPHEMERAL_RANGE.read_text(encoding="ascii").split())
-    assert not any(lowest <= free_port() <= highest for _ in range(2 * BAND_PORTS))
+
+@pytest.mark.parametrize("taken", [(32_768, 60_999), (15_000, 64_999), (10_000, 30_000), (1_024, 40_000)])
+def test_a_port_is_none_that_the_kernel_gives_to_connections(
+    taken: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "range"
+    told.write_text("{}\t{}\n".format(*taken), encoding="ascii")
+    monkeypatch.setattr(ports, "EPHEMERAL_RANGE", told)
+    for first in ports._bands():
+        assert first + BAND_PORTS <= taken[0] or first > taken[1]
+        assert 1_024 < first < 65_536 - BAND_PORTS
+
+
+def test_where_the_kernel_gives_out_nearly_all_ports_there_are_bands_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "range"
+    told.write_text("1024\t65535\n", encoding="ascii")
+    monkeypatch.setattr(ports, "EPHEMERAL_RANGE", told)
+    assert len(ports._bands()) >= ports.BANDS_MIN
+
+
+def test_threads_of_a_process_share_its_band_and_are_given_different_ports() -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run([sys.executable, "-c", SHARE], capture_output=True, text=True, check=False, env=environment)
+    assert ended.stdout == "1 claim, 64 ports\n", ended.stderr
 
 
 def test_a_port_is_not_given_twice_before_the_band_is_through() -> None:
@@ -66,7 +107,7 @@ def test_a_band_has_one_holder_and_is_given_back_when_its_process_is_killed(tmp_
 def test_with_every_band_taken_it_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "LOWEST_PORT", 30_000)
     monkeypatch.setattr(ports, "EPHEMERAL_RANGE", tmp_path / "not-linux")
-    bands = len(range(30_000, 32_767 - BAND_PORTS, BAND_PORTS))
+    bands = len(ports._bands())
     locks = [claim(tmp_path)[1] for _ in range(bands)]
     with pytest.raises(NoPortError, match="every band of ports is taken"):
         claim(tmp_path)
