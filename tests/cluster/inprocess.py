@@ -29,13 +29,14 @@ from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.subject import matches
 from jetraft.store.node_dir import NodeDir
+from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 CLUSTER = "C"
-ANSWER_S = 10.0
+ANSWER_S = PATIENCE_S
 
 
 class SystemClock:

@@ -28,6 +28,7 @@ from jetraft.raft.framing import (
 from jetraft.raft.handshake import HELLO_BYTES
 from jetraft.raft.wire import RemoteProtocolError, encode
 from tests.harness.cluster import CLUSTER_NAME, Cluster
+from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 from tests.raft.stranger import Stranger
@@ -102,7 +103,7 @@ def answer_nonsense(stranger: Stranger, dice: random.Random, reader: FrameReader
         reader.received(
             count, lambda channel, payload: asked.append(bytes(payload)) if channel == CHANNEL_RPC else None
         )
-    stranger.sock.settimeout(5)
+    stranger.sock.settimeout(PATIENCE_S)
     for request in asked:
         if request[:1] == b"\1":
             stranger.send(CHANNEL_RPC, b"\2" + request[1:9] + b"\0" + dice.choice((noise, values))(dice))
@@ -126,7 +127,7 @@ def talk(port: int, dice: random.Random, name: str) -> None:
 
 def knock(port: int, dice: random.Random) -> None:
     """Know nothing, and try."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as sock, contextlib.suppress(OSError):
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as sock, contextlib.suppress(OSError):
         sock.sendall(dice.choice((b"GET / HTTP/1.1\r\n\r\n", noise(dice), dice.randbytes(HELLO_BYTES + 33))))
         if dice.random() < 0.5:
             sock.shutdown(socket.SHUT_WR)

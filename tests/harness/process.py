@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-READY_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 15.0
+from tests.harness.patience import PATIENCE_S
+
+READY_TIMEOUT_S = 2 * PATIENCE_S  # several processes start at once, and each reads its store
+STOP_TIMEOUT_S = PATIENCE_S
 LOG_TAIL_LINES = 60
 
 

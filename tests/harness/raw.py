@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import attrs
 
-REPLY_TIMEOUT_S = 5.0
+REPLY_TIMEOUT_S = 15.0  # long for an answer, short for one that was lost with its leader and is asked for again
 RECEIVE_BYTES = 1 << 18
 
 

@@ -22,6 +22,7 @@ from tests.harness.process import READY_TIMEOUT_S, Process, ServerFailed
 Kind = Literal["jetraft", "reference"]
 ROOT = Path(__file__).resolve().parents[2]
 LISTENING = "Listening for client connections on"
+ANSWER_TIMEOUT_S = 15.0
 START_ATTEMPTS = 3
 
 
@@ -189,7 +190,7 @@ class Server:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Status and JSON of a monitoring page; status 0 when nobody answers."""
-        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=5)
+        connection = http.client.HTTPConnection(HOST, self.http_port, timeout=ANSWER_TIMEOUT_S)
         try:
             connection.request("GET", path)
             response = connection.getresponse()

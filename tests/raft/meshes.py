@@ -12,6 +12,7 @@ from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.peers import Mesh, MeshSetting
 from jetraft.raft.routes import Address
 from jetraft.store.model.ids import NodeId
+from tests.harness.patience import PATIENCE_S
 
 LOOPBACK = Address("127.0.0.1", 0)
 
@@ -44,7 +45,7 @@ async def assert_frames_arrive_whole_and_in_order(one: "Node", other: "Node", co
     for payload in sent:
         assert one.mesh.send(other.mesh.node_id, CHANNEL_ROUTE, payload)
     one.mesh.flush()
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE_S):
         await finished.wait()
     assert received == sent
 
@@ -88,7 +89,7 @@ class Node:
         return {node for node, peer in self.mesh.peers.items() if peer.up}
 
     async def wait_up(self, *others: "Node") -> None:
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             while self.up != {other.mesh.node_id for other in others}:
                 await self._changed.wait()
 

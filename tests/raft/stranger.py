@@ -11,8 +11,7 @@ import msgpack
 from jetraft.raft.framing import CHANNEL_CONTROL, frame_head
 from jetraft.raft.handshake import CHALLENGE_BYTES, HELLO_BYTES, PROOF_BYTES, Hello, Purpose, Side, cluster_key, proof
 from jetraft.store.model.ids import node_id_of
-
-TIMEOUT_S = 5.0
+from tests.harness.patience import PATIENCE_S
 
 
 class Stranger:
@@ -24,7 +23,7 @@ class Stranger:
         self.said = b""  # everything sent in the handshake, to be said again
         self._cluster = cluster
         self._key = cluster_key(secret, cluster)
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +69,7 @@ class Stranger:
         self.sock.sendall(frame_head(channel, payload) + payload)
 
     def is_hung_up_on(self) -> bool:
-        """Read until the other end closes; False when it does not within some seconds."""
+        """Read until the other end closes; False when it does not in all that time."""
         with contextlib.suppress(ConnectionError):
             try:
                 while self.sock.recv(65536):

@@ -25,6 +25,7 @@ from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.model.ids import GroupId, node_id_of
 from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
+from tests.harness.patience import PATIENCE_S
 from tests.raft.lab import ListMachine
 from tests.raft.meshes import LOOPBACK, RealClock
 
@@ -116,7 +117,7 @@ class Server:
             self.writer.drain()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while not condition():
                 await self.turned.wait()
 

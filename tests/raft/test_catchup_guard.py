@@ -25,6 +25,7 @@ from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Checkpoint, GroupLog, StoreError
 from jetraft.store.snapshot import Manifest
+from tests.harness.patience import PATIENCE_S
 from tests.raft.lab import Lab, ListMachine
 from tests.raft.rig import INCARNATION
 from tests.raft.test_snapshot import GROUP, messages
@@ -111,7 +112,7 @@ class Node:
 
     async def has_installed(self) -> None:
         """The thread that replaces the log is done, and the fetch has ended."""
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             await self.installed.wait()
         await wait_all_tasks_blocked()
 

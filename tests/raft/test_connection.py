@@ -9,6 +9,7 @@ import trio
 from jetraft.raft.connection import Tls, TlsFiles, TlsFilesError
 from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.routes import Address
+from tests.harness.patience import PATIENCE_S
 from tests.raft.meshes import Node, assert_frames_arrive_whole_and_in_order, running
 
 PEMS = Path(__file__).parent / "certificates"
@@ -51,7 +52,7 @@ async def test_both_directions_are_busy_at_once() -> None:
         for _ in range(40):
             one.mesh.send(other.mesh.node_id, CHANNEL_ROUTE, b"x" * 500_000)
             other.mesh.send(one.mesh.node_id, CHANNEL_ROUTE, b"y" * 500_000)
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             await finished.wait()
 
 
@@ -73,7 +74,7 @@ async def test_a_certificate_is_needed_and_is_not_enough(
         intruder = Node("x", routes=(seed.address,), **dialler)  # type: ignore[arg-type]  (mixed options)
         with caplog.at_level(logging.WARNING):
             await nursery.start(intruder.mesh.run)
-            with trio.fail_after(5):
+            with trio.fail_after(PATIENCE_S):
                 while seed.mesh.statistics().handshakes_refused < 3:
                     await trio.testing.wait_all_tasks_blocked(0.01)
         assert (seed.up, intruder.up) == (set(), set())
@@ -87,7 +88,7 @@ async def test_a_dialler_wants_the_certificate_of_the_host_that_it_dialled() -> 
     async with running(seed) as nursery:
         other = Node("other", routes=(seed.address,), tls=tls("node"))
         await nursery.start(other.mesh.run)
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             while not other.mesh.statistics().handshakes_refused:
                 await trio.testing.wait_all_tasks_blocked(0.01)
         assert (seed.up, other.up) == (set(), set())
@@ -98,7 +99,7 @@ async def test_a_node_with_tls_does_not_speak_to_one_without() -> None:
     async with running(plain) as nursery:
         other = Node("other", routes=(plain.address,), tls=tls("node"))
         await nursery.start(other.mesh.run)
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             while not plain.mesh.statistics().handshakes_refused:
                 await trio.testing.wait_all_tasks_blocked(0.01)
         assert (plain.up, other.up) == (set(), set())

@@ -20,6 +20,7 @@ from jetraft.raft.framing import (
 from jetraft.raft.link import QUEUE_BYTES_MAX, SEND_BYTES, Link, Sockets
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 from jetraft.store.model.ids import NodeId
+from tests.harness.patience import PATIENCE_S
 
 
 class Pair:
@@ -112,7 +113,7 @@ async def test_a_frame_that_ends_early_is_never_handed_out(cut: int) -> None:
         whole = frame_head(CHANNEL_RAFT, b"whole") + b"whole"
         pair.other.send(whole + whole[:cut])
         pair.other.shutdown(socket.SHUT_WR)
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             await pair.link.run(lambda _channel, payload: frames.append(bytes(payload)), lambda: None)
         assert frames == [b"whole"]
         assert pair.link.closed_because == "the peer closed the connection"
@@ -124,7 +125,7 @@ async def test_a_frame_that_was_changed_ends_the_session_after_those_before_it()
     with Pair() as pair:
         good = frame_head(CHANNEL_RAFT, b"good") + b"good"
         pair.other.send(good + good[:-1] + b"D" + good)
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             await pair.link.run(
                 lambda _channel, payload: frames.append(bytes(payload)), lambda: turns.append(len(frames))
             )
@@ -191,7 +192,7 @@ async def test_what_the_socket_does_not_take_in_a_turn_is_sent_when_it_can() -> 
             assert turns.kicks == 20
             pair.link.flush()
             assert pair.link.queued_bytes
-            with trio.fail_after(5):
+            with trio.fail_after(PATIENCE_S):
                 while len(frames) < 20:
                     await trio.lowlevel.wait_readable(pair.other)
                     frames += pair.received()

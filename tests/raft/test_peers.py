@@ -7,6 +7,7 @@ from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.handshake import HELLO_BYTES
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.ids import NodeId
+from tests.harness.patience import PATIENCE_S
 from tests.raft.meshes import Node, assert_frames_arrive_whole_and_in_order, running
 
 
@@ -44,7 +45,7 @@ async def test_strangers_stay_outside(stranger: dict[str, str]) -> None:
     async with running(seed) as nursery:
         intruder = Node(**{"name": "x", **stranger}, routes=(seed.address,))  # type: ignore[arg-type]  (mixed options)
         await nursery.start(intruder.mesh.run)
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             while seed.mesh.statistics().handshakes_refused < 2:
                 await trio.testing.wait_all_tasks_blocked(0.01)
         assert (seed.up, intruder.up) == (set(), set())
@@ -56,7 +57,7 @@ async def test_other_protocols_are_cut_off(data: bytes) -> None:
     async with running(seed):
         stream = await trio.open_tcp_stream("127.0.0.1", seed.address.port)
         await stream.send_all(data)
-        with trio.fail_after(5), suppress(trio.BrokenResourceError):
+        with trio.fail_after(PATIENCE_S), suppress(trio.BrokenResourceError):
             while await stream.receive_some():
                 pass
         await stream.aclose()
@@ -109,18 +110,18 @@ async def test_calls_are_answered_or_end_with_a_reason() -> None:
         one.mesh._connector.dial(other.address)
         await one.wait_up(other)
         node = other.mesh.node_id
-        assert await one.mesh.call(node, "double", b"ab", timeout_s=5) == b"abab"
-        assert len(await one.mesh.call(node, "double", b"x" * 1_000_000, timeout_s=5, bulk=True)) == 2_000_000
+        assert await one.mesh.call(node, "double", b"ab", timeout_s=PATIENCE_S) == b"abab"
+        assert len(await one.mesh.call(node, "double", b"x" * 1_000_000, timeout_s=PATIENCE_S, bulk=True)) == 2_000_000
         with pytest.raises(RemoteCallError, match="not today"):
-            await one.mesh.call(node, "fail", b"", timeout_s=5)
+            await one.mesh.call(node, "fail", b"", timeout_s=PATIENCE_S)
         with pytest.raises(RemoteCallError, match="too large"):
-            await one.mesh.call(node, "hang", b"x" * 65_537, timeout_s=5)
+            await one.mesh.call(node, "hang", b"x" * 65_537, timeout_s=PATIENCE_S)
         with pytest.raises(RemoteCallError, match="no such method"):
-            await one.mesh.call(node, "unheard of", b"", timeout_s=5)
+            await one.mesh.call(node, "unheard of", b"", timeout_s=PATIENCE_S)
         with pytest.raises(CallTimeoutError):
             await one.mesh.call(node, "hang", b"", timeout_s=0.01)
         with pytest.raises(PeerUnavailableError):
-            await one.mesh.call(NodeId("nowhere0"), "double", b"", timeout_s=5)
+            await one.mesh.call(NodeId("nowhere0"), "double", b"", timeout_s=PATIENCE_S)
 
 
 async def test_calls_under_way_end_with_the_link() -> None:
@@ -136,7 +137,7 @@ async def test_calls_under_way_end_with_the_link() -> None:
 
     async def call() -> None:
         with pytest.raises(PeerUnavailableError):
-            await one.mesh.call(other.mesh.node_id, "hang", b"", timeout_s=5)
+            await one.mesh.call(other.mesh.node_id, "hang", b"", timeout_s=PATIENCE_S)
 
     async with running(one), trio.open_nursery() as nursery, running(other):
         one.mesh._connector.dial(other.address)
@@ -154,7 +155,7 @@ async def test_metadata_is_told_to_the_peers() -> None:
         await other.wait_up(one)
         other.mesh.on_peer_changed.append(lambda _node: changed.set())
         one.mesh.set_metadata({"has_meta": True})
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             await changed.wait()
         assert other.mesh.peers[one.mesh.node_id].metadata == {"has_meta": True}
 
@@ -176,6 +177,6 @@ async def test_a_turn_ends_after_the_frames_of_a_read() -> None:
         other.mesh.on_frame(CHANNEL_ROUTE, lambda _node, _payload: calls.append("frame"))
         for _ in range(3):
             one.mesh.send(other.mesh.node_id, CHANNEL_ROUTE, b"x")
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             await ended.wait()
         assert calls[-1] == "turn"

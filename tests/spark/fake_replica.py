@@ -15,6 +15,7 @@ import attrs
 from pyspark_jetstream.client import Connection
 from pyspark_jetstream.options import Access
 from pyspark_jetstream.wire import Rows
+from tests.harness.patience import PATIENCE_S
 
 INFO = {
     "server_id": "FAKE",
@@ -112,7 +113,7 @@ class FakeReplica:
                 if len(self.questions) == self.behaviour.caught_up_after:
                     self.behaviour.applied_seq = 1 << 62
             else:
-                answer = real.request(subject, body[header_bytes:], timeout_s=5)
+                answer = real.request(subject, body[header_bytes:], timeout_s=PATIENCE_S)
                 size = len(answer.header)
                 connected.sendall(
                     b"HMSG %b 1 %d %d\r\n%b%b\r\n"
@@ -139,7 +140,7 @@ class FakeReplica:
             connected.sendall(status(reply, b"503 Replica Behind", b"Jetraft-Last-Seq: %d\r\n" % behaviour.applied_seq))
             return
         rows = Rows()
-        real.direct_batch(stream, question, rows, header_lines=b"", stall_s=5)
+        real.direct_batch(stream, question, rows, header_lines=b"", stall_s=PATIENCE_S)
         if not rows or rows.stream_seqs[0] > behaviour.applied_seq:
             connected.sendall(status(reply, b"404 Message Not Found", b""))
             return

@@ -8,6 +8,7 @@ import pytest
 from pyspark_jetstream.client import Connection, ConnectionCache
 from pyspark_jetstream.errors import ServerError
 from pyspark_jetstream.options import Access
+from tests.harness.patience import PATIENCE_S
 from tests.harness.server import Kind, Server
 
 INFO = "$JS.API.INFO"
@@ -23,7 +24,7 @@ def guarded(kind: Kind, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
 def test_user_and_password_log_in(guarded: Server) -> None:
     access = Access(servers=(guarded.url,), user="me", password="secret")
     connection = Connection(guarded.url, access)
-    assert b"account_info" in connection.request(INFO, b"", timeout_s=5).payload
+    assert b"account_info" in connection.request(INFO, b"", timeout_s=PATIENCE_S).payload
     connection.close()
     with pytest.raises(ServerError, match="Authorization Violation"):
         Connection(guarded.url, Access(servers=(guarded.url,), user="me", password="wrong"))
@@ -32,7 +33,7 @@ def test_user_and_password_log_in(guarded: Server) -> None:
 @pytest.mark.parametrize("guarded", [("--auth", "open-sesame")], indirect=True)
 def test_a_token_logs_in(guarded: Server) -> None:
     connection = Connection(guarded.url, Access(servers=(guarded.url,), token="open-sesame"))
-    assert b"account_info" in connection.request(INFO, b"", timeout_s=5).payload
+    assert b"account_info" in connection.request(INFO, b"", timeout_s=PATIENCE_S).payload
     connection.close()
     with pytest.raises(ServerError, match="Authorization Violation"):
         Connection(guarded.url, Access(servers=(guarded.url,)))
@@ -41,7 +42,7 @@ def test_a_token_logs_in(guarded: Server) -> None:
 def test_answers_come_in_the_order_of_the_questions(server: Server) -> None:
     connection = Connection(server.url, Access(servers=(server.url,)))
     questions = [(f"$JS.API.STREAM.INFO.none{number}", b"") for number in range(20)] + [(INFO, b"")]
-    frames = connection.request_many(questions, timeout_s=5)
+    frames = connection.request_many(questions, timeout_s=PATIENCE_S)
     connection.close()
     assert [b"account_info" in frame.payload for frame in frames] == [False] * 20 + [True]
 
@@ -57,7 +58,7 @@ def test_a_kept_connection_is_used_again_and_a_dead_one_replaced(kind: Kind, tmp
     started.start()
     second = cache.get(started.url, access)
     assert second is not first
-    assert second.request(INFO, b"", timeout_s=5).payload
+    assert second.request(INFO, b"", timeout_s=PATIENCE_S).payload
     cache.close()
     started.close()
 

@@ -17,6 +17,7 @@ from jetraft.store.log import FileLog
 from jetraft.store.log_open import discard_log, open_log
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
+from tests.harness.patience import PATIENCE_S
 
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
 
@@ -191,7 +192,7 @@ async def test_log_on_real_files_comes_back(tmp_path: Path, writer: Writer, disk
 
     async def durable(log: FileLog) -> None:
         log.submit()
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while log.durable_token < log.token():
                 await trio.lowlevel.wait_readable(writer.fileno())
                 writer.drain()
