@@ -83,7 +83,9 @@ cdef void begin(Hash *hash, const uint8_t *key) noexcept nogil:
 
 cdef void take(Hash *hash, const uint8_t *data, size_t length) noexcept nogil:
     cdef size_t part
-    if hash.held and length:
+    if length == 0:
+        return
+    if hash.held:
         part = min(<size_t>PACKET_BYTES - hash.held, length)
         memcpy(hash.packet + hash.held, data, part)
         hash.held += part

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jetraft.cluster.backup._highway import highway_hash
@@ -35,6 +35,7 @@ def test_the_published_vectors_hold() -> None:
     assert int.from_bytes(other, "little") == 0x53C516CCE478CAD7
 
 
+@example(b"the middle piece is empty", [5, 5])
 @given(st.binary(max_size=200), st.lists(st.integers(min_value=0, max_value=200)))
 def test_the_pieces_do_not_matter(data: bytes, cuts: list[int]) -> None:
     places = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
