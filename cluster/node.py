@@ -6,131 +6,51 @@ meta group has a leader wait for one, as they do during an election.
 
 from __future__ import annotations
 
-import logging
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import trio
 
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.backup.desk import Backups
+from jetraft.cluster.caretakers import Caretakers
+from jetraft.cluster.meta.arrival import Arrival
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.health import Health, assess
 from jetraft.cluster.meta.machine import MetaMachine
-from jetraft.cluster.meta.profile import KEY as PROFILE_KEY
-from jetraft.cluster.meta.profile import NodeProfile, lower
 from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
 from jetraft.cluster.meta.steward import MetaSteward
+from jetraft.cluster.meta.telling import Telling, first_profile
 from jetraft.cluster.meta.view import ClusterView
+from jetraft.cluster.node_spec import NodePorts, NodeSetting, NodeStatistics
 from jetraft.cluster.service import ClusterService
-from jetraft.cluster.streams.compactor import Compactor
-from jetraft.cluster.streams.comparer import Comparer
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
-from jetraft.cluster.streams.mender import Mender
 from jetraft.cluster.streams.quota import Quota
-from jetraft.cluster.streams.scrubber import Scrubber
 from jetraft.cluster.streams.site import Site
-from jetraft.cluster.streams.yielding import Yielding, YieldingStatistics
 from jetraft.cluster.waiting import wait_until
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.joining import Begins, Joining, JoinPendingError
-from jetraft.raft.repair import OvertakenError, Repairs
-from jetraft.store.io import free_bytes, memory_bytes, run_blocking
+from jetraft.raft.repair import Repairs
+from jetraft.store.io import run_blocking
 from jetraft.store.model.config import StorageType
-from jetraft.store.model.validate import NO_LIMITS, ServerLimits
-from jetraft.store.port import HardStateLost, StoreCorrupt
-from jetraft.store.scrub import BYTES_PER_S_MAX, PERIOD_NS, Scrub
 from jetraft.store.space import SpaceWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from random import Random
+    from collections.abc import Mapping
 
     from jetraft.cluster.meta.assignment import StreamAssignment
-    from jetraft.cluster.meta.backend import BackendStatistics
     from jetraft.cluster.meta.bootstrap import BootstrapStatistics
-    from jetraft.cluster.meta.founding import Founders
-    from jetraft.cluster.meta.table import TableStatistics
-    from jetraft.cluster.ports import Outbox, Timers
-    from jetraft.cluster.service import ServiceStatistics
-    from jetraft.cluster.streams.compactor import CompactorStatistics
-    from jetraft.cluster.streams.comparer import ComparerStatistics
-    from jetraft.cluster.streams.mender import MenderStatistics
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.catchup import Swap
     from jetraft.raft.group import Group
-    from jetraft.raft.group_spec import GroupStatistics
     from jetraft.raft.joining import Admission
-    from jetraft.raft.manager import Manager
-    from jetraft.raft.peers import Mesh
-    from jetraft.raft.repair import RepairStatistics
-    from jetraft.store.block_cache import BlockCache
-    from jetraft.store.io import Disk
-    from jetraft.store.keyring import Secrets
-    from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import GroupId, NodeId
-    from jetraft.store.node_dir import NodeDir
-    from jetraft.store.scrub import ScrubStatistics
-
-log = logging.getLogger(__name__)
 
 RECORD_NAME: Final = "meta.record"
 READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself
-TELL_S: Final = 5.0  # nats-server sends such figures every ten seconds
 SWEEP_S: Final = 60.0  # how often data of deleted streams is looked for; it only matters after a node was away
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class NodeSetting:
-    """Who this node is. `cluster_name` is None on a server that stands alone; `expected` counts the founding nodes."""
-
-    node_id: NodeId
-    server_name: str
-    cluster_name: str | None
-    expected: int = 1
-    limits: ServerLimits = NO_LIMITS
-    tags: tuple[str, ...] = ()
-    unique_tag: str = ""  # a prefix of tags whose values no two replicas of a stream may share
-    store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes; without one most of what is free
-    scrub_period_ns: int | None = PERIOD_NS  # every block is read in this time; None: never
-    scrub_bytes_per_s: int = BYTES_PER_S_MAX
-    compare_ns: int | None = PERIOD_NS  # replicas are compared in this time; None: never
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class NodePorts:
-    """What the node works with. `mesh` is None on a server that stands alone."""
-
-    mesh: Mesh | None
-    manager: Manager
-    outbox: Outbox
-    timers: Timers
-    clock: Clock
-    rng: Random
-    node_dir: NodeDir
-    disk: Disk
-    cache: BlockCache
-    secrets: Secrets | None = None  # of a store that is encrypted
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class NodeStatistics:
-    """A snapshot of everything."""
-
-    bootstrap: BootstrapStatistics
-    table: TableStatistics
-    backend: BackendStatistics
-    service: ServiceStatistics
-    meta_group: GroupStatistics | None
-    repairs: RepairStatistics
-    scrub: ScrubStatistics
-    mender: MenderStatistics
-    compactor: CompactorStatistics
-    yielding: YieldingStatistics
 
 
 class ClusterNode:
@@ -141,7 +61,6 @@ class ClusterNode:
         self._setting = setting
         self._ports = ports
         self._group: Group | None = None
-        self._outside = False
         mesh = ports.mesh
         self.machine = MetaMachine()
         self.view = ClusterView(
@@ -158,9 +77,13 @@ class ClusterNode:
             expected=setting.expected,
             file=ports.node_dir.file(RECORD_NAME),
         )
-        self.view.own_profile = self._told_profile = self._profile()
-        if mesh is not None:
-            mesh.describe(PROFILE_KEY, self.view.own_profile.pack())
+        self._telling = Telling(
+            first_profile(ports.node_dir, setting.tags, setting.store_limits),
+            view=self.view,
+            mesh=mesh,
+            held=self._held,
+            is_short=lambda: self.caretakers.is_short,
+        )
         self.space = space = SpaceWatch.of(ports.node_dir.root)
         advisories = Advisories(outbox=ports.outbox, clock=ports.clock, rng=ports.rng)
         site = Site(
@@ -200,14 +123,22 @@ class ClusterNode:
         self._steward = MetaSteward(
             machine=self.machine, frontend=self._frontend, timers=ports.timers, clock=ports.clock
         )
-        self._memory_groups = MemoryGroups(ports.node_dir)
+        memory_groups = MemoryGroups(ports.node_dir)
+        self._arrival = Arrival(
+            node_id=setting.node_id,
+            bootstrap=self._bootstrap,
+            seat=self._seat,
+            memory_groups=memory_groups,
+            joining=self.joining,
+            mesh=mesh,
+        )
         host = StreamHost(
             site=site,
             node_dir=ports.node_dir,
             disk=ports.disk,
             cache=ports.cache,
             repairs=self.repairs,
-            memory_groups=self._memory_groups,
+            memory_groups=memory_groups,
             admit=self._admit,
             joined_index=lambda: self._bootstrap.joined_index,
         )
@@ -234,39 +165,18 @@ class ClusterNode:
         )
         self.service.backups = self.backups
         self.service.advisories = advisories
-        self._scrubber = Scrubber(
-            disk=ports.disk,
-            clock=ports.clock,
-            groups=lambda: [replica.group for _, replica in self.backend.replicas()],
-            scrub=Scrub(period_ns=setting.scrub_period_ns or PERIOD_NS, bytes_per_s_max=setting.scrub_bytes_per_s),
-        )
-        self._compactor = Compactor(
-            clock=ports.clock, replicas=lambda: [replica for _, replica in self.backend.replicas()]
-        )
-        self._mender = Mender(
-            node_id=setting.node_id,
-            clock=ports.clock,
-            groups=self._all_groups,
+        self.caretakers = Caretakers(
+            setting,
+            ports,
+            backend=self.backend,
+            meta_group=lambda: self._group,
             repairs=self.repairs,
             reopen=self._reopen,
+            view=self.view,
+            advisories=advisories,
             space=space,
+            tell=self._telling.tell,
         )
-        self._yielding = Yielding(
-            clock=ports.clock,
-            space=space,
-            groups=self._groups_on_disk,
-            is_node_short=lambda node: self.view.profile_of(node).is_short,
-            tell=self._tell_profile,
-        )
-        self.comparer: Comparer | None = None
-        if mesh is not None:
-            self.comparer = Comparer(
-                node_id=setting.node_id,
-                mesh=mesh,
-                advisories=advisories,
-                replicas=lambda: [replica for _, replica in self.backend.replicas()],
-                period_ns=setting.compare_ns or PERIOD_NS,
-            )
         self.catchup = None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=self._reopen)
         if mesh is not None:
             mesh.on_peer_up.append(lambda _peer: self._steward.attend())
@@ -277,21 +187,17 @@ class ClusterNode:
         Started when the streams of a server that stands alone can be used; in a cluster, as soon as this node takes
         part or waits for others. Raises StoreError or OSError when the meta group's log cannot be opened.
         """
+        is_started = False
+
+        def start() -> None:
+            nonlocal is_started
+            if not is_started:
+                task_status.started()
+            is_started = True
+
         if self._setting.cluster_name is not None and self._bootstrap.founded is None:
-            task_status.started()
-            task_status = trio.TASK_STATUS_IGNORED
-        founders = await self._bootstrap.run()
-        if founders is None:
-            founders = await self._join_meta()
-        try:
-            await self._seat.take(founders, is_known=(META_GROUP, founders.incarnation) in self._memory_groups)
-        except (HardStateLost, OvertakenError, StoreCorrupt) as error:
-            if self.joining is None:
-                raise
-            log.error("%s: %s; it is filled anew, what it held is kept aside", META_GROUP, error)  # noqa: TRY400
-            task_status.started()
-            task_status = trio.TASK_STATUS_IGNORED
-            await self._retake_seat(founders)
+            start()
+        await self._arrival.run(waits=start)
         async with trio.open_nursery() as nursery:
             if self.catchup is not None:
                 await nursery.start(self.catchup.run)
@@ -299,49 +205,23 @@ class ClusterNode:
             nursery.start_soon(self.service.inquiries.run)
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._sweep)
-            nursery.start_soon(self._keep_telling)
-            nursery.start_soon(self._yielding.run)
-            if self._setting.scrub_period_ns is not None:
-                nursery.start_soon(self._scrubber.run)
-            nursery.start_soon(self._mender.run)
-            if self.comparer is not None and self._setting.compare_ns is not None:
-                nursery.start_soon(self.comparer.run)
-            nursery.start_soon(self._compactor.run)
+            nursery.start_soon(self._telling.run)
+            nursery.start_soon(self.caretakers.run)
             nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
                 await wait_until(self._all_lead, READY_WAIT_S)
-            task_status.started()
-
-    async def _join_meta(self) -> Founders:
-        """Become a member of a meta group that exists; durable when this returns. Its log is there then."""
-        founders = self._bootstrap.elsewhere
-        assert founders is not None
-        self._outside = True
-        admission = await self._seat.join(founders, partial(self._admit_meta, founders), give_up=self._seat.trash)
-        self._bootstrap.joined(founders, admission.commit_index)
-        self._outside = False
-        return founders
-
-    async def _retake_seat(self, founders: Founders) -> None:
-        """Start the meta group as a learner anew, when its leader agrees: this member's log is of no use."""
-
-        def give_up() -> None:
-            self._memory_groups.note(META_GROUP, founders.incarnation)
-            self._seat.set_aside()
-
-        self._outside = True
-        await self._seat.join(founders, partial(self._admit_meta, founders), give_up=give_up)
-        self._outside = False
-        await self._seat.take(founders, is_known=True)
+            start()
 
     def health(self, *, server_only: bool = False) -> Health:
         """Say whether this node is current, for `/healthz`; `server_only` leaves the streams out."""
         if server_only:
             clustered = self._setting.cluster_name is not None
-            return assess(clustered=clustered, outside=self._outside, meta=self._group, failed={}, replicas=())
+            return assess(
+                clustered=clustered, outside=self._arrival.is_outside, meta=self._group, failed={}, replicas=()
+            )
         return assess(
             clustered=self._setting.cluster_name is not None,
-            outside=self._outside,
+            outside=self._arrival.is_outside,
             meta=self._group,
             failed=self.backend.statistics().failed,
             replicas=[(row.key, replica.group) for row, replica in self.backend.replicas()],
@@ -362,19 +242,8 @@ class ClusterNode:
             service=self.service.statistics(),
             meta_group=self._group.statistics() if self._group else None,
             repairs=self.repairs.statistics(),
-            scrub=self._scrubber.statistics(),
-            mender=self._mender.statistics(),
-            compactor=self._compactor.statistics(),
-            yielding=self._yielding.statistics(),
+            caretakers=self.caretakers.statistics(),
         )
-
-    def scrub_statistics(self) -> ScrubStatistics:
-        """How far the reading of everything at rest is."""
-        return self._scrubber.statistics()
-
-    def comparer_statistics(self) -> ComparerStatistics | None:
-        """What comparing replicas has found; None on a server that stands alone."""
-        return None if self.comparer is None else self.comparer.statistics()
 
     def _meta_started(self, group: Group) -> None:
         self._group = group
@@ -395,14 +264,6 @@ class ClusterNode:
             await self._seat.reopen(swap)
         else:
             await self.backend.reopen(group.group_id, swap)
-
-    def _all_groups(self) -> Sequence[Group]:
-        replicas = [replica.group for _, replica in self.backend.replicas()]
-        return replicas if self._group is None else [self._group, *replicas]
-
-    def _groups_on_disk(self) -> Sequence[Group]:
-        mine = [replica.group for row, replica in self.backend.replicas() if row.config.storage is StorageType.FILE]
-        return mine if self._group is None else [self._group, *mine]
 
     @property
     def bootstrap(self) -> BootstrapStatistics:
@@ -429,14 +290,6 @@ class ClusterNode:
         elif group_id == META_GROUP:
             self._steward.attend()
 
-    async def _admit_meta(self, founders: Founders) -> Admission:
-        mesh = self._ports.mesh
-        assert mesh is not None
-        assert self.joining is not None
-        own = self._setting.node_id
-        others = sorted(peer for peer, info in mesh.peers.items() if info.up)
-        return await self.joining.ask(META_GROUP, founders.incarnation, own=own, others=others, begins=Begins.NEVER)
-
     async def _admit(self, row: StreamAssignment) -> Admission:
         """Ask how this node may take part in a stream's group. Raises JoinPendingError."""
         assert self.joining is not None
@@ -448,39 +301,12 @@ class ClusterNode:
         begins = Begins.WITH_ALL if is_memory else Begins.AS_PAIR
         return await self.joining.ask(row.group_id, row.incarnation, own=own, others=others, begins=begins)
 
-    def _profile(self) -> NodeProfile:
-        """What this node says of itself before it holds anything.
-
-        A limit that is not configured is three quarters of what there is, as in nats-server.
-        """
-        node_dir = self._ports.node_dir
-        there = {
-            StorageType.FILE: free_bytes(node_dir.root) + node_dir.stored_bytes(),
-            StorageType.MEMORY: memory_bytes(),
-        }
-        capacity = {kind: count * 3 // 4 for kind, count in there.items()}
-        return NodeProfile(tags=lower(self._setting.tags), capacity={**capacity, **self._setting.store_limits})
-
     def _held(self) -> Mapping[StorageType, int]:
         """Bytes of the messages of this node's replicas."""
         held = dict.fromkeys(StorageType, 0)
         for row, replica in self.backend.replicas():
             held[row.config.storage] += replica.stored_bytes
         return held
-
-    def _tell_profile(self) -> None:
-        """Say what is true of this node now, if the others should hear of it."""
-        told = self._told_profile
-        self.view.own_profile = now = attrs.evolve(told, held=self._held(), is_short=self._yielding.is_short)
-        if self._ports.mesh is not None and now.differs_from(told):
-            self._ports.mesh.describe(PROFILE_KEY, now.pack())
-            self._told_profile = now
-
-    async def _keep_telling(self) -> None:
-        """Keep what is said of this node nearly true."""
-        while True:
-            self._tell_profile()
-            await trio.sleep(TELL_S)
 
     async def _sweep(self) -> None:
         """Once the table is current, delete what was removed while this node was away.

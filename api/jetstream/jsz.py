@@ -77,7 +77,7 @@ class Jsz:
         asked = {name for name, value in arguments.items() if value in YES}
         shells = [shell for _, shell in self.node.backend.replicas()]
         states = [shell.info().state for shell in shells]
-        stats = self.stats()
+        stats, cared = self.stats(), self.node.caretakers.statistics()
         document: dict[str, Any] = {
             **stats,
             "config": self.config(),
@@ -88,11 +88,10 @@ class Jsz:
             "consumers_leader": sum(shell.consumer_count for shell in shells if shell.is_leader),
             "messages": sum(state.messages for state in states),
             "bytes": sum(state.bytes for state in states),
-            "scrub": {**attrs.asdict(self.scrub), **plain(self.node.scrub_statistics())},
+            "scrub": {**attrs.asdict(self.scrub), **plain(cared.scrub)},
         }
-        compared = self.node.comparer_statistics()
-        if compared is not None:
-            document["compare"] = plain(compared)
+        if cared.compared is not None:
+            document["compare"] = plain(cared.compared)
         if self.node.service.cluster.clustered and self.node.meta_group is not None:
             document["meta_cluster"] = self._meta_cluster(self.node.meta_group)
         if asked.intersection(DETAILS):

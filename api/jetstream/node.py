@@ -19,7 +19,8 @@ from jetraft.api.monitor.pages import Health
 from jetraft.api.outbox import PlaneOutbox
 from jetraft.api.reactor import Reactor
 from jetraft.api.timers import Timers
-from jetraft.cluster.node import ClusterNode, NodePorts, NodeSetting
+from jetraft.cluster.node import ClusterNode
+from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.raft.engines import CORE, engine_factory
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.heirs import Heirs

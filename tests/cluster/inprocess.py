@@ -15,7 +15,8 @@ import orjson
 import trio
 
 from jetraft.api.jetstream.gateway import JetStreamGateway
-from jetraft.cluster.node import ClusterNode, NodePorts, NodeSetting
+from jetraft.cluster.node import ClusterNode
+from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
 from jetraft.cluster.streams._admit import encode_capture
 from jetraft.cluster.waiting import wait_until

@@ -43,8 +43,8 @@ def replica(node: InProcessNode) -> StreamShell:
 
 
 def comparer(node: InProcessNode) -> Comparer:
-    assert node.node.comparer is not None
-    return node.node.comparer
+    assert node.node.caretakers.comparer is not None
+    return node.node.caretakers.comparer
 
 
 def digest(node: InProcessNode) -> object:
