@@ -5,9 +5,15 @@ enforces them by itself while it applies a message (`_index.pyx`). Age needs a c
 "remove below sequence n" into the log. Refusing a message instead (discard policy "new") is the leader's decision too.
 """
 
+from __future__ import annotations
+
 import enum
+from typing import TYPE_CHECKING
 
 import attrs
+
+if TYPE_CHECKING:
+    from jetraft.store.model.config import StreamConfig
 
 UNLIMITED = -1  # as on the wire
 
@@ -41,6 +47,15 @@ class StoreLimits:
     max_msgs: int = UNLIMITED
     max_bytes: int = UNLIMITED
     max_msgs_per_subject: int = UNLIMITED
+
+
+def limits_of(config: StreamConfig) -> StoreLimits:
+    """The limits of a configuration on what its store holds."""
+    return StoreLimits(
+        max_msgs=config.max_msgs,
+        max_bytes=config.max_bytes,
+        max_msgs_per_subject=config.max_msgs_per_subject,
+    )
 
 
 def age_cutoff_ts_ns(*, now_ts_ns: int, max_age_ns: int) -> int | None:

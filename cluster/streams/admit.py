@@ -6,8 +6,9 @@ In-flight state belongs to one term of leadership: a new `Admission` is made whe
 away when it stops being one.
 
 Plain messages are handled in C in runs (`_admit.pyx`); a message with JetStream headers, or one that finds the stream
-full, is judged here. The order of the checks is nats-server 2.15's, observed by sending it messages that break two
-rules at once. Source: stream.go (processJetStreamMsg), jetstream_batching.go (checkMsgHeadersPreClusteredProposal).
+full, is judged one by one: by itself in `candidate.py`, against the state here. The order of the checks is nats-server
+2.15's, observed by sending it messages that break two rules at once. Source: stream.go (processJetStreamMsg),
+jetstream_batching.go (checkMsgHeadersPreClusteredProposal).
 """
 
 from __future__ import annotations
@@ -25,14 +26,23 @@ from jetraft.cluster.streams._admit import (
     captured_payload,
     encode_capture,
 )
-from jetraft.cluster.streams.puback import duplicate_ack, error_ack, puback_prefix
+from jetraft.cluster.streams.candidate import (
+    Candidate,
+    Refused,
+    check_rollup,
+    check_shape,
+    check_supported,
+    check_unsupported_origin,
+    parse_seq,
+)
+from jetraft.cluster.streams.puback import duplicate_ack, error_ack
+from jetraft.cluster.streams.publish import Admitted, Known, Publish
 from jetraft.cluster.streams.ttl import NEVER_NS, lengthened, marker_hdr, parse_ttl
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.fifo import Fifo
-from jetraft.store.model.gojson import quote
 from jetraft.store.model.subject import is_literal, matches
-from jetraft.store.retention import SizeModel, StoreLimits
+from jetraft.store.retention import SizeModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,9 +53,7 @@ if TYPE_CHECKING:
 ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
 IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
 IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # as nats-server's streamDefaultMaxQueueBytes
-HDR_BYTES_MAX: Final = 65_535  # as nats-server: the header length of its store is 16 bits
 NO_LIMIT: Final = -1
-SEQ_DIGITS_MAX: Final = 19  # as nats-server's parser: longer numbers are not numbers
 
 
 class AppliedState(Protocol):
@@ -79,39 +87,6 @@ class AppliedState(Protocol):
 
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""
-
-
-@attrs.define(eq=False)
-class Publish:
-    """Messages that became one proposal, and who waits for its outcome."""
-
-    records: RecordBatch
-    msg_ids: list[bytes] = attrs.Factory(list)
-    duplicates: list[tuple[bytes, int]] = attrs.Factory(list)  # (reply, sequence): repeats of messages in flight
-
-    def acks(self, stream: bytes) -> bytes:
-        """The positive acks as a batch for `Outbox.send_batch`."""
-        acks = self.records.acks(puback_prefix(stream))
-        if not self.duplicates:
-            return acks
-        late = [encode_capture(reply, payload=duplicate_ack(stream, seq)) for reply, seq in self.duplicates]
-        return acks + b"".join(late)
-
-
-@attrs.frozen(slots=True)
-class Known:
-    """The first copy of a message: its sequence, and its publish while that is in flight."""
-
-    seq: int
-    publish: Publish | None
-
-
-@attrs.define(eq=False)
-class Admitted:
-    """What came of a batch: proposals in order, and answers that need no proposal (refusals, known duplicates)."""
-
-    publishes: list[Publish]
-    answers: list[bytes]  # capture records for `Outbox.send_batch`
 
 
 class Admission:
@@ -251,7 +226,7 @@ class Admission:
         message = Candidate.at(batch, start)
         try:
             duplicate = self._check(publish, message)
-        except _Refused as refused:
+        except Refused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
             return message.end
         if duplicate is not None:
@@ -274,64 +249,35 @@ class Admission:
         return message.end
 
     def _check(self, publish: Publish, message: Candidate) -> Known | None:
-        """Raise _Refused, or say where the stream already has the message, or return None for a new one."""
-        self._check_shape(message)
+        """Raise Refused, or say where the stream already has the message, or return None for a new one."""
+        check_shape(message, self.config)
         headers = message.headers
         if headers:
-            self._check_supported(headers)
+            check_supported(headers, self._stream, self.config)
             self._check_expected_sequences(publish, message)
-            self._check_unsupported_origin(headers)
+            check_unsupported_origin(headers)
             duplicate = self._duplicate_of(message)
             if duplicate is not None:
                 return duplicate
             self._check_last_msg_id(headers)
-            self._check_rollup(headers)
+            check_rollup(headers, self.config)
         if self.config.discard is DiscardPolicy.NEW:
             self._check_room(publish, message)
         return None
-
-    def _check_shape(self, message: Candidate) -> None:
-        config = self.config
-        if config.sealed:
-            raise _Refused(errors.STREAM_SEALED.with_values())
-        if len(message.hdr) > HDR_BYTES_MAX:
-            raise _Refused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM.with_values())
-        if 0 < config.max_msg_size < len(message.hdr) + message.payload_len:
-            raise _Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.with_values())
-
-    def _check_supported(self, headers: dict[bytes, bytes]) -> None:
-        if headers.get(b"Nats-Batch-Id"):
-            raise _Refused(errors.ATOMIC_PUBLISH_DISABLED.with_values())
-        if headers.get(b"Nats-Incr"):
-            raise _Refused(errors.MESSAGE_INCR_DISABLED.with_values())
-        expected = headers.get(b"Nats-Expected-Stream")
-        if expected and expected != self._stream:
-            raise _Refused(errors.STREAM_NOT_MATCH.with_values())
-        ttl = headers.get(b"Nats-TTL")
-        if ttl and not self.config.allow_msg_ttl:
-            raise _Refused(errors.MESSAGE_TTL_DISABLED.with_values())
-        if ttl and parse_ttl(ttl) is None:
-            raise _Refused(errors.MESSAGE_TTL_INVALID.with_values())
 
     def _check_expected_sequences(self, publish: Publish, message: Candidate) -> None:
         last_seq = publish.records.next_seq - 1
         expected = message.headers.get(b"Nats-Expected-Last-Sequence")
         if expected and parse_seq(expected) != last_seq:
-            raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
+            raise Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
         expected = message.headers.get(b"Nats-Expected-Last-Subject-Sequence")
         pattern = message.headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject")
         if pattern and not expected:
-            raise _Refused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID.with_values())
+            raise Refused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID.with_values())
         if expected:
             last_seq = self._last_seq_of(publish, pattern or message.subject)
             if parse_seq(expected) != last_seq:
-                raise _Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
-
-    def _check_unsupported_origin(self, headers: dict[bytes, bytes]) -> None:
-        if headers.get(b"Nats-Schedule"):
-            raise _Refused(errors.MESSAGE_SCHEDULES_DISABLED.with_values())
-        if headers.get(b"Nats-Stream-Source"):
-            raise _Refused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
+                raise Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
 
     def _duplicate_of(self, message: Candidate) -> Known | None:
         if not message.msg_id:
@@ -346,17 +292,7 @@ class Admission:
         expected = headers.get(b"Nats-Expected-Last-Msg-Id")
         if expected and expected != self._last_msg_id:
             last = self._last_msg_id.decode(errors="replace")
-            raise _Refused(errors.STREAM_WRONG_LAST_MSG_ID.with_values(id=last))
-
-    def _check_rollup(self, headers: dict[bytes, bytes]) -> None:
-        rollup = headers.get(b"Nats-Rollup")
-        if not rollup:
-            return
-        if not self.config.allow_rollup_hdrs or self.config.deny_purge:
-            raise _Refused(errors.STREAM_ROLLUP_FAILED.with_values(err="rollup not permitted"))
-        if rollup.lower() not in (b"sub", b"all"):
-            value = quote(rollup.decode(errors="replace"))
-            raise _Refused(errors.STREAM_ROLLUP_FAILED.with_values(err=f"rollup value invalid: {value}"))
+            raise Refused(errors.STREAM_WRONG_LAST_MSG_ID.with_values(id=last))
 
     def _check_room(self, publish: Publish, message: Candidate) -> None:
         """Discard policy `new`: judged on what the stream will hold when everything in flight is applied."""
@@ -364,16 +300,16 @@ class Admission:
         if config.max_msgs_per_subject > 0:
             at_subject_limit = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
         if at_subject_limit and config.discard_new_per_subject:
-            raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
+            raise Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
         if at_subject_limit:
             return  # it replaces the oldest of its subject
         messages = self._applied.messages + self._in_flight_messages + publish.records.count
         if 0 < config.max_msgs <= messages:
-            raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages exceeded"))
+            raise Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages exceeded"))
         size = self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
         stored = self._applied.stored_bytes + self._in_flight_stored + publish.records.stored_bytes
         if 0 < config.max_bytes < stored + size:
-            raise _Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum bytes exceeded"))
+            raise Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum bytes exceeded"))
 
     def _last_seq_of(self, publish: Publish, pattern: bytes) -> int:
         """The last sequence of a subject, or of all that match a pattern, counting what is in flight."""
@@ -403,29 +339,6 @@ class Admission:
             turn.answer(reply if not self.config.no_ack else b"", answer)
 
 
-@attrs.frozen(slots=True)
-class Candidate:
-    """One captured message under judgement."""
-
-    end: int  # offset of the next capture record
-    subject: bytes
-    reply: bytes
-    hdr: bytes
-    payload_len: int
-    headers: dict[bytes, bytes]  # those that start with Nats-
-
-    @classmethod
-    def at(cls, batch: bytes, start: int) -> Candidate:
-        """Read the captured message at an offset of a batch."""
-        end, subject, reply, hdr, payload_len = captured_at(batch, start)
-        return cls(end, subject, reply, hdr, payload_len, nats_headers(hdr))
-
-    @property
-    def msg_id(self) -> bytes:
-        """The id for de-duplication, empty for none."""
-        return self.headers.get(b"Nats-Msg-Id", b"")
-
-
 @attrs.define(eq=False)
 class _Turn:
     """The publish that takes records, and what is finished."""
@@ -436,35 +349,6 @@ class _Turn:
     def answer(self, reply: bytes, payload: bytes) -> None:
         if reply:
             self.admitted.answers.append(encode_capture(reply, payload=payload))
-
-
-class _Refused(Exception):  # noqa: N818  (a way out of nested checks, not an error)
-    def __init__(self, error: ApiError) -> None:
-        self.error = error
-
-
-def limits_of(config: StreamConfig) -> StoreLimits:
-    """The limits of a configuration on what its store holds."""
-    return StoreLimits(
-        max_msgs=config.max_msgs,
-        max_bytes=config.max_bytes,
-        max_msgs_per_subject=config.max_msgs_per_subject,
-    )
-
-
-def nats_headers(hdr: bytes) -> dict[bytes, bytes]:
-    """The headers of a block whose names start with `Nats-`; the first of a name counts, as in nats-server."""
-    found: dict[bytes, bytes] = {}
-    for line in hdr.split(b"\r\n"):
-        if line.startswith(b"Nats-"):
-            name, _, value = line.partition(b":")
-            found.setdefault(name, value.strip())
-    return found
-
-
-def parse_seq(text: bytes) -> int:
-    """A decimal sequence, or -1 for anything else (signs, spaces and underscores included)."""
-    return int(text) if text.isdigit() and len(text) <= SEQ_DIGITS_MAX else -1
 
 
 def _last_match(records: RecordBatch, pattern: bytes) -> int:

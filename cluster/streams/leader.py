@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jetraft.cluster.consumers.desk import ConsumerDesk
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
-from jetraft.cluster.streams.admit import Admission, Admitted, Publish
+from jetraft.cluster.streams.admit import Admission
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.raft.engine import Proposal
 from jetraft.raft.proposals import Outcome
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jetraft.cluster.streams.machine import StreamMachine
+    from jetraft.cluster.streams.publish import Admitted, Publish
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.group import Group
     from jetraft.store.model.api_error import ApiError

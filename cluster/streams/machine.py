@@ -16,7 +16,7 @@ import orjson
 
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP, FLAG_TTL, flagged_records, subjects_of
-from jetraft.cluster.streams.admit import limits_of, nats_headers
+from jetraft.cluster.streams.candidate import nats_headers
 from jetraft.cluster.streams.digest import KEPT, Digests, digests_of
 from jetraft.cluster.streams.interest import is_wanted, unneeded_after_done, unneeded_on_arrival
 from jetraft.cluster.streams.roster import TRANSITIONS, new_consumer, restored_consumer
@@ -28,6 +28,7 @@ from jetraft.store.dedup import Dedup
 from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.model.config import ConsumerConfig, RetentionPolicy, StreamConfig
 from jetraft.store.model.subject import is_literal
+from jetraft.store.retention import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

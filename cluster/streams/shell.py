@@ -14,7 +14,6 @@ import attrs
 from jetraft.cluster.backup.restoration import Restoration, is_marked
 from jetraft.cluster.consumers.runner import STATUS_LEADER, STATUS_SHUTDOWN
 from jetraft.cluster.streams import commands
-from jetraft.cluster.streams.admit import limits_of
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.leader import Leadership
 from jetraft.cluster.streams.machine import StreamMachine, encode_config
@@ -28,7 +27,7 @@ from jetraft.store.model.config import StorageType
 from jetraft.store.model.state import ClusterInfo, PeerInfo, StreamInfo
 from jetraft.store.model.subject import is_literal
 from jetraft.store.port import StoreCorrupt
-from jetraft.store.retention import SizeModel
+from jetraft.store.retention import SizeModel, limits_of
 from jetraft.store.stream_store import StreamStore
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -11,13 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
-from jetraft.cluster.streams.admit import Admission, Admitted, nats_headers, parse_seq
+from jetraft.cluster.streams.admit import Admission
 from jetraft.store._frame import records, seal
 from jetraft.store.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy
 from jetraft.store.model.subject import matches
 from tests.cluster.lab import stream_config
+
+if TYPE_CHECKING:
+    from jetraft.cluster.streams.publish import Admitted
 
 NOW_NS = 1_700_000_000_000_000_000
 
@@ -254,15 +257,6 @@ def test_a_full_store_refuses_everybody() -> None:
     refused = admission.admit(capture() * 2, NOW_NS, refuse_with=errors.STREAM_STORE_FAILED.with_values(err="no space"))
     assert not refused.publishes
     assert [answer["error"]["err_code"] for _, answer in answers_of(b"".join(refused.answers))] == [10077, 10077]
-
-
-@pytest.mark.parametrize(("text", "seq"), [(b"12", 12), (b"+1", -1), (b"1_0", -1), (b" 1", -1), (b"9" * 20, -1)])
-def test_only_plain_digits_are_a_sequence(text: bytes, seq: int) -> None:
-    assert parse_seq(text) == seq
-
-
-def test_the_first_header_of_a_name_counts() -> None:
-    assert nats_headers(b"NATS/1.0\r\nNats-Msg-Id:  a \r\nX: y\r\nNats-Msg-Id: b\r\n\r\n") == {b"Nats-Msg-Id": b"a"}
 
 
 messages = st.lists(

@@ -1,0 +1,46 @@
+"""Messages that passed admission, from their proposal until they are applied, and what is answered to the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from jetraft.cluster.streams._admit import encode_capture
+from jetraft.cluster.streams.puback import duplicate_ack, puback_prefix
+
+if TYPE_CHECKING:
+    from jetraft.cluster.streams._admit import RecordBatch
+
+
+@attrs.define(eq=False)
+class Publish:
+    """Messages that became one proposal, and who waits for its outcome."""
+
+    records: RecordBatch
+    msg_ids: list[bytes] = attrs.Factory(list)
+    duplicates: list[tuple[bytes, int]] = attrs.Factory(list)  # (reply, sequence): repeats of messages in flight
+
+    def acks(self, stream: bytes) -> bytes:
+        """The positive acks as a batch for `Outbox.send_batch`."""
+        acks = self.records.acks(puback_prefix(stream))
+        if not self.duplicates:
+            return acks
+        late = [encode_capture(reply, payload=duplicate_ack(stream, seq)) for reply, seq in self.duplicates]
+        return acks + b"".join(late)
+
+
+@attrs.frozen(slots=True)
+class Known:
+    """The first copy of a message: its sequence, and its publish while that is in flight."""
+
+    seq: int
+    publish: Publish | None
+
+
+@attrs.define(eq=False)
+class Admitted:
+    """What came of a batch: proposals in order, and answers that need no proposal (refusals, known duplicates)."""
+
+    publishes: list[Publish]
+    answers: list[bytes]  # capture records for `Outbox.send_batch`
