@@ -221,13 +221,14 @@ class Backups:
         """Make the stream and fill it; return its info. Raises CorruptArchiveError, UploadFailedError, ApiError."""
         now_ns = self._clock.unix_ns()
         incarnation, planner = 0, Planner(config, now_ns)
+        room_bytes = self._space.room_bytes()  # looked at once: who does not know its size may take all of it
         ask = partial(self._ask, account, Owner.STREAM, config.name, _FILL)
         try:
-            reading = items_of(upload.pieces(), config, now_ns, room_bytes=self._space.room_bytes())
+            reading = items_of(upload.pieces(), config, now_ns, room_bytes=room_bytes)
             async with aclosing(reading) as items:
                 async for item in items:
                     if isinstance(item, StreamState):
-                        self._require_room(item)
+                        require_room(item, room_bytes)
                         incarnation = await self._create(account, config)
                     for steps in planner.take(item):
                         await ask(pack_steps(incarnation, steps))
@@ -246,10 +247,6 @@ class Backups:
         mark = f"{self._service.node_id}.{self._new_id()}"
         body = orjson.dumps(marked(config, mark).to_json_dict())
         return int(await self._ask(account, Owner.META, "", _CREATE, body))
-
-    def _require_room(self, state: StreamState) -> None:
-        if state.bytes > self._space.room_bytes():
-            raise errors.STORAGE_RESOURCES_EXCEEDED.with_values()
 
     async def _row_of(self, account: str, name: str, incarnation: int) -> StreamAssignment:
         """Return the finished row as soon as this node has heard of it. Raises ApiError."""
@@ -361,3 +358,9 @@ class Backups:
 
     def _new_id(self) -> str:
         return "".join(self._rng.choice(ALPHABET) for _ in range(ID_CHARS))
+
+
+def require_room(state: StreamState, room_bytes: int) -> None:
+    """Raise ApiError when a stream of this state does not fit."""
+    if state.bytes > room_bytes:
+        raise errors.STORAGE_RESOURCES_EXCEEDED.with_values()
