@@ -45,7 +45,7 @@ _ERASED: Final = 1 << 63
 _REMOVAL: Final = 1 << 62
 _SEQ: Final = _REMOVAL - 1
 _COMPRESSED: Final = b"cmp"
-_S2: Final = 1
+_S2: Final = b"\x01"
 _STATE_MAGIC: Final = 22
 _STATE_VERSIONS: Final = (1, 2)
 _VARINT_SHIFT_MAX: Final = 63
@@ -210,7 +210,7 @@ def _plain_block(data: bytes) -> memoryview:
     """The records of a block, decompressed where it is compressed."""
     if not data.startswith(_COMPRESSED):
         return memoryview(data)
-    if data[3] != _S2:
+    if data[3:4] != _S2:
         raise CorruptArchiveError("a message block of an unknown compression")
     size, at = _uvarint(data, 4)
     if size > FILE_BYTES_MAX:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jetraft.cluster.backup._highway import highway_hash
@@ -195,6 +195,7 @@ def test_a_file_larger_than_any_block_is_refused_before_memory_is_taken() -> Non
 
 
 @given(st.binary(max_size=400))
+@example(b"cmp")
 def test_any_bytes_are_a_block_or_refused(data: bytes) -> None:
     contents = LegacyContents("S")
     for name in (b"msgs/1.blk", b"obs/d/o.dat"):
