@@ -47,13 +47,19 @@ def free_port() -> int:
 @functools.cache
 def _band(_pid: int) -> Iterator[int]:
     """The ports of the band, round and round; by process id, for a fork must not share its parent's."""
-    first, held = claim(Path(tempfile.gettempdir()) / f"jetraft-test-ports-{os.getuid()}")
+    first, held = claim(_lock_directory(Path(tempfile.gettempdir()) / "jetraft-test-ports"))
 
     def ports() -> Iterator[int]:
         while not held.closed:  # open, hence locked, as long as the iterator lives
             yield from range(first, first + BAND_PORTS)
 
     return ports()
+
+
+def _lock_directory(shared: Path) -> Path:
+    """The folder of the locks; another one when that belongs to a user who ran tests here before."""
+    shared.mkdir(parents=True, exist_ok=True)
+    return shared if os.access(shared, os.W_OK) else shared.with_name(f"{shared.name}-{os.getuid()}")
 
 
 def claim(directory: Path) -> tuple[int, IO[bytes]]:
