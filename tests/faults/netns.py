@@ -27,16 +27,24 @@ _NAMED_NAMESPACES = Path("/var/run/netns")
 
 
 def missing() -> str | None:
-    """What this machine lacks, in one line; None when namespaces can be made."""
+    """What this machine lacks, in one line; None when a small network could be made, cut and healed.
+
+    A container may grant namespaces and refuse what goes into them. The calling thread is in another one meanwhile.
+    """
     if os.geteuid() != 0:
         return "fault tests need root (network namespaces); run them as root or in a privileged container"
     if shutil.which("ip") is None:
         return "fault tests need the ip command (Debian: apt-get install iproute2)"
-    probe = f"{PREFIX}{os.getpid()}-probe"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
-    if made.returncode:
-        return f"fault tests need network namespaces, and this machine refuses: {made.stderr.strip()}"
-    ip("netns", "del", probe)
+    try:
+        with Network(1) as network:
+            network.cut(both_ways([CLIENT], [1]))
+            network.heal()
+            ip("netns", "exec", network.namespace(1), "true")
+    except subprocess.CalledProcessError as error:
+        why = (error.stderr or "").strip()
+        return f"fault tests need network namespaces, and this machine refuses {' '.join(error.cmd)}: {why}"
+    except OSError as error:
+        return f"fault tests need network namespaces, and this machine refuses: {error}"
     return None
 
 
@@ -133,7 +141,7 @@ def sweep() -> None:
 
 
 def _owner(name: str) -> str | None:
-    match = re.fullmatch(rf"{PREFIX}(\d+)-(router|c|n\d+|probe)", name)
+    match = re.fullmatch(rf"{PREFIX}(\d+)-(router|c|n\d+)", name)
     return match.group(1) if match else None
 
 

@@ -14,7 +14,6 @@ from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(120)
 STREAM = "ROT"
 MESSAGES = 600
 PAYLOAD_BYTES = 200

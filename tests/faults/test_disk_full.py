@@ -11,7 +11,6 @@ from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(120)
 DISK_MIB = 160
 LEFT_MIB = 40  # below the reserve of 64 MiB
 

@@ -8,19 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.disk.mounts import FaultyDisk, MountFailed, missing
+from tests.faults.disk.mounts import FaultyDisk, missing
 
-REASON = missing()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=f"DISK FAULTS NOT RUN: {REASON}")
+
+@pytest.fixture(scope="module")
+def reason() -> str | None:
+    """Why no disk can be hurt here, found out once."""
+    return missing()
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[FaultyDisk]:
-    try:
-        with FaultyDisk(tmp_path / "disk") as mounted:
-            yield mounted
-    except MountFailed as error:
-        pytest.skip(f"DISK FAULTS NOT RUN: {error}")
+def disk(tmp_path: Path, reason: str | None) -> Iterator[FaultyDisk]:
+    if reason is not None:
+        pytest.skip(f"DISK FAULTS NOT RUN: {reason}")
+    with FaultyDisk(tmp_path / "disk") as mounted:
+        yield mounted
 
 
 @pytest.fixture

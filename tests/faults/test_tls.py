@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.harness.cluster import CLUSTER_NAME, Cluster
 from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
@@ -24,7 +22,6 @@ def seq_of(client: RawClient, payload: bytes) -> int:
     return int(json.loads(client.request("s", payload)[0].payload)["seq"])
 
 
-@pytest.mark.timeout(120)
 def test_a_cluster_that_speaks_tls_replicates_and_fails_over_and_lets_nobody_else_in(tmp_path: Path) -> None:
     with Cluster("jetraft", 3, directory=tmp_path, config=config()) as cluster:
         with RawClient(cluster[0].address) as client:

@@ -12,6 +12,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +31,7 @@ class MountFailed(Exception):  # noqa: N818  (says what is so)
 
 
 def missing() -> str | None:
-    """Why disks cannot be hurt here; None when they can."""
+    """Why disks cannot be hurt here; None when one of each kind could be mounted, hurt and taken away."""
     if os.geteuid() != 0:
         return "mounting a file system needs root"
     for device in ("/dev/fuse", "/dev/loop-control"):
@@ -39,7 +40,25 @@ def missing() -> str | None:
     for tool in ("losetup", "mkfs.ext4", "mount", "umount"):
         if shutil.which(tool) is None:
             return f"{tool} is missing"
-    return None
+    tried = subprocess.run([sys.executable, "-m", __name__], cwd=ROOT, capture_output=True, text=True, check=False)
+    return None if tried.returncode == 0 else tried.stderr.strip().splitlines()[-1]
+
+
+def _try() -> None:
+    """Use each kind of disk once, in a process of its own: its mounts are gone with it. Raises what stands in the way.
+
+    A container may show the devices and refuse to use them, or have a kernel without one of the file systems.
+    """
+    keep_mounts_apart()
+    with tempfile.TemporaryDirectory(prefix="jetraft-disk-probe-") as name:
+        place = Path(name)
+        with FaultyDisk(place / "fuse") as faulty:
+            (faulty.directory / "file").write_bytes(b"x")
+            faulty.cut(1)
+        with LoopDisk(place / "loop", place / "image", size_mib=16) as loop:
+            (loop.directory / "file").write_bytes(b"x")
+            loop.cut()
+            loop.power_on()
 
 
 def keep_mounts_apart() -> None:
@@ -170,3 +189,7 @@ def _do(*words: str) -> str:
     if done.returncode:
         raise MountFailed(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
+
+
+if __name__ == "__main__":
+    _try()
