@@ -2,6 +2,9 @@
 
 JETRAFT_SERVERS chooses which kinds the shared client and cluster tests run against ("jetraft" by default,
 "reference" or "jetraft,reference" to check the tests themselves against nats-server).
+
+Hypothesis draws the same examples in every run, so that a change is what makes a test fail, and no example has a
+deadline. `--hypothesis-profile=explore` draws others each time.
 """
 
 import os
@@ -9,9 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.harness.cluster import Cluster
 from tests.harness.server import Kind, Server
+
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
+settings.load_profile("same")
 
 KINDS: list[str] = [kind for kind in os.environ.get("JETRAFT_SERVERS", "jetraft").split(",") if kind]
 

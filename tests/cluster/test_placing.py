@@ -11,7 +11,6 @@ from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(90)
 TAGS = {"n1": ["az:a", "ssd"], "n2": ["az:a", "hdd"], "n3": ["az:b", "ssd"]}
 LIMITS = "max_file_store: 10000000, max_memory_store: 5000000"
 

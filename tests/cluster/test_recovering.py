@@ -144,7 +144,6 @@ def holds(node: InProcessNode, seq: int) -> bool:
     return found is not None and found.machine.last_seq >= seq and len(found.group.configuration.voters) > 1
 
 
-@pytest.mark.timeout(60)
 async def test_two_of_five_go_on_together_with_what_the_first_of_them_held(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:

@@ -6,16 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(180)
 STREAM = "GROW"
 CONFIG = {"name": STREAM, "subjects": ["grow.>"], "allow_direct": True}
-STEP_TIMEOUT_S = 40.0
 
 
 class Publishing(threading.Thread):
@@ -80,7 +76,7 @@ def resize(cluster: Cluster, node: Server, replicas: int) -> Sequence[str]:
         found[:] = members(node)  # asked once more it might name fewer: under load a member is late now and then
         return len(found) == replicas
 
-    node.running.wait_until(there, what=f"{replicas} replicas were current", timeout_s=STEP_TIMEOUT_S)
+    node.running.wait_until(there, what=f"{replicas} replicas were current")
     return found
 
 
@@ -100,7 +96,7 @@ def wait_for_data_at(cluster: Cluster, holders: Sequence[str]) -> None:
         return all(bool(stream_groups(node)) == (node.name in holders) for node in cluster)
 
     what = f"only {', '.join(holders)} held data"
-    cluster[0].running.wait_until(at_holders_only, what=what, timeout_s=STEP_TIMEOUT_S)
+    cluster[0].running.wait_until(at_holders_only, what=what)
 
 
 def test_replicas_come_and_go_under_load_and_no_acknowledged_message_is_lost(tmp_path: Path) -> None:

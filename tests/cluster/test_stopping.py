@@ -10,10 +10,8 @@ from tests.harness.cluster import Cluster
 from tests.harness.raw import Message, RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(60)
 PULL = json.dumps({"batch": 3, "expires": 30_000_000_000}).encode()
 NO_RESPONDERS = "503"
-WAIT_S = 20.0
 LAME_DUCK = "lame_duck_duration: 30s\nlame_duck_grace_period: 10s\n"
 
 
@@ -36,7 +34,6 @@ def wait_for_messages(node: Server, client: RawClient) -> None:
         node.running.wait_until(
             lambda: asking.api("CONSUMER.INFO.S.C").get("num_waiting") == 1,
             what="the leader has the pull",
-            timeout_s=WAIT_S,
         )
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from tests.harness.server import ROOT
 
-pytestmark = pytest.mark.timeout(600)
 FOLDERS = ("api", "cluster", "raft", "store")
 
 
@@ -37,7 +36,7 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", str(directory), str(source)],
         check=True,
         capture_output=True,
-        timeout=550,
+        timeout=800,
         env={**environment, "CFLAGS": "-O0"},
     )
     return next(directory.glob("jetraft-*.whl"))

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-import pytest
 import trio
 
 from jetraft.raft.catchup import Catchup
@@ -147,7 +146,6 @@ async def two_that_have_trimmed(nursery: trio.Nursery, tmp_path: Path) -> tuple[
     return leader, follower, third
 
 
-@pytest.mark.timeout(60)
 async def test_a_member_that_was_away_fetches_the_state_and_the_live_blocks(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         leader, _, third = await two_that_have_trimmed(nursery, tmp_path)
@@ -165,7 +163,6 @@ async def test_a_member_that_was_away_fetches_the_state_and_the_live_blocks(tmp_
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.timeout(60)
 async def test_a_leader_with_a_damaged_block_hands_over_instead_of_offering_it_for_ever(tmp_path: Path) -> None:
     """What it sends cannot be installed: who notices says so, and the leader looks at its block and stops."""
     async with trio.open_nursery() as nursery:

@@ -12,7 +12,6 @@ SEEDS_PER_MODE = 100
 SEEDS_OF_BOTH = 25
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", modes_of("pysyncobj"))
 def test_pysyncobj_behind_the_guard_breaks_no_promise(mode: str) -> None:
     series = play_some(mode, "pysyncobj", range(SEEDS_PER_MODE))
@@ -20,7 +19,6 @@ def test_pysyncobj_behind_the_guard_breaks_no_promise(mode: str) -> None:
     assert series.counts["ok"] > SEEDS_PER_MODE, "a run in which nothing is acknowledged shows nothing"
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["five", "snap"])
 def test_members_with_either_engine_form_one_group(mode: str) -> None:
     assert play_some(mode, "both", range(SEEDS_OF_BOTH)).problems == {}

@@ -63,7 +63,6 @@ def the_disk_of_a_group_of_one_is_not_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guard, "start", start_leading)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("without", "mode"),
     [

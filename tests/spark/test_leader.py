@@ -12,6 +12,7 @@ from pyspark_jetstream.leader import ApiRefusalError, Leader, read_answer
 from pyspark_jetstream.options import Access
 from pyspark_jetstream.wire import Frame
 from tests.harness.cluster import Cluster
+from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 from tests.spark.fake_replica import FakeReplica
@@ -70,7 +71,7 @@ def test_a_missing_stream_is_told_at_once(server: Server, connections: Connectio
 
 def test_a_dead_server_is_passed_over(server: Server, client: RawClient, connections: ConnectionCache) -> None:
     create(client, "DEAD")
-    access = Access(servers=("nats://127.0.0.1:1", server.url), retry_timeout_s=5)
+    access = Access(servers=("nats://127.0.0.1:1", server.url), retry_timeout_s=PATIENCE_S)
     assert Leader(access, "DEAD", connections).view().last_seq == 0
 
 
@@ -117,5 +118,5 @@ def test_a_silent_server_is_given_up_for_the_next(
     monkeypatch.setattr(leader_module, "ANSWER_TIMEOUT_S", 0.1)
     create(client, "MUTE")
     with FakeReplica(server.url, mute=True) as mute:
-        access = Access(servers=(mute.url, server.url), retry_timeout_s=5)
+        access = Access(servers=(mute.url, server.url), retry_timeout_s=PATIENCE_S)
         assert Leader(access, "MUTE", connections).view().last_seq == 0

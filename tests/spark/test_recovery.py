@@ -26,9 +26,8 @@ from tests.spark.streams import create, publish
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(180)
 
-QUERY_TIMEOUT_S = 90
+QUERY_TIMEOUT_S = 300
 
 
 @pytest.fixture

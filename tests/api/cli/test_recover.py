@@ -16,7 +16,6 @@ from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
 from tests.harness.server import Server, command, environment
 
-pytestmark = pytest.mark.timeout(120)
 CONFIRMED = "--yes-i-may-lose-data"
 COUNT = 20
 
@@ -95,7 +94,7 @@ def test_the_last_of_three_goes_on_and_two_new_ones_catch_up(tmp_path: Path) -> 
             for node in others:
                 node.wait_listening()
             first.running.wait_until(
-                lambda: replicas(client) == {"n2": True, "n3": True}, what="two new replicas were current", timeout_s=30
+                lambda: replicas(client) == {"n2": True, "n3": True}, what="two new replicas were current"
             )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from jetraft.api.session import COMPATIBLE_VERSION
 from jetraft.store.format import FORMAT_VERSION
+from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.server import Server, command, environment
 
@@ -146,7 +147,7 @@ def test_port_minus_one_is_a_port_of_the_kernels_choice_which_the_start_lines_te
     try:
         server.wait_listening()
         assert server.client_port not in {-1, 0, wished}
-        with socket.create_connection(server.address, timeout=5) as connection:
+        with socket.create_connection(server.address, timeout=PATIENCE_S) as connection:
             assert connection.recv(5) == b"INFO "
     finally:
         server.close()

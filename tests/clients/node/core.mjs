@@ -6,11 +6,11 @@ const text = (message) => decoder.decode(message.data);
 
 // A request that meets no responder yet is asked again: interest travels to the other nodes in its own time.
 async function ask(connection, subject, payload) {
-  for (let attempt = 0; ; attempt++) {
+  for (;;) {
     try {
-      return await connection.request(subject, payload, { timeout: 5000 });
+      return await connection.request(subject, payload, { timeout: 60000 });
     } catch (error) {
-      if (attempt > 200 || !String(error.message).includes("no responders")) throw error;
+      if (!String(error.message).includes("no responders")) throw error;
       await connection.flush();
     }
   }
@@ -23,7 +23,7 @@ await run({
     equal(text(await ask(near, id, "hello")), "hello");
   },
   "a request without responder fails at once": async ({ near, id }) => {
-    await rejects(near.request(id, "", { timeout: 10000 }), (error) => error.message.includes("no responders"), "request");
+    await rejects(near.request(id, "", { timeout: 60000 }), (error) => error.message.includes("no responders"), "request");
   },
   "headers travel with the message": async ({ near, id }) => {
     const subscription = near.subscribe(id, { max: 1 });

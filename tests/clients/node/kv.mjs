@@ -3,11 +3,10 @@ import { check, equal, rejects, replicas, run } from "./tap.mjs";
 
 // Direct gets may be answered by a replica that is a moment behind: read until the revision is there.
 async function settled(bucket, key, revision) {
-  for (let attempt = 0; attempt < 2000; attempt++) {
+  for (;;) {
     const entry = await bucket.get(key);
     if (entry?.revision >= revision) return entry;
   }
-  throw new Error(`${key} never reached revision ${revision}`);
 }
 
 await run({

@@ -13,10 +13,10 @@ import pytest
 
 from jetraft.cluster.backup.s2 import Compressor, Decompressor
 from tests.harness.cluster import Cluster
+from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-pytestmark = pytest.mark.timeout(120)
 CHUNK = 1 << 16
 STREAM = {"name": "S", "subjects": ["s.>"], "allow_direct": True, "allow_msg_ttl": True}
 GONE = (5, 20, 21, 22, 300)  # removed, the last of them too
@@ -88,7 +88,7 @@ def refused(client: RawClient, server: Server, backup: Backup, archive: bytes) -
     def is_clean() -> bool:  # os.walk, unlike rglob, does not mind what is deleted meanwhile
         return not any("S-R1" in name for _, folders, files in os.walk(server.store_dir) for name in (*folders, *files))
 
-    server.running.wait_until(is_clean, what="nothing was left on disk", timeout_s=5)
+    server.running.wait_until(is_clean, what="nothing was left on disk")
 
 
 def seen(client: RawClient) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def test_a_receiver_that_acknowledges_nothing_is_given_up(client: RawClient) -> 
     inbox = client.new_inbox()
     sid = client.subscribe(inbox)
     client.api("STREAM.SNAPSHOT.S", {"deliver_subject": inbox, "chunk_size": 1024, "window_size": 2048})
-    found = client.messages(sid, 3, timeout_s=8)
+    found = client.messages(sid, 3, timeout_s=PATIENCE_S)
     assert [len(one.payload) for one in found] == [1024, 1024, 0]
     assert found[2].status == "408 No Flow Response"
 

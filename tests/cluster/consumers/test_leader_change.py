@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.harness.cluster import Cluster
 from tests.harness.raw import Message, RawClient
 
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
 
     from tests.harness.server import Kind, Server
 
-pytestmark = pytest.mark.timeout(90)
 MESSAGES = 120
 TAKEN = 50
 CONFIRMED = 30
@@ -67,6 +64,6 @@ def test_acks_and_delivery_counts_survive_the_leader(kind: Kind, tmp_path: Path)
                     client.publish(message.reply, b"+ACK")
                 return set(counts) >= set(range(CONFIRMED + 1, MESSAGES + 1))
 
-            other.running.wait_until(all_came, what="everything that was not acknowledged came", timeout_s=40)
+            other.running.wait_until(all_came, what="everything that was not acknowledged came")
         assert min(counts) > CONFIRMED, "an acknowledged message came again"
         assert all(counts[seq] >= 2 for seq in range(CONFIRMED + 1, TAKEN + 1)), "a delivery was forgotten"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.comparer import Comparer
     from jetraft.cluster.streams.shell import StreamShell
 
-pytestmark = [pytest.mark.timeout(60)]
 KEY = StreamKey("$G", "S")
 COUNT = 40
 EVERYTHING = commands.Digest(1, COUNT, "", 10)

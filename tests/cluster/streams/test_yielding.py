@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import attrs
-import pytest
 import trio
 
 from jetraft.cluster.meta.assignment import StreamKey
@@ -126,7 +125,6 @@ def leader_of(cluster: InProcessCluster) -> InProcessNode | None:
     return None
 
 
-@pytest.mark.timeout(60)
 async def test_a_real_group_leaves_a_full_node_and_stays_away_from_it(tmp_path: Path, nursery: trio.Nursery) -> None:
     cluster = InProcessCluster(tmp_path, nursery)
     await cluster.start("n1", "n2", "n3")
