@@ -131,7 +131,7 @@ def help_text(program: str = "jetraft") -> str:
     lines = [
         f"Usage: {program} [options]",
         f"       {program} inspect|verify DIR    look at a store directory (--help)",
-        f"       {program} recover DIR    go on without a majority that is lost for ever (--help)",
+        f"       {program} recover DIR           go on without a majority that is lost for ever (--help)",
     ]
     for title, flags in SECTIONS:
         lines += ["", f"{title} options:"]

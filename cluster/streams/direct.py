@@ -6,7 +6,8 @@
 
 A batch is served in slices, one per turn, so that a large one does not keep others waiting; a replica that stops while
 it serves one just ends. Clients that must not read stale data say how far the replica has to be
-(`Jetraft-Min-Last-Seq`); every EOB says how far it is. Source: stream.go (getDirectRequest, getDirectMulti), ADR-31.
+(`Jetraft-Min-Last-Seq`): one that is not waits a moment (held_gets.py) and then refuses; every EOB says how far it is.
+Source: stream.go (getDirectRequest, getDirectMulti), ADR-31.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from jetraft.cluster.streams.direct_request import (
     TOO_MANY,
     DirectRequest,
     RefusedError,
+    behind,
     check_level,
-    check_position,
     parse_direct_request,
+    position_needed,
 )
+from jetraft.cluster.streams.held_gets import HeldGets
 from jetraft.store.model import message
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.subject import is_literal
@@ -84,6 +87,7 @@ class DirectGets:
         self._sinks: list[int] = []
         self._batches: Fifo[Batch] = Fifo()
         self._timer: TimerHandle | None = None
+        self._held = HeldGets(site.timers, site.clock, self._refuse)
 
     def follow(self, config: StreamConfig) -> None:
         """Listen while the stream allows direct gets."""
@@ -102,6 +106,7 @@ class DirectGets:
             self._site.outbox.remove_sink(handle)
         self._sinks = []
         self._batches.clear()
+        self._held.drop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -115,6 +120,11 @@ class DirectGets:
             position, subject, reply, hdr, _size = captured_at(batch, start)
             if not reply:
                 continue
+            needed = position_needed(hdr)
+            if needed > self._store.last_seq:
+                if not self._held.hold(batch[start:position], needed):
+                    answers.append(encode_capture(reply, hdr=behind(self._store.last_seq)))
+                continue
             try:
                 self._answer(answers, subject, reply, hdr, captured_payload(batch, start))
             except RefusedError as refused:
@@ -125,10 +135,26 @@ class DirectGets:
             self._site.outbox.send_batch(b"".join(answers))
         self._serve()
 
+    def applied(self) -> None:
+        """The replica has come further: answer those who wait for that."""
+        if self._held:
+            ready = self._held.reached(self._store.last_seq)
+            if ready:
+                self.on_requests(ready)
+
     # --- requests
 
+    def _refuse(self, batch: bytes) -> None:
+        """Tell the senders of these requests that this replica is behind."""
+        status = behind(self._store.last_seq)
+        answers: list[bytes] = []
+        position = 0
+        while position < len(batch):
+            position, _subject, reply, _hdr, _size = captured_at(batch, position)
+            answers.append(encode_capture(reply, hdr=status))
+        self._site.outbox.send_batch(b"".join(answers))
+
     def _answer(self, answers: list[bytes], subject: bytes, reply: bytes, hdr: bytes, payload: bytes) -> None:
-        check_position(hdr, self._store.last_seq)
         if subject != self._prefix:
             check_level(hdr)
             if payload:

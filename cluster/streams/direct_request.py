@@ -14,7 +14,7 @@ from jetraft.store.model import message
 from jetraft.store.model.gotime import parse_time
 
 API_LEVEL: Final = 5  # what this server serves (protocol of nats-server 2.15)
-MIN_LAST_SEQ: Final = b"Jetraft-Min-Last-Seq"  # refuse me when your replica is behind this
+MIN_LAST_SEQ: Final = b"Jetraft-Min-Last-Seq"  # answer from a replica that has this sequence, or refuse
 LAST_SEQ: Final = b"Jetraft-Last-Seq"  # how far the replica is
 
 EMPTY: Final = message.status(408, b"Empty Request")
@@ -96,11 +96,15 @@ def check_level(hdr: bytes) -> None:
         raise RefusedError(LEVEL)
 
 
-def check_position(hdr: bytes, last_seq: int) -> None:
-    """Refuse when the client knows that this replica is behind."""
+def position_needed(hdr: bytes) -> int:
+    """The last sequence that a replica must have to answer; 0 when the client does not mind."""
     wanted = message.get(hdr, MIN_LAST_SEQ) if hdr else None
-    if wanted is not None and wanted.isdigit() and int(wanted[:19]) > last_seq:
-        raise RefusedError(message.status(503, b"Replica Behind", {LAST_SEQ: b"%d" % last_seq}))
+    return int(wanted[:19]) if wanted is not None and wanted.isdigit() else 0
+
+
+def behind(last_seq: int) -> bytes:
+    """The status of a replica that is not as far as the client needs. Not 503: clients take that for nobody at all."""
+    return message.status(412, b"Replica Behind", {LAST_SEQ: b"%d" % last_seq})
 
 
 def _check(request: DirectRequest) -> None:

@@ -334,6 +334,8 @@ class StreamShell:
         """Entries have been applied."""
         if self._leadership is not None:
             self._leadership.applied(messages_added=messages_added)
+        if messages_added:
+            self._direct.applied()
 
     # --- inside
 

@@ -6,7 +6,7 @@ know:
 - rows past the range: a batch counts messages, so deletes let it run on; they are dropped;
 - a gap in the middle: deleted messages, or rows lost to retention while we read. The leader's first sequence tells;
 - the tail: deleted, or the replica has not applied it yet. A jetraft replica is told the planned end in the request and
-  refuses when it is behind (503), or states in the reply how far it is. Others are not believed: the leader is asked
+  refuses when it stays behind (412), or states in the reply how far it is. Others are not believed: the leader is asked
   whether the tail is gone;
 - rows of another stream of the same name, created since the range was planned: they are younger than the plan, so a row
   that is makes us compare the creation time. Nothing is handed out before these questions are settled.

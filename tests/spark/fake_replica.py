@@ -32,7 +32,7 @@ class Behaviour:
     """What is wrong with the replica."""
 
     applied_seq: int = 1 << 62  # rows above it are not there yet
-    refuses: bool = False  # answers 503 when Jetraft-Min-Last-Seq asks for more than it has, as jetraft does
+    refuses: bool = False  # answers 412 when Jetraft-Min-Last-Seq asks for more than it has, as jetraft does
     reports: bool = False  # says in Jetraft-Last-Seq how far it is, as jetraft does
     break_after: int | None = None  # closes the connection after this many rows of an answer
     silent: bool = False  # takes direct gets and never answers
@@ -137,7 +137,7 @@ class FakeReplica:
         lines = [line for line in header.split(b"\r\n") if line.startswith(b"Jetraft-Min-Last-Seq:")]
         self.demanded += [int(line.split(b":")[1]) for line in lines]
         if behaviour.refuses and lines and self.demanded[-1] > behaviour.applied_seq:
-            connected.sendall(status(reply, b"503 Replica Behind", b"Jetraft-Last-Seq: %d\r\n" % behaviour.applied_seq))
+            connected.sendall(status(reply, b"412 Replica Behind", b"Jetraft-Last-Seq: %d\r\n" % behaviour.applied_seq))
             return
         rows = Rows()
         real.direct_batch(stream, question, rows, header_lines=b"", stall_s=PATIENCE_S)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.streams import direct
+from jetraft.cluster.streams import direct, held_gets
 from jetraft.cluster.streams._admit import encode_capture
 from jetraft.cluster.streams._direct import DirectEncoder
+from jetraft.cluster.streams.held_gets import HELD_NS
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.message import get
 from tests.cluster.lab import Node, Sent, start_stream
@@ -169,13 +170,60 @@ def test_too_many_subjects_are_refused() -> None:
     assert len(reader.ask({"multi_last": ["s.>"], "up_to_seq": 1024})) == 1025
 
 
-def test_a_replica_that_is_behind_says_so() -> None:
-    demand = b"NATS/1.0\r\nJetraft-Min-Last-Seq: %d\r\n\r\n"
-    (behind,) = Reader().ask({"seq": 1, "batch": 2}, hdr=demand % 8)
-    assert behind.hdr == b"NATS/1.0 503 Replica Behind\r\nJetraft-Last-Seq: 7\r\n\r\n"
-    assert seqs(Reader().ask({"seq": 1, "batch": 2}, hdr=demand % 7)) == [1, 2]
-    (nothing,) = Reader().ask({"seq": 50, "batch": 2}, hdr=demand % 7)
+DEMAND = b"NATS/1.0\r\nJetraft-Min-Last-Seq: %d\r\n\r\n"
+BEHIND = b"NATS/1.0 412 Replica Behind\r\nJetraft-Last-Seq: %d\r\n\r\n"
+
+
+def test_a_replica_that_is_as_far_as_a_client_needs_answers_and_says_how_far_it_is() -> None:
+    assert seqs(Reader().ask({"seq": 1, "batch": 2}, hdr=DEMAND % 7)) == [1, 2]
+    (nothing,) = Reader().ask({"seq": 50, "batch": 2}, hdr=DEMAND % 7)
     assert nothing.hdr == b"NATS/1.0 404 Message Not Found\r\nJetraft-Last-Seq: 7\r\n\r\n"
+
+
+def test_a_replica_that_stays_behind_says_so_after_a_moment() -> None:
+    reader = Reader()
+    reader.node.publish(b"$JS.API.DIRECT.GET.S.s.a", hdr=DEMAND % 8, reply=b"_INBOX.r")
+    assert reader.node.sleep(HELD_NS - 1) == []
+    (answer,) = reader.node.sleep(1)
+    assert answer.hdr == BEHIND % 7
+    assert reader.node.sleep(10 * HELD_NS) == []
+
+
+@pytest.mark.parametrize(
+    ("subject", "body"), [(b".s.a", b""), (b"", b'{"last_by_subj":"s.a"}'), (b"", b'{"seq":8,"batch":2}')]
+)
+def test_a_replica_that_gets_there_answers_with_what_it_has_then(subject: bytes, body: bytes) -> None:
+    reader = Reader()
+    reader.node.publish(b"$JS.API.DIRECT.GET.S" + subject, body, hdr=DEMAND % 8, reply=b"_INBOX.early")
+    reader.node.publish(b"$JS.API.DIRECT.GET.S.s.a", hdr=DEMAND % 9, reply=b"_INBOX.late")
+    assert reader.node.sleep(10) == []
+    reader.node.publish(b"s.a", b"8")
+    answers = [sent for sent in reader.node.sleep(10) if sent.subject == b"_INBOX.early"]
+    assert seqs(answers) == [8]
+    assert answers[0].payload == b"8"
+    reader.node.publish(b"s.a", b"9")
+    assert [sent.payload for sent in reader.node.sleep(10) if sent.subject == b"_INBOX.late"] == [b"9"]
+    assert not reader.shell._direct._held
+
+
+def test_what_may_be_held_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_gets, "HELD_MAX", 2)
+    reader = Reader()
+    for number in range(3):
+        reader.node.publish(b"$JS.API.DIRECT.GET.S.s.a", hdr=DEMAND % 8, reply=b"_INBOX.%d" % number)
+    assert [(sent.subject, sent.hdr) for sent in reader.node.sleep(1)] == [(b"_INBOX.2", BEHIND % 7)]
+    monkeypatch.setattr(held_gets, "HELD_BYTES_MAX", 1000)
+    other = Reader()
+    other.node.publish(b"$JS.API.DIRECT.GET.S", b" " * 1000, hdr=DEMAND % 8, reply=b"_INBOX.large")
+    assert [sent.hdr for sent in other.node.sleep(1)] == [BEHIND % 7]
+
+
+def test_a_replica_that_ends_holds_nothing() -> None:
+    reader = Reader()
+    reader.node.publish(b"$JS.API.DIRECT.GET.S.s.a", hdr=DEMAND % 8, reply=b"_INBOX.r")
+    assert reader.node.sleep(1) == []
+    reader.shell._direct.end()
+    assert reader.node.sleep(10 * HELD_NS) == []
 
 
 def test_a_client_of_a_later_api_is_refused() -> None:
