@@ -88,6 +88,7 @@ class DirectGets:
         self._batches: Fifo[Batch] = Fifo()
         self._timer: TimerHandle | None = None
         self._held = HeldGets(site.timers, site.clock, self._refuse)
+        self._ready = b""  # captures that were held
 
     def follow(self, config: StreamConfig) -> None:
         """Listen while the stream allows direct gets."""
@@ -107,6 +108,7 @@ class DirectGets:
         self._sinks = []
         self._batches.clear()
         self._held.drop()
+        self._ready = b""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -136,11 +138,14 @@ class DirectGets:
         self._serve()
 
     def applied(self) -> None:
-        """The replica has come further: answer those who wait for that."""
+        """The replica has come further: answer those who wait for that, in the next turn.
+
+        Not at once, for this is called while entries are applied, and what goes wrong there stops the group.
+        """
         if self._held:
-            ready = self._held.reached(self._store.last_seq)
-            if ready:
-                self.on_requests(ready)
+            self._ready += self._held.reached(self._store.last_seq)
+            if self._ready:
+                self._wake()
 
     # --- requests
 
@@ -245,12 +250,17 @@ class DirectGets:
             batch = self._batches.popleft()
             if self._serve_slice(batch):
                 self._batches.append(batch)
-        if self._batches and self._timer is None:
+        if self._batches:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._timer is None:
             self._timer = self._site.timers.call_at(self._site.clock.mono_ns() + 1, self._woken)
 
     def _woken(self) -> None:
         self._timer = None
-        self._serve()
+        ready, self._ready = self._ready, b""
+        self.on_requests(ready)
 
     def _serve_slice(self, batch: Batch) -> bool:
         """Send the next messages of a batch; True when there are more to come."""
