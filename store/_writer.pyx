@@ -268,6 +268,8 @@ cdef struct Shared:
     Work *done_head         # done, to be drained
     Work *done_tail
     int event_fd
+    int queued              # works in the queue
+    int idle                # threads that wait for work, or are about to
     bint stopping
 
 
@@ -283,10 +285,13 @@ cdef void _push(Work **head, Work **tail, Work *work) noexcept nogil:
 cdef Work *_take(Shared *shared) noexcept nogil:
     """Wait for the next work; NULL when told to stop. The mutex is held, and given up meanwhile."""
     cdef Work *work
+    shared.idle += 1
     while shared.queue_head is NULL and not shared.stopping:
         pthread_cond_wait(&shared.work_came, &shared.mutex)
+    shared.idle -= 1
     work = shared.queue_head
     if work is not NULL:
+        shared.queued -= 1
         shared.queue_head = work.next
         if shared.queue_head is NULL:
             shared.queue_tail = NULL
@@ -300,6 +305,7 @@ cdef void *_thread_main(void *argument) noexcept nogil:
     cdef uint64_t one = 1
     cdef bint was_empty
     pthread_mutex_lock(&shared.mutex)
+    shared.idle -= 1  # `_start` has counted it
     while True:
         if work is NULL:
             work = _take(shared)
@@ -322,43 +328,66 @@ cdef void *_thread_main(void *argument) noexcept nogil:
 
 
 cdef class WriterThreads:
-    """`count` threads over one queue. `event_fd` is readable while finished batches wait for `drain`."""
+    """Threads over one queue, `most` at most. `event_fd` is readable while finished batches wait for `drain`.
+
+    A thread is started when a batch comes and none is idle: a kernel flushes a disk once for all the fsyncs that wait for
+    it, so a node with many busy logs wants many at once, and one with few has few threads.
+    """
 
     cdef Shared *_shared
     cdef pthread_t *_threads
+    cdef int _most
     cdef int _count
     cdef dict _in_flight    # address of its Work -> Batch
     cdef readonly int event_fd
 
-    def __cinit__(self, int count):
-        assert count >= 1
+    def __cinit__(self, int most):
+        assert most >= 1
+        self._most = most
         self._in_flight = {}
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._shared = <Shared *> calloc(1, sizeof(Shared))
-        self._threads = <pthread_t *> calloc(count, sizeof(pthread_t))
+        self._threads = <pthread_t *> calloc(most, sizeof(pthread_t))
         if self._shared is NULL or self._threads is NULL:
             raise MemoryError
         self._shared.event_fd = self.event_fd
         pthread_mutex_init(&self._shared.mutex, NULL)
         pthread_cond_init(&self._shared.work_came, NULL)
-        self._start(count)
+        pthread_mutex_lock(&self._shared.mutex)
+        cdef int error = self._start()
+        pthread_mutex_unlock(&self._shared.mutex)
+        if error:
+            raise OSError(error, "cannot start a writer thread")
 
-    cdef int _start(self, int count) except -1:
-        """Start the threads with every signal blocked: signals belong to the main thread."""
+    cdef int _start(self) noexcept:
+        """Start one more thread, with every signal blocked: signals belong to the main thread. Returns an errno.
+
+        The mutex is held; the new thread waits for it before it does anything.
+        """
         cdef sigset_t every
         cdef sigset_t before
-        cdef int error = 0
+        cdef int error
         sigfillset(&every)
         pthread_sigmask(SIG_SETMASK, &every, &before)
-        while self._count < count and not error:
-            error = pthread_create(&self._threads[self._count], NULL, _thread_main, self._shared)
-            if not error:
-                self._count += 1
+        error = pthread_create(&self._threads[self._count], NULL, _thread_main, self._shared)
+        if not error:
+            self._count += 1
+            self._shared.idle += 1
         pthread_sigmask(SIG_SETMASK, &before, NULL)
-        if error:
-            self.stop()
-            raise OSError(error, "cannot start a writer thread")
-        return 0
+        return error
+
+    cdef void _hand_over(self, Work *work) noexcept:
+        """Queue a work, for a thread of its own if it may have one. The mutex is held."""
+        _push(&self._shared.queue_head, &self._shared.queue_tail, work)
+        self._shared.queued += 1
+        pthread_cond_signal(&self._shared.work_came)
+        if self._shared.queued > self._shared.idle and self._count < self._most:
+            self._start()  # without another thread the ones that there are take it later
+
+    @property
+    def count(self):
+        """Threads that run."""
+        return self._count
 
     def submit(self, Batch batch):
         """Queue a batch. It comes back from `drain` exactly once."""
@@ -368,8 +397,7 @@ cdef class WriterThreads:
         batch.work.batch = <void *> batch
         self._in_flight[<uint64_t> &batch.work] = batch
         pthread_mutex_lock(&self._shared.mutex)
-        _push(&self._shared.queue_head, &self._shared.queue_tail, &batch.work)
-        pthread_cond_signal(&self._shared.work_came)
+        self._hand_over(&batch.work)
         pthread_mutex_unlock(&self._shared.mutex)
 
     def follow(self, Batch batch, Batch before):
@@ -387,8 +415,7 @@ cdef class WriterThreads:
         pthread_mutex_lock(&self._shared.mutex)
         if before.work.finished:
             work.error = before.work.error
-            _push(&self._shared.queue_head, &self._shared.queue_tail, work)
-            pthread_cond_signal(&self._shared.work_came)
+            self._hand_over(work)
         else:
             before.work.follower = work
         pthread_mutex_unlock(&self._shared.mutex)

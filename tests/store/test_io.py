@@ -63,6 +63,32 @@ def test_operations_are_done_in_order(tmp_path: Path, writer: Writer, disk: Loca
     disk.close_file(directory)
 
 
+def test_a_thread_is_started_when_a_batch_comes_and_none_is_idle(tmp_path: Path) -> None:
+    writer = Writer(threads=4)
+    disk = LocalDisk(writer)
+    done: list[OSError | None] = []
+    fds = [disk.open_file(tmp_path / str(number), create=True) for number in range(24)]
+
+    def submit(fd: int) -> None:
+        batch = disk.batch()
+        batch.write(fd, [b"x" * 5000], 0)
+        batch.sync(fd)
+        disk.submit(batch, done.append)
+
+    for number, fd in enumerate(fds[:5], start=1):
+        submit(fd)
+        wait_for(writer, done, number)
+    assert writer.statistics().threads == 1
+    for fd in fds:
+        submit(fd)
+    wait_for(writer, done, 5 + len(fds))
+    assert 2 <= writer.statistics().threads <= 4
+    assert done == [None] * 29
+    writer.stop()
+    for fd in fds:
+        disk.close_file(fd)
+
+
 def test_batch_stops_at_the_first_failure(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
     fd = os.open("/dev/full", os.O_WRONLY)
     batch = disk.batch()
