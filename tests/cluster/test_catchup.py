@@ -1,6 +1,5 @@
 """A replica that was away while the others trimmed what it lacks: it fetches a snapshot, and holds what they hold."""
 
-import json
 from pathlib import Path
 
 from tests.harness.cluster import Cluster
@@ -21,8 +20,7 @@ def publish(node: Server, first_seq: int, count: int) -> int:
     """Publish and wait for every acknowledgement; returns the next sequence."""
     with RawClient(node.address) as client:
         for seq in range(first_seq, first_seq + count):
-            (answer,) = client.request("away.x", payload(seq))
-            assert json.loads(answer.payload)["seq"] == seq
+            assert client.acknowledged("away.x", payload(seq))["seq"] == seq
     return first_seq + count
 
 

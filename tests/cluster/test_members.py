@@ -1,6 +1,5 @@
 """Nodes that forget, go for ever, or are replaced: the cluster goes on, and nothing that was acknowledged is lost."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from tests.harness.server import Server
 
 STREAM = "KEEP"
 MESSAGES = 30
-NO_RESPONDERS = "503"
 
 
 def api(node: Server, subject: str, body: object = None) -> dict[str, object]:
@@ -35,10 +33,7 @@ def publish(node: Server, first_seq: int, count: int = MESSAGES) -> None:
     with RawClient(node.address) as client:
         for seq in range(first_seq, first_seq + count):
             payload = b"%d" % seq
-            (answer,) = client.request("keep.x", payload)
-            while answer.status == NO_RESPONDERS:  # there is no leader for a moment
-                (answer,) = client.request("keep.x", payload)
-            assert json.loads(answer.payload)["seq"] == seq
+            assert client.acknowledged("keep.x", payload)["seq"] == seq
 
 
 def members(node: Server) -> list[str]:

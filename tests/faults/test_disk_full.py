@@ -1,6 +1,5 @@
 """A disk that is nearly full: publishes are refused, all else goes on, and so do publishes when there is room."""
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,10 +65,7 @@ def test_a_leader_whose_disk_alone_is_full_hands_over_and_publishing_goes_on(sma
 
 
 def publish(client: RawClient) -> dict[str, object]:
-    (answer,) = client.request("full.a", b"x" * 1000)
-    body = json.loads(answer.payload)
-    assert isinstance(body, dict)
-    return body
+    return client.acknowledged("full.a", b"x" * 1000)
 
 
 def test_publishing_stops_before_the_disk_is_full_and_goes_on_when_there_is_room(small_disk: Path) -> None:
@@ -93,7 +89,7 @@ def test_publishing_stops_before_the_disk_is_full_and_goes_on_when_there_is_room
         assert client.api("STREAM.MSG.DELETE.FULL", {"seq": 3})["success"] is True
         assert client.api("STREAM.PURGE.FULL", {"seq": 3})["purged"] == 2
         assert "error" not in client.api("STREAM.MSG.GET.FULL", {"seq": 4})
-        assert json.loads(client.request("memory.a", b"x")[0].payload)["seq"] == 1
+        assert client.acknowledged("memory.a", b"x")["seq"] == 1
         consumer = {"stream_name": "FULL", "config": {"durable_name": "D", "ack_policy": "explicit"}}
         assert "error" not in client.api("CONSUMER.DURABLE.CREATE.FULL.D", consumer)
 

@@ -19,7 +19,7 @@ def config(name: str = "node") -> str:
 
 
 def seq_of(client: RawClient, payload: bytes) -> int:
-    return int(json.loads(client.request("s", payload)[0].payload)["seq"])
+    return int(client.acknowledged("s", payload)["seq"])
 
 
 def test_a_cluster_that_speaks_tls_replicates_and_fails_over_and_lets_nobody_else_in(tmp_path: Path) -> None:

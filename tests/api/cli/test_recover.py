@@ -32,9 +32,7 @@ def recover(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def publish(client: RawClient, text: bytes) -> dict[str, Any]:
-    answers = client.request("s.a", text)
-    body: dict[str, Any] = json.loads(answers[0].payload) if answers and answers[0].payload else {}
-    return body
+    return client.acknowledged("s.a", text)
 
 
 def replicas(client: RawClient) -> dict[str, bool]:

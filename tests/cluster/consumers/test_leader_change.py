@@ -43,7 +43,7 @@ def test_acks_and_delivery_counts_survive_the_leader(kind: Kind, tmp_path: Path)
         with RawClient(cluster[0].address) as client:
             assert "error" not in client.api("STREAM.CREATE.LC", {"name": "LC", "subjects": ["lc"], "num_replicas": 3})
             for number in range(MESSAGES):
-                assert client.request("lc", str(number).encode())
+                assert client.acknowledged("lc", str(number).encode())["seq"] == number + 1
             config = {"durable_name": "c", "ack_policy": "explicit", "ack_wait": 2 * S}
             created = client.api("CONSUMER.DURABLE.CREATE.LC.c", {"stream_name": "LC", "config": config})
             assert "error" not in created
