@@ -10,11 +10,11 @@ from tests.conformance import normalise
 from tests.conformance.steps import Ack, Call, Expect, Info, Publish, Raw, Scene, Step, Subscribe, Until
 from tests.harness.raw import Line, Message, RawClient
 
-UNTIL_TIMEOUT_S = 5.0
-REPLY_TIMEOUT_S = 2.0
+UNTIL_TIMEOUT_S = 30.0
+REPLY_TIMEOUT_S = 15.0
 SHORT_TIMEOUT_S = 0.3  # for a server that has left several steps of a scene unanswered
 PATIENCE = 3
-CLEAR_TIMEOUT_S = 10.0
+CLEAR_TIMEOUT_S = 60.0
 EXTENSION = "Jetraft-"  # header fields of jetraft's own, which clients do not know and pass over
 RETRY_S = 0.02
 
@@ -125,7 +125,7 @@ class SceneRun:
             for part in parts:
                 client.send(part)
             pings = sum(part.upper().count(b"PING") for part in parts)
-            events = client.rest(1) if step.closes else client.settle(REPLY_TIMEOUT_S, pings_before=pings)
+            events = client.rest(REPLY_TIMEOUT_S) if step.closes else client.settle(REPLY_TIMEOUT_S, pings_before=pings)
             return {"events": [self.show(event) for event in events], "closed": client.closed}
 
     def keep(self, name: str, found: list[Message]) -> Observation:
