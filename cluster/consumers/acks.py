@@ -33,6 +33,9 @@ class AckKind(Enum):
     NOTHING = ""
 
 
+ACKNOWLEDGING: Final = frozenset({AckKind.ACK, AckKind.TERM, AckKind.NEXT})
+
+
 @attrs.frozen(slots=True)
 class AckSubject:
     """The delivery that an ack is about."""

@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from jetraft.cluster.consumers.acks import AckKind
-from jetraft.cluster.consumers.effects import AckSample, Effects
+from jetraft.cluster.consumers.acks import ACKNOWLEDGING, AckKind
+from jetraft.cluster.consumers.effects import AckSample, CoreStatistics, Effects
 from jetraft.cluster.consumers.pace import BURST_BYTES, Pace
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
 from jetraft.cluster.ports import DeliveryRun
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.cluster.consumers.acks import Ack, AckSubject
+    from jetraft.cluster.consumers.delivery import Run
+    from jetraft.cluster.consumers.effects import Now
     from jetraft.cluster.consumers.selector import Selector
     from jetraft.store.consumer_state import ConsumerState
     from jetraft.store.model.config import ConsumerConfig
@@ -37,59 +37,6 @@ if TYPE_CHECKING:
 DELIVERIES_PER_STEP_MAX: Final = 1000  # the bound on one consumer's work in one turn
 CHOSEN_AHEAD: Final = 64  # new messages looked up at a time, when they are given out one by one
 ONCE: Final = b"\x01"  # the column of delivery counts of first deliveries: as many of these
-
-
-@attrs.frozen(slots=True)
-class Now:
-    """One moment on both clocks, nanoseconds."""
-
-    mono_ns: int
-    unix_ns: int
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class CoreStatistics:
-    """A frozen look at a core."""
-
-    delivered_consumer: int
-    delivered_stream: int
-    ack_floor: tuple[int, int]
-    num_ack_pending: int
-    num_redelivered: int
-    num_waiting: int
-    num_pending: int
-    last_delivered_ns: int | None  # Unix time
-    last_ack_ns: int | None  # Unix time, in this term of leadership
-
-
-@attrs.define(eq=False)
-class Run:
-    """A delivery run in the making."""
-
-    to: bytes
-    stream_seqs: list[int] = attrs.Factory(list)
-    consumer_seqs: list[int] = attrs.Factory(list)
-    counts: list[int] = attrs.Factory(list)
-    nums_pending: list[int] = attrs.Factory(list)
-
-    def add(self, stream_seq: int, consumer_seq: int, count: int, num_pending: int) -> None:
-        """One more message."""
-        self.stream_seqs.append(stream_seq)
-        self.consumer_seqs.append(consumer_seq)
-        self.counts.append(count)
-        self.nums_pending.append(num_pending)
-
-    def finish(self, ack_prefix: bytes, *, headers_only: bool) -> DeliveryRun:
-        """The run, complete."""
-        return DeliveryRun(
-            to=self.to,
-            ack_prefix=ack_prefix,
-            stream_seqs=self.stream_seqs,
-            consumer_seqs=self.consumer_seqs,
-            counts=self.counts,
-            nums_pending=self.nums_pending,
-            headers_only=headers_only,
-        )
 
 
 class ConsumerCore:
@@ -114,7 +61,7 @@ class ConsumerCore:
         self.delivered_consumer = state.delivered_consumer
         self.delivered_stream = state.delivered_stream
         self.pending = PendingTable.of_state(
-            state, wait_policy(state.config), now_ns=now.mono_ns, now_unix_ns=now.unix_ns
+            state, WaitPolicy.of(state.config), now_ns=now.mono_ns, now_unix_ns=now.unix_ns
         )
         self._acked_ahead = set(state.acked_ahead)
         self._selector = selector
@@ -189,7 +136,7 @@ class ConsumerCore:
         self.config = config
         self._metric = self._metric_of(config)
         self._selector = selector
-        self.pending.policy = wait_policy(config)
+        self.pending.policy = WaitPolicy.of(config)
 
     def step(self, now: Now) -> Effects:
         """Deliver what can be delivered, and hand over everything that has collected."""
@@ -394,20 +341,8 @@ class ConsumerCore:
 
     def _choose(self, wanted: int) -> Runs:
         if self._acked_ahead:
-            return self._choose_unacked(wanted)
+            return self._selector.next_without(self._acked_ahead, self.delivered_stream, wanted)
         return self._selector.next_after(self.delivered_stream, max(1, wanted))
-
-    def _choose_unacked(self, wanted: int) -> Runs:
-        """New messages, without those that were acknowledged before this leader knew of their delivery."""
-        chosen = Runs()
-        after = self.delivered_stream
-        while len(chosen) < wanted:
-            found = self._selector.next_after(after, wanted)
-            if not found:
-                break
-            after = found.last
-            chosen.extend(Runs(seq for seq in found if seq not in self._acked_ahead))
-        return chosen.part(0, wanted)
 
     def _give_up(self, seqs: Runs) -> None:
         """These were delivered as often as allowed: wait for them no longer."""
@@ -456,13 +391,3 @@ class ConsumerCore:
             return True
         self._last_active_ns = now.mono_ns
         return False
-
-
-ACKNOWLEDGING: Final = frozenset({AckKind.ACK, AckKind.TERM, AckKind.NEXT})
-
-
-def wait_policy(config: ConsumerConfig) -> WaitPolicy:
-    """The part of a configuration that decides about redelivery."""
-    return WaitPolicy(
-        ack_wait_ns=config.ack_wait or NEVER_NS // 2, backoff_ns=config.backoff, max_deliver=config.max_deliver
-    )

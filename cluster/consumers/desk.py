@@ -19,7 +19,7 @@ import attrs
 
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.acks import AckKind, AckSubject, parse_ack_body, parse_ack_subject
-from jetraft.cluster.consumers.core import Now
+from jetraft.cluster.consumers.effects import Now
 from jetraft.cluster.consumers.notes import Notes
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
@@ -36,7 +36,7 @@ from jetraft.store.model.config import RetentionPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jetraft.cluster.consumers.core import CoreStatistics
+    from jetraft.cluster.consumers.effects import CoreStatistics
     from jetraft.cluster.ports import MessageSource, TimerHandle
     from jetraft.cluster.streams.machine import StreamMachine
     from jetraft.cluster.streams.site import Site

@@ -1,4 +1,4 @@
-"""What a consumer core wants done: commands for the log, and what leaves the node, in order.
+"""What a consumer core is given and what it wants done: commands for the log, and what leaves the node, in order.
 
 A replicated consumer's sends wait until the commands of the same step are committed, so that a message that a client
 has seen is never unknown to the next leader. Confirmations (the answers to double acks) always wait for that.
@@ -13,6 +13,14 @@ import attrs
 if TYPE_CHECKING:
     from jetraft.cluster.ports import DeliveryRun
     from jetraft.cluster.streams.commands import ConsumerCommand
+
+
+@attrs.frozen(slots=True)
+class Now:
+    """One moment on both clocks, nanoseconds."""
+
+    mono_ns: int
+    unix_ns: int
 
 
 @attrs.frozen(slots=True)
@@ -49,3 +57,18 @@ class Effects:
     def is_empty(self) -> bool:
         """True when there is nothing to do but wait."""
         return not (self.commands or self.sends or self.confirmations or self.samples or self.is_abandoned)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CoreStatistics:
+    """A frozen look at a core."""
+
+    delivered_consumer: int
+    delivered_stream: int
+    ack_floor: tuple[int, int]
+    num_ack_pending: int
+    num_redelivered: int
+    num_waiting: int
+    num_pending: int
+    last_delivered_ns: int | None  # Unix time
+    last_ack_ns: int | None  # Unix time, in this term of leadership

@@ -19,6 +19,7 @@ from jetraft.store.consumer_state import NOTHING
 
 if TYPE_CHECKING:
     from jetraft.store.consumer_state import ConsumerState
+    from jetraft.store.model.config import ConsumerConfig
 
 NEVER_NS: Final = 2**63 - 1
 STALE_MAX: Final = 1024  # heap entries of acknowledged messages that are always tolerated
@@ -32,6 +33,13 @@ class WaitPolicy:
     ack_wait_ns: int
     backoff_ns: tuple[int, ...]
     max_deliver: int  # -1: no limit
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> WaitPolicy:
+        """The part of a configuration that decides about redelivery."""
+        return cls(
+            ack_wait_ns=config.ack_wait or NEVER_NS // 2, backoff_ns=config.backoff, max_deliver=config.max_deliver
+        )
 
     def wait_ns(self, count: int) -> int:
         """The wait after the n-th delivery."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore, Now, Run
-from jetraft.cluster.consumers.effects import Status
+from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore
+from jetraft.cluster.consumers.delivery import Run
+from jetraft.cluster.consumers.effects import Now, Status
 from jetraft.cluster.consumers.pending import NEVER_NS
 from jetraft.cluster.consumers.requests import (
     BadRequestError,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.cluster.consumers.core import Now
-from jetraft.cluster.consumers.effects import Status
+from jetraft.cluster.consumers.effects import Now, Status
 from jetraft.cluster.consumers.pace import BURST_BYTES
 from jetraft.cluster.consumers.pull import STATUS_SHUTDOWN, PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
@@ -24,9 +23,8 @@ from jetraft.cluster.streams.commands import Dropped
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
-    from jetraft.cluster.consumers.core import CoreStatistics
     from jetraft.cluster.consumers.desk import ConsumerDesk
-    from jetraft.cluster.consumers.effects import Effects
+    from jetraft.cluster.consumers.effects import CoreStatistics, Effects
     from jetraft.cluster.ports import DeliveryRun, TimerHandle
     from jetraft.store.consumer_state import ConsumerState
 

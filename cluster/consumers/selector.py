@@ -13,6 +13,7 @@ from jetraft.store._runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from jetraft.cluster.ports import StoredLike
     from jetraft.store.consumer_state import ConsumerState
@@ -62,6 +63,17 @@ class Selector:
         if len(found) < count:
             found.extend(self._messages.next_runs(self._filters, self._resume_seq, count - len(found)))
         return found
+
+    def next_without(self, left_out: AbstractSet[int], seq: int, count: int) -> Runs:
+        """The next messages above a sequence without these, at most `count`."""
+        chosen = Runs()
+        while len(chosen) < count:
+            found = self.next_after(seq, count)
+            if not found:
+                break
+            seq = found.last
+            chosen.extend(Runs(one for one in found if one not in left_out))
+        return chosen.part(0, count)
 
     def measure(
         self, seqs: Runs, room_bytes: int, *, consumer_seq: int, num_pending: int, prefix_bytes: int
