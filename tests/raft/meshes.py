@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypedDict
 
 import trio
 
@@ -37,7 +38,7 @@ async def assert_frames_arrive_whole_and_in_order(one: "Node", other: "Node", co
 
     def handle(_sender: NodeId, payload: memoryview) -> None:
         received.append(bytes(payload))
-        if payload == b"end":
+        if received[-1] == b"end":
             finished.set()
 
     other.mesh.on_frame(CHANNEL_ROUTE, handle)
@@ -48,6 +49,15 @@ async def assert_frames_arrive_whole_and_in_order(one: "Node", other: "Node", co
     with trio.fail_after(PATIENCE_S):
         await finished.wait()
     assert received == sent
+
+
+class NodeOptions(TypedDict, total=False):
+    """What a test says to a node by name."""
+
+    cluster: str
+    secret: bytes
+    tls: Tls
+    bulk_bytes_per_s: int
 
 
 class Node:

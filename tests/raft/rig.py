@@ -1,7 +1,7 @@
 """One core under test, with its peers played by the test: messages in, messages out, fsyncs when told."""
 
 import random
-from typing import Any
+from typing import Any, TypedDict
 
 from jetraft.raft.core import Core
 from jetraft.raft.engine import CoreSetup, Limits, Message, Role, SnapshotOffer, VoteGrant
@@ -16,6 +16,11 @@ INCARNATION = 7
 A, B, C, D, E = (NodeId(name) for name in "ABCDE")
 
 
+def role_of(rig: "Rig") -> Role:
+    """What the core is now: for tests that ask twice, as a type checker takes an attribute for what it was."""
+    return rig.core.role
+
+
 def entry(index: int, term: int, body: bytes = b"x", kind: int = Kind.META) -> Entry:
     frame = seal(kind, index=index, term=term, incarnation=INCARNATION, body=body)
     return Entry(index=index, term=term, kind=kind, frame=frame)
@@ -24,6 +29,19 @@ def entry(index: int, term: int, body: bytes = b"x", kind: int = Kind.META) -> E
 def entries(*terms: int, first: int = 1) -> list[Entry]:
     """Entries of these terms from index `first` on."""
     return [entry(index, term) for index, term in enumerate(terms, first)]
+
+
+class RigOptions(TypedDict, total=False):
+    """What a test says to a rig by name."""
+
+    voters: tuple[NodeId, ...]
+    learners: tuple[NodeId, ...]
+    log: list[Entry]
+    term: int
+    vote: NodeId
+    commit_index: int
+    limits: Limits
+    eager: bool
 
 
 class Rig:

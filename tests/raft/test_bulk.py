@@ -126,11 +126,15 @@ async def test_only_bulk_belongs_on_it() -> None:
                 await trio.testing.wait_all_tasks_blocked(0.005)
 
 
-def hello(**fields: object) -> Hello:
-    whole = {"boot": 5, "session": 7, **fields}
-    challenge = b"\1" * CHALLENGE_BYTES
-    return Hello(  # type: ignore[arg-type]  (mixed fields)
-        cluster="c", node_id=node_id_of("n"), name="n", challenge=challenge, purpose=Purpose.BULK, **whole
+def hello(*, boot: int = 5, session: int = 7) -> Hello:
+    return Hello(
+        cluster="c",
+        node_id=node_id_of("n"),
+        name="n",
+        boot=boot,
+        session=session,
+        challenge=b"\1" * CHALLENGE_BYTES,
+        purpose=Purpose.BULK,
     )
 
 

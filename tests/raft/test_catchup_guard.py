@@ -13,7 +13,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from jetraft.raft.catchup import LEASE_NS, METHOD, Catchup
 from jetraft.raft.engine import SnapshotOffer
-from jetraft.raft.group import Group, GroupSetting, GroupSpec
+from jetraft.raft.group import Group
+from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager
 from jetraft.raft.membership import Configuration
 from jetraft.raft.rpc import Handler, PeerUnavailableError

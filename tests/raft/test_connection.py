@@ -10,7 +10,7 @@ from jetraft.raft.connection import Tls, TlsFiles, TlsFilesError
 from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.routes import Address
 from tests.harness.patience import PATIENCE_S
-from tests.raft.meshes import Node, assert_frames_arrive_whole_and_in_order, running
+from tests.raft.meshes import Node, NodeOptions, assert_frames_arrive_whole_and_in_order, running
 
 PEMS = Path(__file__).parent / "certificates"
 
@@ -67,11 +67,11 @@ async def test_both_directions_are_busy_at_once() -> None:
     ids=["another authority", "wrong secret", "wrong cluster", "no TLS"],
 )
 async def test_a_certificate_is_needed_and_is_not_enough(
-    dialler: dict[str, object], why: str, caplog: pytest.LogCaptureFixture
+    dialler: NodeOptions, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     seed = Node("seed", tls=tls("node"))
     async with running(seed) as nursery:
-        intruder = Node("x", routes=(seed.address,), **dialler)  # type: ignore[arg-type]  (mixed options)
+        intruder = Node("x", routes=(seed.address,), **dialler)
         with caplog.at_level(logging.WARNING):
             await nursery.start(intruder.mesh.run)
             with trio.fail_after(PATIENCE_S):

@@ -14,7 +14,7 @@ from jetraft.raft.engine import (
 )
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState
-from tests.raft.rig import A, B, C, D, Rig, entries
+from tests.raft.rig import A, B, C, D, Rig, entries, role_of
 
 
 def heartbeat(term: int) -> Append:
@@ -98,13 +98,13 @@ def test_a_real_election_waits_for_the_durable_own_term_and_vote() -> None:
     rig = Rig(eager=True)
     rig.core.start(rig.now_ns)
     rig.step(B, PreVoteGrant(term=1))
-    assert rig.core.role is Role.CANDIDATE
+    assert role_of(rig) is Role.CANDIDATE
     assert rig.sent(VoteRequest) == []
     rig.step(B, VoteGrant(term=1))
-    assert rig.core.role is Role.CANDIDATE, "one of three: the own vote is not durable yet"
+    assert role_of(rig) is Role.CANDIDATE, "one of three: the own vote is not durable yet"
     rig.sync()
     assert [to for to, _ in rig.sent(VoteRequest)] == [B, C]
-    assert rig.core.role is Role.LEADER
+    assert role_of(rig) is Role.LEADER
 
 
 def test_one_voter_delivered_twice_counts_once() -> None:
@@ -116,9 +116,9 @@ def test_one_voter_delivered_twice_counts_once() -> None:
     rig.sync()
     rig.step(B, VoteGrant(term=1))
     rig.step(B, VoteGrant(term=1))
-    assert rig.core.role is Role.CANDIDATE
+    assert role_of(rig) is Role.CANDIDATE
     rig.step(C, VoteGrant(term=1))
-    assert rig.core.role is Role.LEADER
+    assert role_of(rig) is Role.LEADER
 
 
 @pytest.mark.parametrize("grant", [VoteGrant(term=2), PreVoteGrant(term=1)])
@@ -141,9 +141,9 @@ def test_a_vote_of_a_stranger_does_not_count() -> None:
 def test_a_group_of_one_leads_as_soon_as_its_vote_is_durable() -> None:
     rig = Rig(voters=(A,), term=4)
     rig.core.start(rig.now_ns)
-    assert rig.core.role is Role.CANDIDATE
+    assert role_of(rig) is Role.CANDIDATE
     rig.sync()
-    assert rig.core.role is Role.LEADER
+    assert role_of(rig) is Role.LEADER
     assert rig.log.hard_state == HardState(term=5, vote=A)
 
 

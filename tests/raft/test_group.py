@@ -171,7 +171,7 @@ def test_an_exception_of_apply_stops_the_group_and_another_node_leads() -> None:
     def broken(entries: Sequence[Entry]) -> Sequence[object]:
         raise ZeroDivisionError(len(entries))
 
-    machines[NodeId("n1")].apply = broken  # type: ignore[method-assign]  (this machine breaks)
+    machines[NodeId("n1")].apply = broken  # type: ignore[method-assign]  # this machine breaks
     outcomes = Outcomes()
     group.propose(command(b"x"), outcomes)
     lab.run(1000 * MS)
@@ -185,10 +185,10 @@ def test_damage_that_a_new_leader_meets_stops_the_group_and_another_node_leads()
     lab = Lab(nodes=THREE)
     machines = lab.create(preferred=NodeId("n1"))
 
-    def looks_at_the_oldest(_term: int) -> None:
-        raise StoreCorrupt("entry 1 is damaged")
+    def looks_at_the_oldest(term: int) -> None:
+        raise StoreCorrupt(f"entry 1 is damaged, says the leader of term {term}")
 
-    machines[NodeId("n1")].became_leader = looks_at_the_oldest  # type: ignore[method-assign]  (its disk has rotted)
+    machines[NodeId("n1")].became_leader = looks_at_the_oldest  # type: ignore[method-assign]  # its disk has rotted
     lab.run(2000 * MS)
     (group,) = lab.managers[NodeId("n1")].groups.values()
     assert isinstance(group.failed, StoreCorrupt)

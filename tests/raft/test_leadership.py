@@ -1,3 +1,5 @@
+from typing import Unpack
+
 import pytest
 
 from jetraft.raft.engine import (
@@ -16,7 +18,8 @@ from jetraft.raft.engine import (
 from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration
 from jetraft.store.format import Kind
-from tests.raft.rig import A, B, C, D, Rig, entries
+from jetraft.store.mem_log import MemLog
+from tests.raft.rig import A, B, C, D, Rig, RigOptions, entries
 
 
 def propose(rig: Rig, *bodies: bytes) -> None:
@@ -27,9 +30,9 @@ def accepted(verified_index: int, term: int = 1, prev_index: int = 0) -> AppendA
     return AppendAccepted(term=term, prev_index=prev_index, verified_index=verified_index)
 
 
-def leading_rig(**options: object) -> Rig:
+def leading_rig(**options: Unpack[RigOptions]) -> Rig:
     """A leader whose no-op is committed and whose peers are replicated to."""
-    rig = Rig(**options).make_leader()  # type: ignore[arg-type]  (options of the rig, passed through)
+    rig = Rig(**options).make_leader()
     rig.flush()
     rig.sync()
     for peer in rig.core.configuration.others(A):
@@ -257,9 +260,7 @@ def test_a_peer_behind_the_log_is_offered_a_snapshot() -> None:
     assert [message.prev_index for to, message in rig.sent(Append) if to == B] == [5]
 
 
-def _trimmed(rig: Rig) -> object:
-    from jetraft.store.mem_log import MemLog  # noqa: PLC0415  (only here)
-
+def _trimmed(rig: Rig) -> MemLog:
     log = MemLog(block_bytes=60, durable_on_submit=False)
     log.append(entries(1, 1, 1, 1, 1, 1))
     log.set_hard_state(rig.log.hard_state)

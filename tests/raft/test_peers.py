@@ -8,7 +8,7 @@ from jetraft.raft.handshake import HELLO_BYTES
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.ids import NodeId
 from tests.harness.patience import PATIENCE_S
-from tests.raft.meshes import Node, assert_frames_arrive_whole_and_in_order, running
+from tests.raft.meshes import Node, NodeOptions, assert_frames_arrive_whole_and_in_order, running
 
 
 async def test_one_seed_is_enough_for_a_full_mesh() -> None:
@@ -36,14 +36,14 @@ async def test_routes_in_both_directions_and_to_itself_give_one_session() -> Non
 
 
 @pytest.mark.parametrize(
-    "stranger",
-    [{"cluster": "other"}, {"secret": b"guess"}, {"secret": b""}, {"name": "seed"}],
+    ("name", "stranger"),
+    [("x", {"cluster": "other"}), ("x", {"secret": b"guess"}), ("x", {"secret": b""}), ("seed", {})],
     ids=["cluster", "secret", "no secret", "same name"],
 )
-async def test_strangers_stay_outside(stranger: dict[str, str]) -> None:
+async def test_strangers_stay_outside(name: str, stranger: NodeOptions) -> None:
     seed = Node("seed")
     async with running(seed) as nursery:
-        intruder = Node(**{"name": "x", **stranger}, routes=(seed.address,))  # type: ignore[arg-type]  (mixed options)
+        intruder = Node(name, routes=(seed.address,), **stranger)
         await nursery.start(intruder.mesh.run)
         with trio.fail_after(PATIENCE_S):
             while seed.mesh.statistics().handshakes_refused < 2:

@@ -21,16 +21,17 @@ from jetraft.raft.pysyncobj_replica import OWN_DISK
 from jetraft.store._frame import seal
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
+from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState
 from tests.raft.rig import INCARNATION, A, B, C, entries
 
 
-def replica_over(log: MemLog, others: tuple = (B, C), commit_index: int = 0) -> SyncObjReplica:
+def replica_over(log: MemLog, others: tuple[NodeId, ...] = (B, C), commit_index: int = 0) -> SyncObjReplica:
     prepare_library()
     return SyncObjReplica(A, others, JournalView(log, seal=seal, incarnation=INCARNATION, commit_index=commit_index))
 
 
-def leader_over(log: MemLog, others: tuple = (B, C), commit_index: int = 0) -> SyncObjReplica:
+def leader_over(log: MemLog, others: tuple[NodeId, ...] = (B, C), commit_index: int = 0) -> SyncObjReplica:
     replica = replica_over(log, others, commit_index)
     replica.stand()
     replica.count_vote(others[0])

@@ -19,6 +19,7 @@ from jetraft.raft.membership import Configuration
 from jetraft.raft.pysyncobj_engine import create_engine
 from jetraft.raft.pysyncobj_following import FixedMembershipError
 from jetraft.store.format import Kind
+from jetraft.store.port import Entry
 from tests.raft import rig as rigs
 from tests.raft.rig import A, B, C, Rig, entries, entry
 
@@ -28,7 +29,7 @@ def _guarded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rigs, "Core", create_engine)
 
 
-def append(term: int, prev_index: int, prev_term: int, frames: list, commit_index: int = 0) -> Append:
+def append(term: int, prev_index: int, prev_term: int, frames: list[Entry], commit_index: int = 0) -> Append:
     return Append(term=term, prev_index=prev_index, prev_term=prev_term, commit_index=commit_index, entries=frames)
 
 

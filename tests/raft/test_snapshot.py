@@ -161,7 +161,7 @@ def test_a_sender_finds_damage_of_its_own_in_what_it_sends() -> None:
     log, manifest, _ = source()
     complaint = fetch_into(MemLog()).spoilt(manifest.parts[1].block)
     check_part(log, manifest, SnapshotRequest.decode(complaint.encode()))()  # it is sound: the damage is elsewhere
-    log.read_chunk = flipped(log.read_chunk)  # type: ignore[method-assign]  # a log in memory does not rot
+    log.read_chunk = flipped(log.read_chunk)  # type: ignore[method-assign, assignment]  # a log in memory does not rot
     with pytest.raises(StoreCorrupt, match="damaged"):
         check_part(log, manifest, complaint)()
 
