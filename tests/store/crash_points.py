@@ -8,6 +8,8 @@ method: "All file systems are not created equal" (OSDI'14).
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import eq, ne
 from random import Random
 from typing import Generic, TypeVar
 
@@ -65,12 +67,8 @@ def outcomes(root: LossyDirectory) -> Iterator[tuple[str, LossyDirectory]]:
             yield from _choice(root, f"no write, {kept}", lambda _number: False, names=names)
     if count > 1:
         for chosen in range(min(count, SINGLE_WRITES_MAX)):
-            yield from _choice(
-                root, f"write {chosen} alone", lambda number, chosen=chosen: number == chosen, names=True
-            )
-            yield from _choice(
-                root, f"all but write {chosen}", lambda number, chosen=chosen: number != chosen, names=True
-            )
+            yield from _choice(root, f"write {chosen} alone", partial(eq, chosen), names=True)
+            yield from _choice(root, f"all but write {chosen}", partial(ne, chosen), names=True)
     for seed in TORN_SEEDS if count else ():
         torn = copy.deepcopy(root)
         torn.crash(Random(seed))

@@ -6,6 +6,7 @@ snapshot, a mended block. It goes on after the cut too: every operation of the o
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import attrs
 import pytest
@@ -51,6 +52,16 @@ class State:
     rewritten: frozenset[int] = frozenset()  # whose payload may be gone
 
 
+class Changes(TypedDict, total=False):
+    """The fields of a state that a step changes."""
+
+    entries: tuple[Entry, ...]
+    hard_state: HardState
+    checkpoint_index: int
+    trimmed: int
+    rewritten: frozenset[int]
+
+
 @attrs.frozen(kw_only=True)
 class Promise:
     """What held when a picture was taken: the durable state, and those that were on their way, in order."""
@@ -76,7 +87,7 @@ class Life:
         before = [state for token, state in self.history if token <= durable]
         return Promise(durable=before[-1], on_the_way=tuple(state for token, state in self.history if token > durable))
 
-    def change(self, act: Callable[[FileLog], object], **changes: object) -> None:
+    def change(self, act: Callable[[FileLog], object], **changes: Unpack[Changes]) -> None:
         """Change the log; nothing is written yet."""
         assert self.log is not None
         act(self.log)

@@ -157,7 +157,8 @@ def test_for_what_nobody_has_stands_a_frame_that_tells_itself_from_every_entry(d
 
     log.give_up(log.faulty)
 
-    assert (log.faulty, log.lost) == ((), ((2, 2), (8, 8)))
+    assert not log.faulty
+    assert log.lost == ((2, 2), (8, 8))
     found = log.entries(1, 8, 1 << 20)
     assert [item.index for item in found if stands_in(item.frame)] == [2, 8]
     assert [_frame.parse_header(found[index - 1].frame).record_count for index in (2, 8)] == [0, 0]

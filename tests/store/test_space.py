@@ -17,8 +17,13 @@ def test_below_the_reserve_it_is_low_and_a_quarter_above_it_is_not() -> None:
 
 
 def test_it_looks_once_in_a_while() -> None:
-    looks = []
-    watch = SpaceWatch(lambda: looks.append(1) or 0, 100)
+    looks: list[int] = []
+
+    def free() -> int:
+        looks.append(1)
+        return 0
+
+    watch = SpaceWatch(free, 100)
     for now_ns in (0, 1, LOOK_NS - 1):
         assert watch.is_low(now_ns)
     assert len(looks) == 1

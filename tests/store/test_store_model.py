@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -133,10 +132,5 @@ class EncryptedStoreModel(StoreModel):
 
 TestStore = StoreModel.TestCase
 TestStore.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
-
-
-class TestEncryptedStore(EncryptedStoreModel.TestCase):
-    settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
-
-    def setUp(self) -> None:
-        pytest.importorskip("cryptography", reason="encryption at rest needs the package cryptography")
+TestEncryptedStore = EncryptedStoreModel.TestCase
+TestEncryptedStore.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
