@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 import trio.testing
 
@@ -27,7 +29,7 @@ async def test_deadlines_are_met_in_order_and_each_round_ends_a_turn(
     nursery.start_soon(timers.run)
     begin_ns = timers.clock.mono_ns()
     for name, after_s in (("late", 3), ("soon", 1), ("never", 2), ("soon too", 1)):
-        handle = timers.call_at(begin_ns + after_s * NS_PER_S, lambda name=name: seen.append(name))
+        handle = timers.call_at(begin_ns + after_s * NS_PER_S, partial(seen.append, name))
         if name == "never":
             handle.cancel()
     await trio.sleep(2)

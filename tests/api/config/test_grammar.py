@@ -9,7 +9,7 @@ from jetraft.api.config.grammar import ConfigError, Parser, Table
 
 def parse(text: str, environment: dict[str, str] | None = None, files: dict[str, str] | None = None) -> Table:
     def read(name: str) -> str:
-        if name not in (files or {}):
+        if files is None or name not in files:
             raise FileNotFoundError(2, "no such file or directory")
         return files[name]
 
@@ -35,7 +35,7 @@ def parse(text: str, environment: dict[str, str] | None = None, files: dict[str,
         ("interval: 2m", {"interval": 2_000_000}),
     ],
 )
-def test_texts_become_values(text: str, expected: dict) -> None:
+def test_texts_become_values(text: str, expected: Table) -> None:
     assert parse(text) == expected
 
 

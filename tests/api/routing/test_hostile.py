@@ -1,12 +1,19 @@
 """Clients that mean harm: what one connection can make the plane hold is bounded, and others are served."""
 
 import socket
+from typing import Any
 
 from jetraft.api.reasons import Reason
 from jetraft.api.routing._plane import Plane
 from tests.api.routing.test_plane import client, make_plane, received
 
 DEADLINE_NS = 10_000_000_000
+
+
+def figures_of(plane: Plane, cid: int) -> dict[str, Any]:
+    figures = plane.connection(cid)
+    assert figures is not None
+    return figures
 
 
 def connected(plane: Plane) -> tuple[int, socket.socket]:
@@ -25,7 +32,7 @@ def blocked(plane: Plane) -> tuple[int, socket.socket]:
     for _ in range(20):
         plane.feed(publisher, b"PUB a 100000\r\n" + b"x" * 100_000 + b"\r\n")
     plane.flush()
-    assert plane.connection(cid)["pending_bytes"] > 0
+    assert figures_of(plane, cid)["pending_bytes"] > 0
     return cid, ours
 
 
@@ -42,13 +49,13 @@ def test_a_receiver_that_takes_nothing_until_the_write_deadline_is_cut() -> None
 def test_a_receiver_that_takes_a_little_now_and_then_is_not_cut() -> None:
     plane = make_plane()
     cid, ours = blocked(plane)
-    waiting = plane.connection(cid)["pending_bytes"]
-    while plane.connection(cid)["pending_bytes"] == waiting:
+    waiting = figures_of(plane, cid)["pending_bytes"]
+    while figures_of(plane, cid)["pending_bytes"] == waiting:
         ours.recv(1 << 20)
         plane.turn()
     plane.housekeeping(0, 0, DEADLINE_NS)
     assert plane.flush() == ()
-    assert plane.connection(cid)["connected"]
+    assert figures_of(plane, cid)["connected"]
     ours.close()
 
 
@@ -67,7 +74,7 @@ def test_a_producer_whose_receiver_is_behind_is_not_read_for_a_moment() -> None:
         plane.turn()
         plane.flush()
     assert plane.statistics()["stalls"] == 1
-    assert plane.connection(cid)["connected"]
+    assert figures_of(plane, cid)["connected"]
     deaf.close()
     producer.close()
 
@@ -83,4 +90,4 @@ def test_half_a_line_is_kept_up_to_the_longest_line_and_no_further() -> None:
     plane.feed(other, b"SUB a 1\r\nPUB a 1\r\nx\r\n")
     assert received(plane, other) == [b"x"]
     plane.feed(patient, b" 0\r\n\r\n")
-    assert plane.connection(patient)["in_msgs"] == 1
+    assert figures_of(plane, patient)["in_msgs"] == 1

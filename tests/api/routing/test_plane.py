@@ -3,6 +3,7 @@
 import contextlib
 import socket
 from collections import Counter
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,9 @@ LITERALS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)
 PATTERNS = st.tuples(
     st.lists(st.sampled_from(["a", "b", "cc", "*"]), max_size=3), st.sampled_from(["a", "*", ">"])
 ).map(lambda parts: ".".join([*parts[0], parts[1]]))
+
+
+Action = tuple[Literal["sub"], str, bool] | tuple[Literal["unsub"], int, None] | tuple[Literal["pub"], str, int]
 
 
 def matches(pattern: str, subject: str) -> bool:
@@ -63,7 +67,7 @@ def received(plane: Plane, cid: int) -> list[bytes]:
 
 @given(st.lists(st.tuples(PATTERNS, st.booleans()), max_size=20), st.lists(LITERALS, min_size=1, max_size=10))
 @settings(deadline=None, max_examples=150)
-def test_every_matching_subscription_gets_each_message_once(subs: list, subjects: list[str]) -> None:
+def test_every_matching_subscription_gets_each_message_once(subs: list[tuple[str, bool]], subjects: list[str]) -> None:
     plane = make_plane()
     cids = [client(plane) for _ in subs]
     publisher = client(plane)
@@ -82,7 +86,9 @@ def test_every_matching_subscription_gets_each_message_once(subs: list, subjects
     st.lists(st.tuples(st.sampled_from(["pub", "unsub"]), LITERALS, st.integers(0, 15)), max_size=30),
 )
 @settings(deadline=None, max_examples=150)
-def test_queue_groups_take_one_member_and_changes_take_effect_at_once(subs: list, actions: list) -> None:
+def test_queue_groups_take_one_member_and_changes_take_effect_at_once(
+    subs: list[tuple[str, str, int]], actions: list[tuple[str, str, int]]
+) -> None:
     plane = make_plane()
     cids = [client(plane) for _ in range(4)]
     publisher = client(plane)
@@ -114,26 +120,26 @@ def test_queue_groups_take_one_member_and_changes_take_effect_at_once(subs: list
     )
 )
 @settings(deadline=None, max_examples=200)
-def test_acks_that_begin_alike_go_where_each_of_them_belongs(actions: list) -> None:
+def test_acks_that_begin_alike_go_where_each_of_them_belongs(actions: list[Action]) -> None:
     plane = make_plane()
     listener, publisher = client(plane), client(plane)
     live: list[str] = []
     sent = 0
-    for kind, what, more in actions:
-        if kind == "sub":
-            live.append(f"$JS.ACK.{what}" if more else what)
-            plane.feed(listener, f"SUB {live[-1]} {len(live) - 1}\r\n".encode())
-        elif kind == "unsub" and what < len(live):
-            live[what] = ""
-            plane.feed(listener, f"UNSUB {what}\r\n".encode())
-        elif kind == "pub":
-            subjects = [f"$JS.ACK.{what}" + f".{number}" * more for number in range(3)]
-            for subject in subjects:
-                sent += 1
-                plane.feed(publisher, f"PUB {subject} {len(str(sent))}\r\n{sent}\r\n".encode())
-                expected = [str(sent).encode()] * sum(1 for pattern in live if pattern and matches(pattern, subject))
-                assert received(plane, listener) == expected
-            plane.flush()
+    for action in actions:
+        match action:
+            case ("sub", pattern, is_ack):
+                live.append(f"$JS.ACK.{pattern}" if is_ack else pattern)
+                plane.feed(listener, f"SUB {live[-1]} {len(live) - 1}\r\n".encode())
+            case ("unsub", sid, _) if sid < len(live):
+                live[sid] = ""
+                plane.feed(listener, f"UNSUB {sid}\r\n".encode())
+            case ("pub", what, more):
+                for subject in [f"$JS.ACK.{what}" + f".{number}" * more for number in range(3)]:
+                    sent += 1
+                    plane.feed(publisher, f"PUB {subject} {len(str(sent))}\r\n{sent}\r\n".encode())
+                    expected = [str(sent).encode()] * sum(1 for one in live if one and matches(one, subject))
+                    assert received(plane, listener) == expected
+                plane.flush()
 
 
 def test_bytes_cut_anywhere_are_parsed_the_same() -> None:
@@ -195,7 +201,7 @@ def test_a_receiver_beyond_max_pending_is_closed_and_others_are_not() -> None:
 
 def test_a_sink_gets_capture_records_once_a_turn() -> None:
     plane = make_plane()
-    batches = []
+    batches: list[bytes] = []
     plane.add_sink(b"orders.>", batches.append)
     cid = client(plane)
     plane.feed(cid, b"PUB orders.1 r.1 2\r\nhi\r\nHPUB orders.2 12 14\r\nNATS/1.0\r\n\r\nyo\r\n")
@@ -223,7 +229,7 @@ def exchange(left: Plane, right: Plane, left_route: int, right_route: int) -> No
     st.lists(LITERALS, min_size=1, max_size=6),
 )
 @settings(deadline=None, max_examples=100)
-def test_two_nodes_deliver_like_one(subs: list, subjects: list[str]) -> None:
+def test_two_nodes_deliver_like_one(subs: list[tuple[int, str, str]], subjects: list[str]) -> None:
     left, right, lr, rr = joined_planes()
     planes = (left, right)
     clients = [(planes[side], client(planes[side])) for side, _, _ in subs]
@@ -373,7 +379,7 @@ def test_payloads_up_to_the_limit_arrive_whole(size: int) -> None:
 
 def test_a_sink_of_several_subjects_keeps_the_order_of_their_messages() -> None:
     plane = make_plane()
-    batches = []
+    batches: list[bytes] = []
     handle = plane.add_sink(b"a.>", batches.append)
     plane.extend_sink(handle, b"b")
     cid = client(plane)
