@@ -58,7 +58,7 @@ lint: setup      ## ruff, formatting, types, import rules
 types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
-		-p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api
+		-p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)

@@ -18,7 +18,7 @@ from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.cluster.node import ClusterNode
 from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
-from jetraft.cluster.streams._admit import encode_capture
+from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
 from jetraft.cluster.waiting import wait_until
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Manager
@@ -68,6 +68,16 @@ class LocalOutbox:
         if channel is not None:
             channel.send_nowait(payload)
         return int(channel is not None)
+
+    def send_batch(self, records: bytes) -> None:
+        position = 0
+        while position < len(records):
+            start = position
+            position, to, reply, hdr, _payload_len = captured_at(records, start)
+            self.send(to, reply=reply, hdr=hdr, payload=captured_payload(records, start))
+
+    def later(self, callback: Callable[[], None]) -> None:
+        callback()
 
     def publish(self, subject: bytes, reply: bytes, payload: bytes) -> None:
         record = encode_capture(subject=subject, reply=reply, hdr=b"", payload=payload)

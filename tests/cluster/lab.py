@@ -277,6 +277,13 @@ def finish(node: Node, call: Callable[[], Awaitable[T]]) -> T:
     return trio.run(run)
 
 
+def info_of(shell: StreamShell, consumer: str) -> ConsumerInfo:
+    """A consumer that is there, as its leader sees it."""
+    info = shell.consumer_info(consumer)
+    assert info is not None, consumer
+    return info
+
+
 def add_consumer(node: Node, shell: StreamShell, **fields: Any) -> ConsumerInfo:
     """Create a consumer as the API does."""
     config = ConsumerConfig(**{"ack_policy": AckPolicy.EXPLICIT, **fields})

@@ -78,6 +78,10 @@ class NetMesh:
     def peers(self) -> Mapping[NodeId, Peer]:
         return {name: peer for name, peer in self._net.peers.items() if name != self._name}
 
+    @property
+    def own_routes(self) -> int:
+        return 0
+
     def serve(
         self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]], *, request_bytes_max: int = 0
     ) -> None:

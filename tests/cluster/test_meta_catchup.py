@@ -54,7 +54,7 @@ def test_what_was_created_and_deleted_meanwhile_is_there_and_gone(tmp_path: Path
             assert client.api("STREAM.DELETE.OLD5")["success"] is True
 
         away.start()
-        away.process.wait_for_line("meta has caught up to")
+        away.running.wait_for_line("meta has caught up to")
         cluster.wait_healthy()
         wanted = {"OLD0", "OLD3", "OLD4", "NEW1", "NEW2", "FAT"}
         assert [names(node) for node in cluster] == [wanted] * 3

@@ -146,8 +146,8 @@ async def test_a_node_that_lost_its_disk_joins_as_a_learner_and_votes_when_it_ha
     await until(lambda: meta.configuration.voters == tuple(sorted(node.mesh.node_id for node in cluster.running)))
     await until(lambda: again.node.health().http_status == 200)
     (row,) = again.node.machine.table.streams.values()
-    led_by = next(node for node in cluster.running if node.node.backend.get(row.key).is_leader)
-    group = led_by.node.backend.get(row.key).group
+    replicas = [replica for node in cluster.running if (replica := node.node.backend.get(row.key)) is not None]
+    group = next(replica.group for replica in replicas if replica.is_leader)
     await until(lambda: again.mesh.node_id in group.configuration.voters)
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,11 +25,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def create(client: RawClient, name: str, **config: object) -> dict[str, object]:
+def create(client: RawClient, name: str, **config: object) -> dict[str, Any]:
     return client.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [name], **config})
 
 
-def holders(info: dict[str, object]) -> set[str]:
+def holders(info: dict[str, Any]) -> set[str]:
     described = info["cluster"]
     assert isinstance(described, dict), info
     return {described["leader"], *(peer["name"] for peer in described.get("replicas") or [])}

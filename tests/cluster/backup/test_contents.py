@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jetraft.cluster.backup.archive import END, MAGIC, Entry, EntryReader, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer, unpack_consumer
-from jetraft.cluster.backup.contents import Contents, Ending
+from jetraft.cluster.backup.contents import Contents, Ending, Item
 from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.store._unacked import UnackedTable
 from jetraft.store.consumer_state import ConsumerState
@@ -34,7 +34,7 @@ def consumer_entry(name: bytes = b"d", **state: Any) -> Entry:
     return Entry(b"consumers/" + name, 1, 0, b"", body)
 
 
-def read(*entries: Entry, config: StreamConfig = CONFIG) -> list[object]:
+def read(*entries: Entry, config: StreamConfig = CONFIG) -> list[Item]:
     contents = Contents(config, 1)
     items = [contents.take(entry) for entry in entries]
     contents.finish()

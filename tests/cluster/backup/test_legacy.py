@@ -4,6 +4,7 @@ import io
 import json
 import struct
 import tarfile
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -28,7 +29,7 @@ CONFIG = normalise_stream(StreamConfig(name="S", subjects=("s.>",), allow_msg_tt
 
 
 def read(archive: bytes, config: StreamConfig = CONFIG) -> list[Item]:
-    async def pieces():  # noqa: ANN202  (a generator of pieces)
+    async def pieces() -> AsyncIterator[bytes]:
         for at in range(0, len(archive), 1000):
             yield archive[at : at + 1000]
 

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from jetraft.cluster.backup.archive import Entry
-from jetraft.cluster.backup.contents import Ending
+from jetraft.cluster.backup.contents import Ending, Item
 from jetraft.cluster.backup.restoration import STALE_NS, OutOfStepError, marked
 from jetraft.cluster.backup.steps import Planner, Step, StepKind
 from jetraft.cluster.streams.shell import StreamShell
@@ -19,7 +19,8 @@ SECOND = 10**9
 def steps_of(*messages: Entry, first_seq: int = 1, last_seq: int = 9, now_ns: int = 0) -> list[Step]:
     planner = Planner(CONFIG, now_ns)
     state = StreamState(messages=len(messages), bytes=999, first_seq=first_seq, last_seq=last_seq)
-    batches = [batch for item in (state, *messages, Ending(last_seq, 0)) for batch in planner.take(item)]
+    items: list[Item] = [state, *messages, Ending(last_seq, 0)]
+    batches = [batch for item in items for batch in planner.take(item)]
     return [step for batch in (*batches, planner.finish()) for step in batch]
 
 

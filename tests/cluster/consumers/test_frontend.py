@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 import trio
@@ -21,7 +22,7 @@ from tests.cluster.lab import Node, finish, start_stream
     ],
 )
 def test_creations_that_cross_each_other_keep_to_the_limits(
-    stream: dict[str, object], made: int, refused: errors.ApiErrorSpec | None
+    stream: dict[str, Any], made: int, refused: errors.ApiErrorSpec | None
 ) -> None:
     node = Node()
     shell = start_stream(node, **stream)

@@ -17,6 +17,8 @@ from jetraft.store.model.config import AckPolicy, ConsumerConfig
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from jetraft.cluster.streams.commands import ConsumerCommand
+
 NAMES = ("c", "d")
 TS_NS = 7
 
@@ -103,7 +105,11 @@ def test_a_row_of_fetches_becomes_one_delivery_and_one_ack() -> None:
 
 def test_an_ack_that_runs_ahead_of_its_delivery_keeps_its_place() -> None:
     notes = Notes()
-    batch = [Delivered("c", 1, 1, to_runs((1, 2))), Acked("c", to_runs((4,))), Delivered("c", 1, 3, to_runs((3, 5)))]
+    batch: list[ConsumerCommand] = [
+        Delivered("c", 1, 1, to_runs((1, 2))),
+        Acked("c", to_runs((4,))),
+        Delivered("c", 1, 3, to_runs((3, 5))),
+    ]
     notes.add(batch)
     assert notes.take() == batch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, DeliverPolicy
-from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
+from tests.cluster.lab import Node, Sent, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams.shell import StreamShell
@@ -201,7 +202,7 @@ def test_progress_postpones_redelivery() -> None:
     for _ in range(3):
         client.node.sleep(8 * S)
         client.ack(message, b"+WPI")
-    assert client.shell.consumer_info("c").num_redelivered == 0
+    assert info_of(client.shell, "c").num_redelivered == 0
     client.node.sleep(11 * S)
     assert seqs(client.pull()) == [1]
 
@@ -212,7 +213,7 @@ def test_a_message_is_given_up_after_max_deliver() -> None:
         assert seqs(client.pull()) == [1]
         client.node.sleep(2 * S)
     assert statuses(client.pull(b'{"no_wait":true}')) == [NO_MESSAGES]
-    assert client.shell.consumer_info("c").num_ack_pending == 0
+    assert info_of(client.shell, "c").num_ack_pending == 0
     assert client.shell.machine.messages == 1
 
 
@@ -220,7 +221,7 @@ def test_an_ack_that_asks_for_the_next_gets_it() -> None:
     client = Client(b"s.a", b"s.a")
     (first,) = client.pull()
     assert seqs(client.ack(first, b"+NXT", reply=b"_INBOX.n")) == [2]
-    assert client.shell.consumer_info("c").ack_floor.stream_seq == 1
+    assert info_of(client.shell, "c").ack_floor.stream_seq == 1
 
 
 def test_a_double_ack_is_answered_once_and_also_when_repeated() -> None:
@@ -248,7 +249,7 @@ def test_an_ack_from_before_this_leader_is_honoured() -> None:
     client = Client(b"s.a", b"s.a", b"s.a")
     client.node.publish(b"$JS.ACK.S.c.1.2.2.1.0", reply=b"_INBOX.d")
     assert len(client.node.turn()) == 1
-    assert client.shell.consumer_info("c").num_pending == 2
+    assert info_of(client.shell, "c").num_pending == 2
     sent = client.pull(b"3")
     assert seqs(sent) == [1, 3]
     assert sent[-1].reply.endswith(b".0")
@@ -258,7 +259,7 @@ def test_ack_all_acknowledges_everything_before() -> None:
     client = Client(*[b"s.a"] * 4, ack_policy=AckPolicy.ALL)
     sent = client.pull(b"4")
     client.ack(sent[2])
-    info = client.shell.consumer_info("c")
+    info = info_of(client.shell, "c")
     assert (info.ack_floor.stream_seq, info.num_ack_pending) == (3, 1)
 
 
@@ -377,11 +378,11 @@ def test_every_message_is_delivered_until_it_is_acked_and_never_after(  # noqa: 
                     acked |= set(seqs([message]))
                 receive(client.ack(message, b"+ACK" if kind == "ack" else b"-NAK"))
             case "remove":
-                finish(client.node, lambda value=value: client.shell.delete_message(value, erase=False))
+                finish(client.node, partial(client.shell.delete_message, value, erase=False))
                 wanted.discard(value)
             case "sleep":
                 receive(client.node.sleep(value * S))
-        info = client.shell.consumer_info("c")
+        info = info_of(client.shell, "c")
         undelivered = {seq for seq in wanted if seq > info.delivered.stream_seq}
         assert info.num_pending == len(undelivered)
     client.node.sleep(31 * S)

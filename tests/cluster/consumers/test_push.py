@@ -6,7 +6,7 @@ from typing import Any
 
 from jetraft.cluster.consumers.push import WINDOW_BYTES_MAX, WINDOW_BYTES_START, FlowWindow
 from jetraft.store.model.config import AckPolicy, DeliverPolicy
-from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
+from tests.cluster.lab import Node, Sent, add_consumer, finish, info_of, start_stream
 
 MS = 10**6
 S = 10**9
@@ -57,7 +57,7 @@ def test_the_answer_to_the_creation_tells_what_is_to_come() -> None:
 def test_nothing_is_sent_while_nobody_listens_and_all_of_it_later() -> None:
     client = Subscriber(b"s.a", is_listening=False, inactive_threshold=60 * S)
     assert client.receive(5 * S) == []
-    assert client.shell.consumer_info("p").num_pending == 1
+    assert info_of(client.shell, "p").num_pending == 1
     client.node.subscriptions.add(b"to.me")
     assert subjects_of(client.receive()) == [b"s.a"], "in the turn in which somebody begins to listen"
 
@@ -65,7 +65,10 @@ def test_nothing_is_sent_while_nobody_listens_and_all_of_it_later() -> None:
 def test_a_consumer_without_listeners_costs_no_timer() -> None:
     client = Subscriber(b"s.a", is_listening=False, durable_name="p")
     client.receive()
-    runner = client.shell._leadership.desk.runner("p")
+    leadership = client.shell._leadership
+    assert leadership is not None
+    runner = leadership.desk.runner("p")
+    assert runner is not None
     assert runner.core.step(runner._desk.now()).wake_ns is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import orjson
 import pytest
@@ -50,7 +51,7 @@ def test_a_sample_says_which_delivery_was_acknowledged_and_how_long_it_took() ->
         ({"ack_policy": AckPolicy.ALL, "sample_freq": "100"}, b""),
     ],
 )
-def test_nothing_else_is_sampled(fields: dict[str, object], body: bytes) -> None:
+def test_nothing_else_is_sampled(fields: dict[str, Any], body: bytes) -> None:
     client = Client(b"s.a", **fields)
     client.node.subscriptions.add(METRIC)
     (message,) = client.pull()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.meta.assignment import StreamAssignment
+from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import Command, ReconfigureStream, RemoveStream
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.store.model.config import StorageType
@@ -20,8 +20,8 @@ steps = st.lists(st.tuples(st.sampled_from(["create", "change", "remove"]), name
 def test_sums_follow_the_rows(plan: list[tuple[str, str, tuple[NodeId, ...], int]]) -> None:
     machine = MetaMachine()
     for index, (what, name, nodes, max_bytes) in enumerate(plan, 1):
-        rows = {key.name: row for key, row in machine.table.streams.items()}
-        machine.apply([entry(index, command(what, name, nodes, max_bytes, rows.get(name)))])
+        before = machine.table.get(StreamKey(ACCOUNT, name))
+        machine.apply([entry(index, command(what, name, nodes, max_bytes, before))])
     rows = list(machine.table.streams.values())
     burden = machine.table.burden
     for node in NODES:

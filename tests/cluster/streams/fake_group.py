@@ -39,7 +39,7 @@ def sealed_log(path: Path, writer: Writer) -> FileLog:
         frame = _frame.seal(Kind.NOOP, index=index, term=1, incarnation=7, body=b"x" * 100)
         log.append([Entry(index=index, term=1, kind=Kind.NOOP, frame=frame)])
         done: list[int] = []
-        log.on_durable = lambda done=done: done.append(1)  # type: ignore[misc]  # a default binds the list
+        log.on_durable = lambda done=done: done.append(1)
         log.submit()
         while not done:
             writer.drain()

@@ -6,7 +6,8 @@ import pytest
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.digest import UNKNOWN, Digests, digests_of
 from jetraft.cluster.streams.machine import StreamMachine
-from jetraft.store.keyring import CipherKind, Secrets
+from jetraft.store.cipher import CipherKind
+from jetraft.store.keyring import Secrets
 from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from tests.cluster.streams.test_machine import Deaf

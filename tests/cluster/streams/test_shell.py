@@ -13,7 +13,7 @@ from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
 from jetraft.store.port import StoreCorrupt
-from tests.cluster.lab import Node, Sent, add_consumer, assignment_of, finish, start_stream, stream_config
+from tests.cluster.lab import Node, Sent, add_consumer, assignment_of, finish, info_of, start_stream, stream_config
 
 S = 10**9
 
@@ -64,7 +64,7 @@ def test_a_restart_finds_messages_config_and_consumers() -> None:
     assert again.machine.consumers == consumers
     (ack,) = publish(node, b"s.c", hdr=b"NATS/1.0\r\nNats-Msg-Id: x\r\n\r\n")
     assert ack.payload == b'{"stream":"S","seq":1,"duplicate": true}'
-    assert again.consumer_info("c").num_ack_pending == 1
+    assert info_of(again, "c").num_ack_pending == 1
 
 
 def test_messages_leave_when_they_are_too_old() -> None:
@@ -92,7 +92,7 @@ def test_a_new_leader_that_cannot_read_its_oldest_message_stops_and_the_node_goe
     def damaged(_block: int, _offset: int) -> bytes:
         raise StoreCorrupt("the frame is damaged")
 
-    log.frame_at = damaged  # type: ignore[method-assign]  # a log in memory does not rot
+    log.frame_at = damaged  # type: ignore[method-assign, assignment]  # a log in memory does not rot
     assignment = assignment_of(node, stream_config(max_age=10 * S))
     again = StreamShell(assignment=assignment, log=log, site=node.site)
     node.sleep(2 * S)

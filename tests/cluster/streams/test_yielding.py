@@ -1,18 +1,24 @@
 """A leader without room hands over to a member that has some, and only to such a one."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import trio
 
 from jetraft.cluster.meta.assignment import StreamKey
 from jetraft.cluster.streams.yielding import AGAIN_NS, Yielding
-from jetraft.raft.group import ReplicaLag
+from jetraft.raft.group_spec import ReplicaLag
 from jetraft.raft.membership import Configuration
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.space import LOOK_NS, RESERVE_BYTES, SpaceWatch
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jetraft.raft.group import Group
 
 A, B, C = (NodeId(name * 8) for name in "ABC")
 ALL = Configuration(voters=(A, B, C))
@@ -53,7 +59,7 @@ class Stage:
         self.yielding = Yielding(
             clock=self.clock,
             space=SpaceWatch(lambda: self.free_bytes),
-            groups=lambda: groups,  # type: ignore[arg-type]  # the part of a group that is looked at
+            groups=lambda: cast("Sequence[Group]", groups),  # the part of a group that is looked at
             is_node_short=lambda node: node in self.short,
             tell=lambda: self.told.append(self.yielding.is_short),
         )
