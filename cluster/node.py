@@ -143,6 +143,7 @@ class ClusterNode:
             joined_index=lambda: self._bootstrap.joined_index,
         )
         self.backend: MetaBackend[StreamShell] = MetaBackend(node_id=setting.node_id, machine=self.machine, host=host)
+        self.repairs.on_heard.append(self.backend.retry)
         self.service = ClusterService(
             node_id=setting.node_id,
             cluster=self.view,

@@ -90,6 +90,7 @@ class Manager:
         self.on_dirty: Callable[[], None] = lambda: None
         self.on_committed: Callable[[], None] = lambda: None  # acknowledgements may leave now
         self.on_offer: Callable[[Group, NodeId, SnapshotOffer], None] = _no_catchup
+        self.on_stray: Callable[[NodeId, GroupId, int], None] = lambda _sender, _group, _incarnation: None
         links.on_frame(CHANNEL_RAFT, self._on_payload)
         links.on_peer_up.append(self._on_peer_up)
         links.on_peer_down.append(self._on_peer_down)
@@ -260,6 +261,7 @@ class Manager:
             group = self._groups.get(addressed.group_id)
             if group is None or group.incarnation != addressed.incarnation:
                 self._messages_dropped += 1
+                self.on_stray(sender, addressed.group_id, addressed.incarnation)
                 continue
             group.step(sender, addressed.message, now_ns)
 

@@ -21,7 +21,7 @@ what follows the damage here was overruled by another leader: its own leader is 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +30,7 @@ import attrs
 import msgpack
 import trio
 
+from jetraft.raft.repair_pacing import Silence
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store import trimmed
@@ -118,7 +119,10 @@ class Repairs:
         self._options = LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets)
         self._waiting: dict[tuple[GroupId, int], FileLog] = {}  # open, damaged, without a group
         self._distrusted: set[tuple[GroupId, int]] = set()  # a write to them has failed in this process
+        self._silence: Silence[tuple[GroupId, int]] = Silence()
         self._repaired = self._lost = self._served = 0
+        self.on_heard: list[Callable[[GroupId], None]] = []  # a member that a waiting log asked in vain is there now
+        manager.on_stray = self._on_word
         if links is not None:
             links.serve(METHOD, self._serve)
 
@@ -185,6 +189,7 @@ class Repairs:
         """The group is deleted: its log waits no longer."""
         for key in [key for key in self._waiting if key[0] == group_id]:
             self._waiting.pop(key).close()
+            self._silence.forget(key)
 
     async def repair(self, log: FileLog, others: Sequence[NodeId]) -> FileLog:
         """The log without faulty entries, opened anew when it was mended; `others` are the group's other members.
@@ -195,6 +200,7 @@ class Repairs:
         """
         key = log.identity.group_id, log.identity.incarnation
         self._waiting[key] = log
+        self._silence.begin(key)
         try:
             return await self._repair(key, log, others)
         except StoreCorrupt as error:
@@ -202,6 +208,9 @@ class Repairs:
             if waiting is not None:
                 waiting.close()
             raise RepairPendingError(str(error)) from error
+        finally:
+            if key not in self._waiting:
+                self._silence.forget(key)
 
     async def _repair(self, key: tuple[GroupId, int], log: FileLog, others: Sequence[NodeId]) -> FileLog:
         checkpoint = log.load_checkpoint()
@@ -265,20 +274,30 @@ class Repairs:
         """What the node has; None when it does not say."""
         assert self._links is not None
         identity = log.identity
-        payload = bytes(msgpack.packb((identity.group_id, identity.incarnation, first, last)))
+        key = identity.group_id, identity.incarnation
+        payload = bytes(msgpack.packb((*key, first, last)))
         try:
-            answer = await self._links.call(node, METHOD, payload, timeout_s=CALL_TIMEOUT_S, bulk=True)
-            return _decode_answer(answer, first=first, last=last, incarnation=identity.incarnation)
+            packed = await self._links.call(node, METHOD, payload, timeout_s=CALL_TIMEOUT_S, bulk=True)
+            answer = _decode_answer(packed, first=first, last=last, incarnation=identity.incarnation)
         except (PeerUnavailableError, CallTimeoutError, RemoteCallError, RemoteProtocolError) as error:
             log_.info("%s: %s did not give entry %d: %s", log.place.group, node, first, error)
-            return None
+            answer = None
+        self._silence.note(key, node, answers=answer is not None)
+        return answer
+
+    def _on_word(self, sender: NodeId, group_id: GroupId, incarnation: int) -> None:
+        """A member says something about a group that this node may wait for: it has its log open by now."""
+        if self._silence.ends((group_id, incarnation), sender):
+            for callback in self.on_heard:
+                callback(group_id)
 
     # Serving.
 
-    async def _serve(self, _sender: NodeId, payload: bytes) -> bytes:
+    async def _serve(self, sender: NodeId, payload: bytes) -> bytes:
         """Frames of a log of this node, from its group or waiting itself. Raises RemoteCallError."""
         await trio.lowlevel.checkpoint()
         group_id, incarnation, first, last = _decode_request(payload)
+        self._on_word(sender, group_id, incarnation)
         group = self._manager.groups.get(group_id)
         log: GroupLog | None
         if group is not None and group.incarnation == incarnation:

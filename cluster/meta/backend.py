@@ -11,12 +11,15 @@ row knows: both are reported as orphans.
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import attrs
 import trio
 
 from jetraft.raft.joining import JoinPendingError
+from jetraft.raft.repair import RepairPendingError
+from jetraft.raft.repair_pacing import rest_s
 from jetraft.store.port import StoreError
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0  # a replica that could not be started is tried again: the disk may have been full or read-only
-PENDING_RETRY_S: Final = 0.3  # one that waits for other members, which may just be starting, or electing a leader
+JOIN_RETRY_S: Final = 0.3  # one that waits to be admitted by other members, which may be electing a leader
 
 
 class Replica(Protocol):
@@ -82,11 +85,12 @@ class _Running(Generic[R]):
 
 @attrs.frozen(slots=True)
 class _Unstarted:
-    """Why a replica could not be started, and whose data its attempt may have left. `waits`: for other members."""
+    """Why a replica could not be started, and whose data its attempts may have left."""
 
     group_id: GroupId
     reason: str
-    waits: bool
+    attempts: int
+    due_s: float  # of trio's clock: when it is tried again
 
 
 @attrs.define(eq=False)
@@ -132,20 +136,17 @@ class MetaBackend(Generic[R]):
             while True:
                 await self._work_off()
                 self._settled.set()
-                with trio.move_on_after(self._retry_s()):
+                due_s = min((unstarted.due_s for unstarted in self._unstarted.values()), default=math.inf)
+                with trio.move_on_at(due_s):
                     await self._woken.wait()
-                self._note(list(self._unstarted))
+                now_s = trio.current_time()
+                self._note([key for key, unstarted in self._unstarted.items() if unstarted.due_s <= now_s])
                 self._woken = trio.Event()
         finally:
             with trio.CancelScope(shield=True):
                 for running in list(self._running.values()):
                     await self._host.stop(running.replica)
                 self._running.clear()
-
-    def _retry_s(self) -> float:
-        if any(unstarted.waits for unstarted in self._unstarted.values()):
-            return PENDING_RETRY_S
-        return RETRY_S if self._unstarted else float("inf")
 
     async def settle(self) -> None:
         """Wait until this node matches the table as it is now."""
@@ -158,6 +159,11 @@ class MetaBackend(Generic[R]):
             if running.assignment.group_id == group_id:
                 return running.assignment, running.replica
         return None
+
+    def retry(self, group_id: GroupId) -> None:
+        """Try again now to start the group's replica, should it wait: a member that it waits for was heard of."""
+        rows = self._machine.table.streams.items()
+        self._note([key for key, row in rows if row.group_id == group_id and key not in self._running])
 
     async def reopen(self, group_id: GroupId, swap: Swap) -> None:
         """Replace the log of a running replica, in the task that starts and stops them all.
@@ -234,16 +240,23 @@ class MetaBackend(Generic[R]):
         group_id = assignment.group_id
         try:
             replica = await self._host.start(assignment)
-        except JoinPendingError as error:
-            self._unstarted[key] = _Unstarted(group_id, str(error), waits=True)
-            return
         except (StoreError, OSError) as error:
-            if key not in self._unstarted:
-                log.error("stream %s > %s (%s): cannot start: %s", *key, group_id, error)  # noqa: TRY400
-            self._unstarted[key] = _Unstarted(group_id, str(error), waits=False)
+            self._put_off(key, group_id, error)
             return
         self._unstarted.pop(key, None)
         self._running[key] = _Running(replica=replica, assignment=assignment)
+
+    def _put_off(self, key: StreamKey, group_id: GroupId, error: StoreError | OSError) -> None:
+        """The replica could not be started: note why, and when to try again."""
+        before = self._unstarted.get(key)
+        attempts = 1 if before is None else before.attempts + 1
+        if isinstance(error, JoinPendingError):
+            pause_s = JOIN_RETRY_S
+        else:
+            pause_s = rest_s(attempts) if isinstance(error, RepairPendingError) else RETRY_S
+            if before is None:
+                log.error("stream %s > %s (%s): cannot start: %s", *key, group_id, error)
+        self._unstarted[key] = _Unstarted(group_id, str(error), attempts, trio.current_time() + pause_s)
 
     async def _reopen(self, key: StreamKey, running: _Running[R] | None, reopening: _Reopening) -> None:
         if running is None:

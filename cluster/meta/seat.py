@@ -15,6 +15,7 @@ import trio
 from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.joining import JoinPendingError, until_durable
 from jetraft.raft.repair import RepairPendingError
+from jetraft.raft.repair_pacing import rest_s
 from jetraft.store.format import Identity
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import StoreCorrupt, StoreError
@@ -39,7 +40,6 @@ log = logging.getLogger(__name__)
 
 META_GROUP: Final = GroupId("meta")
 JOIN_RETRY_S: Final = 0.3
-REPAIR_RETRY_S: Final = 1.0  # other members may only be starting
 
 
 class MetaSeat:
@@ -66,6 +66,8 @@ class MetaSeat:
         self._cache = cache
         self._on_group = on_group
         self._founders: Founders | None = None
+        self._heard = trio.Event()  # of a member that damaged entries may be had from
+        repairs.on_heard.append(self._on_heard)
         self.group: Group | None = None
 
     async def take(self, founders: Founders, *, is_known: bool) -> None:
@@ -99,12 +101,15 @@ class MetaSeat:
         does that, when it is written down that this node belongs to the group.
         """
         self._founders = founders
+        told = ""
         while True:
             try:
                 admission = await ask()
                 break
             except JoinPendingError as error:
-                log.info("not a member of the meta group yet: %s", error)
+                if str(error) != told:
+                    told = str(error)
+                    log.info("not a member of the meta group yet: %s", told)
                 await trio.sleep(JOIN_RETRY_S)
         give_up()
         new = await self._open()
@@ -156,15 +161,23 @@ class MetaSeat:
         identity = Identity(node_id=self._node_id, group_id=META_GROUP, incarnation=founders.incarnation)
         path = self._node_dir.group(META_GROUP, founders.incarnation)
         others = [node for node in founders.members if node != self._node_id]
+        attempts = 0
         while True:
+            self._heard = trio.Event()
             try:
                 meta_log = await self._repairs.open(
                     self._disk, path, identity, self._cache, others, accept_lost_hard_state=not others
                 )
             except RepairPendingError:
-                await trio.sleep(REPAIR_RETRY_S)
+                attempts += 1
+                with trio.move_on_after(rest_s(attempts)):
+                    await self._heard.wait()
                 continue
             if meta_log.lost:
                 meta_log.close()
                 raise StoreCorrupt(f"{path}: entries {meta_log.lost} are damaged, and no other member has them")
             return meta_log
+
+    def _on_heard(self, group_id: GroupId) -> None:
+        if group_id == META_GROUP:
+            self._heard.set()

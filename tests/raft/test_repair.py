@@ -9,6 +9,7 @@ import msgpack
 import pytest
 
 from jetraft.raft.repair import METHOD, OvertakenError, RepairPendingError, Repairs
+from jetraft.raft.repair_pacing import rest_s
 from jetraft.raft.rpc import Handler, PeerUnavailableError, RemoteCallError
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
@@ -47,6 +48,7 @@ class FakeGroup:
 @attrs.define(eq=False)
 class FakeManager:
     groups: dict[GroupId, FakeGroup] = attrs.Factory(dict)
+    on_stray: Callable[[NodeId, GroupId, int], None] | None = None
 
 
 @attrs.define(eq=False)
@@ -162,6 +164,44 @@ async def test_a_member_that_is_silent_is_waited_for(nodes: dict[NodeId, Node]) 
     nodes[C].lead()
 
     assert frames(await nodes[A].open())[2] == entry(3)
+
+
+async def test_a_member_that_was_silent_and_is_heard_of_is_asked_at_once(nodes: dict[NodeId, Node]) -> None:
+    heard: list[GroupId] = []
+    nodes[A].repairs.on_heard.append(heard.append)
+    for node in (A, B):
+        nodes[node].damage(3)
+    nodes[C].up = False
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+    with pytest.raises(RepairPendingError):
+        await nodes[B].open()  # asks A, which had asked B before B had its log open
+    assert heard == [GROUP_ID]
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+    with pytest.raises(RepairPendingError):
+        await nodes[B].open()
+    assert heard == [GROUP_ID], "B has answered: that it waits is no news"
+
+    stray = nodes[A].manager.on_stray
+    assert stray is not None
+    for sender, incarnation in ((B, 7), (C, 8), (C, 7), (C, 7)):  # messages of the group that C runs
+        stray(sender, GROUP_ID, incarnation)
+    assert heard == [GROUP_ID] * 2
+    with pytest.raises(RepairPendingError):
+        await nodes[A].open()
+    stray(C, GROUP_ID, 7)
+    assert heard == [GROUP_ID] * 2, "C talks and cannot be asked: its word counts no more until it has answered"
+
+    nodes[C].up = True
+    nodes[C].lead()
+    assert not (await nodes[A].open()).faulty
+    stray(C, GROUP_ID, 7)
+    assert heard == [GROUP_ID] * 2, "A waits no longer"
+
+
+def test_the_others_are_asked_quickly_first() -> None:
+    assert [rest_s(attempts) for attempts in range(1, 9)] == [0.1, 0.25, 0.5, 1, 2, 5, 5, 5]
 
 
 async def test_two_damaged_members_repair_each_other(nodes: dict[NodeId, Node]) -> None:

@@ -11,6 +11,7 @@ from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream, SettleStream
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.raft.catchup import Swap
+from jetraft.raft.repair import RepairPendingError
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
@@ -33,11 +34,14 @@ class FakeHost:
         self.calls: list[str] = []
         self.on_disk: list[tuple[GroupId, int]] = []
         self.fails = False
+        self.error: Exception = OSError("disk full")
+        self.attempts_s: list[float] = []
 
     async def start(self, assignment: StreamAssignment) -> FakeReplica:
         await trio.lowlevel.checkpoint()
+        self.attempts_s.append(trio.current_time())
         if self.fails:
-            raise OSError("disk full")
+            raise self.error
         self.calls.append(f"start {assignment.group_id}")
         return FakeReplica(assignment)
 
@@ -196,6 +200,39 @@ async def test_a_replica_that_cannot_start_is_reported_and_tried_again(
     await trio.sleep(6)
     assert bench.calls() == ["start g1"]
     assert bench.backend.statistics().failed == {}
+
+
+async def test_a_replica_that_waits_for_entries_is_tried_again_soon_then_seldom(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench()
+    bench.host.fails, bench.host.error = True, RepairPendingError("of others")
+    await nursery.start(bench.backend.run)
+    began_s = trio.current_time()
+    await bench.apply(assign("S", group="g1"))
+    await trio.sleep(20)
+    moments = [round(at_s - began_s, 3) for at_s in bench.host.attempts_s]
+    assert moments == [0, 0.1, 0.35, 0.85, 1.85, 3.85, 8.85, 13.85, 18.85]
+
+
+async def test_a_replica_that_waits_is_tried_at_once_when_its_group_is_heard_of(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench()
+    bench.host.fails, bench.host.error = True, RepairPendingError("of others")
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"), assign("T", group="g2"))
+    await trio.sleep(15)
+    bench.host.fails = False
+    before = len(bench.host.attempts_s)
+    bench.backend.retry(GroupId("g1"))
+    bench.backend.retry(GroupId("g3"))
+    await bench.backend.settle()
+    assert bench.calls() == ["start g1"]
+    assert bench.host.attempts_s[before:] == [trio.current_time()]
+    bench.backend.retry(GroupId("g1"))
+    await bench.backend.settle()
+    assert bench.calls() == [], "it runs"
 
 
 async def test_what_an_attempt_to_start_has_left_goes_with_the_assignment(nursery: trio.Nursery) -> None:
