@@ -4,7 +4,9 @@ A member whose log has faulty entries takes no part: it has no group, so it neit
 silence can let a candidate win that lacks what only this member and a dead one had (Protocol-Aware Recovery, FAST'18).
 It asks the others for the frames. Frames are the same bytes on every member, so a frame that holds and stands between
 the same neighbours is the very one that was lost (log matching): the answer tells the term before the first entry and
-after the last one. Where nothing follows, only an entry that the other knows as committed counts.
+after the last one. Where nothing follows, an entry counts that the other knows as committed; and one of this member's
+present term, as if its leader had sent it once more: where two of three have lost the end, nobody can be elected and
+nothing is known as committed until they have it back (disk fault flipped-bits-everywhere, seed 903).
 
 An entry that every other member says not to have is lost: it cannot be got back, and the log goes on without it
 (`FileLog.give_up`). Silence is no answer: then the member goes on waiting. An entry that others have trimmed is a third
@@ -375,7 +377,18 @@ def _matching(
     is_committed = answer.commit_index >= behind - 1
     behind_term = log.term_at(behind) if last < behind <= log.last_index else None
     is_same = behind_term is not None and answer.term_after == behind_term
-    return dict(enumerate(answer.frames, first)) if is_committed or is_same else None
+    is_sent_again = before is not None and before == answer.term_before and _is_of_leader(log, last, answer)
+    return dict(enumerate(answer.frames, first)) if is_committed or is_same or is_sent_again else None
+
+
+def _is_of_leader(log: FileLog, last: int, answer: _Answer) -> bool:
+    """Whether the entries of an answer, which fit to what is before them, are from the leader of this member's term.
+
+    An entry of a term is made by that term's leader, and whoever has it has what its leader has before it. This member
+    has promised nothing to a later leader, so it would take the entries from this one, whatever it had in their place:
+    that is the same, or was never committed. Not where something sound follows, which then might have to go.
+    """
+    return last >= log.last_index and parse_header(answer.frames[-1]).term == log.hard_state.term
 
 
 def _has_other_future(log: FileLog, first: int, last: int, answer: _Answer) -> bool:

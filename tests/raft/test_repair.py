@@ -19,7 +19,7 @@ from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry
+from jetraft.store.port import Entry, HardState
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.stand_in import stands_in
 
@@ -83,8 +83,10 @@ class Node:
     def identity(self) -> Identity:
         return Identity(node_id=self.node_id, group_id=GROUP_ID, incarnation=7)
 
-    def write(self, entries: list[Entry]) -> None:
+    def write(self, entries: list[Entry], *, term: int = 0) -> None:
         log = open_log(self.disk, GROUP, self.identity, BlockCache())
+        if term:
+            log.set_hard_state(HardState(term=term, vote=None))
         log.append(entries)
         log.submit()
         self.disk.finish()
@@ -254,6 +256,47 @@ async def test_an_end_that_is_not_committed_elsewhere_is_not_taken(nodes: dict[N
     nodes[C].up = False
     with pytest.raises(RepairPendingError):
         await nodes[A].open()
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "term", "is_taken"),
+    [
+        ((1, 1, 1, 1), (1, 1, 1, 1), 1, True),
+        ((1, 1, 1, 2), (1, 1, 1, 2), 2, True),
+        ((1, 1, 1, 1), (1, 1, 1, 2), 2, True),  # overruled by the leader of the term that this member is in
+        ((1, 1, 1, 1), (1, 1, 1, 1), 2, False),  # the lost one may be of term 2, and committed
+        ((1, 1, 2, 2), (1, 1, 1, 2), 2, False),  # another entry is before it
+        ((1, 1, 1, 2), (1, 1, 1, 3), 2, False),  # of a leader that this member has not heard of
+    ],
+)
+async def test_a_lost_end_is_taken_from_the_leader_of_the_present_term_through_others(
+    *, own: tuple[int, ...], others: tuple[int, ...], term: int, is_taken: bool
+) -> None:
+    """Two of three have lost the end: nobody can be elected, and nobody knows what is committed."""
+    wire: dict[NodeId, Node] = {}
+    a, b, c = Node(wire, A), Node(wire, B), Node(wire, C)
+    for node, terms in ((a, own), (b, others), (c, own)):
+        node.write([entry(index, at) for index, at in enumerate(terms, 1)], term=term)
+    a.damage(4)
+    c.damage(4)
+    b.lead(commit_index=0)
+    for node in (a, c, a, c) if not is_taken else (a, c):
+        if is_taken:
+            assert frames(await node.open())[3] == entry(4, others[3])
+        else:
+            with pytest.raises(RepairPendingError):
+                await node.open()
+
+
+async def test_what_stands_before_something_sound_is_not_taken_from_a_leader_who_would_remove_that() -> None:
+    wire: dict[NodeId, Node] = {}
+    a, b = Node(wire, A), Node(wire, B)
+    a.write([entry(1), entry(2), entry(3), entry(4)], term=2)
+    b.write([entry(1), entry(2), entry(3, 2), entry(4, 2)], term=2)
+    a.damage(3)
+    b.lead(commit_index=0)
+    with pytest.raises(RepairPendingError):
+        await a.open()
 
 
 async def test_an_entry_of_another_history_is_not_taken() -> None:
