@@ -132,12 +132,13 @@ class Joining:
         forgetful: dict[NodeId, bytes] = {}
         hints = list(others)
         asked: set[NodeId] = set()
+        refusals: list[str] = []
         while hints:
             node = hints.pop(0)
             if node in asked or node == own:
                 continue
             asked.add(node)
-            match await self._call(node, key):
+            match await self._call(node, key, refusals):
                 case [str(what), int(term), bytes(packed), int(commit_index)] if what == ADMITTED:
                     del self._waiting[key]
                     return _admission(packed, term, node, commit_index)
@@ -153,7 +154,8 @@ class Joining:
                         return attrs.evolve(_admission(packed, term, node, 0), vote=None)
         if begins is Begins.WITH_ALL and others and forgetful.keys() == set(others):
             return self._begin(key, {**forgetful, own: self._number})
-        raise JoinPendingError(f"{group_id}: no leader to admit this node, which has no memory of the group")
+        why = "".join(f"; {refusal}" for refusal in refusals)
+        raise JoinPendingError(f"{group_id}: no leader admits this node, which has no memory of the group{why}")
 
     def _begin(self, key: GroupKey, counted: dict[NodeId, bytes]) -> Admission:
         """All members have forgotten the group: begin anew, now."""
@@ -162,11 +164,14 @@ class Joining:
         del self._waiting[key]
         return Admission(configuration=Configuration(voters=counted))
 
-    async def _call(self, node: NodeId, key: GroupKey) -> Any:
+    async def _call(self, node: NodeId, key: GroupKey, refusals: list[str]) -> Any:
+        """What the node answers, None when it does not; its reason goes to the others' refusals."""
         payload = bytes(msgpack.packb([*key, self._number]))
         try:
             return msgpack.unpackb(await self._links.call(node, METHOD, payload, timeout_s=CALL_TIMEOUT_S))
         except (PeerUnavailableError, CallTimeoutError, RemoteCallError, ValueError) as error:
+            if isinstance(error, RemoteCallError):
+                refusals.append(str(error))
             log_.debug("%s did not say whether this node may join %s: %s", node, key[0], error)
             return None
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,16 @@ def replicas(client: RawClient) -> dict[str, bool]:
     return {peer["name"]: peer["current"] for peer in cluster.get("replicas") or [] if not peer.get("offline")}
 
 
+def fill(node: Server) -> None:
+    """Make a stream on all three, and wait until all have everything."""
+    with RawClient(node.address) as client:
+        config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3}
+        assert "error" not in client.api("STREAM.CREATE.S", config)
+        for seq in range(1, COUNT + 1):
+            assert publish(client, b"%d" % seq)["seq"] == seq
+        node.running.wait_until(lambda: all(replicas(client).values()), what="all replicas were current")
+
+
 def destroy(node: Server) -> None:
     node.kill()
     shutil.rmtree(store(node))
@@ -54,12 +65,7 @@ def test_the_last_of_three_goes_on_and_two_new_ones_catch_up(tmp_path: Path) -> 
     cluster = Cluster("jetraft", 3, directory=tmp_path)
     first, *others = cluster
     with cluster:
-        with RawClient(first.address) as client:
-            config = {"name": "S", "subjects": ["s.>"], "num_replicas": 3}
-            assert "error" not in client.api("STREAM.CREATE.S", config)
-            for seq in range(1, COUNT + 1):
-                assert publish(client, b"%d" % seq)["seq"] == seq
-            first.running.wait_until(lambda: all(replicas(client).values()), what="all replicas were current")
+        fill(first)
         for node in others:
             destroy(node)
 
@@ -94,6 +100,51 @@ def test_the_last_of_three_goes_on_and_two_new_ones_catch_up(tmp_path: Path) -> 
             first.running.wait_until(
                 lambda: replicas(client) == {"n2": True, "n3": True}, what="two new replicas were current"
             )
+
+
+def test_what_pysyncobj_has_written_goes_on_alone_and_new_servers_need_the_other_engine(tmp_path: Path) -> None:
+    """The engine keeps a group's members: it takes the configuration that is written for it, and changes it no more."""
+    cluster = Cluster("jetraft", 3, directory=tmp_path, config='jetstream { raft_engine: "pysyncobj" }')
+    first, *others = cluster
+    with cluster:
+        fill(first)
+        for node in others:
+            destroy(node)
+        first.stop()
+        done = recover(store(first), "--members", "n1", CONFIRMED)
+        assert (done.returncode, done.stderr, done.stdout.count("is kept")) == (0, "", 2)
+
+        first.start(wait=False)
+        first.wait_listening()
+        with RawClient(first.address) as client:
+            first.running.wait_until(lambda: publish(client, b"on").get("seq", 0) > COUNT, what="publishing went on")
+            assert client.api("STREAM.MSG.GET.S", {"seq": COUNT})["message"]["subject"] == "s.a"
+            last_seq = publish(client, b"the last of this engine")["seq"]
+        for node in others:
+            node.start(wait=False)
+        for node in others:
+            node.wait_listening()
+            node.running.wait_until(partial(says, node), what="the new server said why it waits")
+        first.stop()
+        for node in others:
+            node.stop()
+
+        for node in cluster:
+            node.config = None
+            node.start(wait=False)
+        for node in cluster:
+            node.wait_listening()
+        with RawClient(first.address) as client:
+            first.running.wait_until(
+                lambda: replicas(client) == {"n2": True, "n3": True}, what="two new replicas were current", timeout_s=30
+            )
+            found = client.api("STREAM.MSG.GET.S", {"seq": last_seq})
+            assert "error" not in found
+            assert publish(client, b"on")["seq"] == last_seq + 1
+
+
+def says(node: Server) -> bool:
+    return "raft_engine pysyncobj keeps a group's members" in (node.directory / "server.log").read_text()
 
 
 @pytest.fixture
