@@ -224,8 +224,10 @@ class Backups:
         room_bytes = self._space.room_bytes()  # looked at once: who does not know its size may take all of it
         ask = partial(self._ask, account, Owner.STREAM, config.name, _FILL)
         try:
-            reading = items_of(upload.pieces(), config, now_ns, room_bytes=room_bytes)
-            async with aclosing(reading) as items:
+            async with (
+                aclosing(upload.pieces()) as pieces,
+                aclosing(items_of(pieces, config, now_ns, room_bytes=room_bytes)) as items,
+            ):
                 async for item in items:
                     if isinstance(item, StreamState):
                         require_room(item, room_bytes)

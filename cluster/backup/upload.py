@@ -15,7 +15,7 @@ import trio
 from jetraft.cluster.streams._admit import captured_at, captured_payload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from jetraft.cluster.ports import Outbox
 
@@ -62,7 +62,7 @@ class Upload:
         self.reply = b""
         self.bytes_received = 0
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         """Yield chunks until the empty one, each acknowledged when the next is asked for. Raises UploadFailedError."""
         while not self._ended:
             chunk = await self._next()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import orjson
@@ -204,14 +204,23 @@ class InProcessNode:
 
     async def ask(self, subject: str, body: Any = b"") -> dict[str, Any]:
         """Send one API request from a client of this node and return the answer; a second answer is an error."""
+        answer = await self._request(b"$JS.API." + subject.encode(), body)
+        return cast("dict[str, Any]", orjson.loads(answer))
+
+    async def upload(self, subject: str, archive: bytes) -> dict[str, Any]:
+        """Send an archive to where a restore wants it, in one piece; return the outcome."""
+        assert await self._request(subject.encode(), archive) == b""
+        return cast("dict[str, Any]", orjson.loads(await self._request(subject.encode(), b"")))
+
+    async def _request(self, subject: bytes, body: Any) -> bytes:
         self._asked += 1
         reply = f"_INBOX.{self.name}.{self._asked}".encode()
         send, receive = trio.open_memory_channel[bytes](4)
         self.outbox.waiting[reply] = send
         payload = body if isinstance(body, bytes) else orjson.dumps(body)
-        self.outbox.publish(b"$JS.API." + subject.encode(), reply, payload)
+        self.outbox.publish(subject, reply, payload)
         with trio.fail_after(ANSWER_S):
-            answer: dict[str, Any] = orjson.loads(await receive.receive())
+            answer = await receive.receive()
         assert receive.statistics().current_buffer_used == 0, "answered twice"
         return answer
 
