@@ -9,6 +9,7 @@ import trio.testing
 
 from jetraft.api.timers import Timers
 from jetraft.store.model.clock import NS_PER_S
+from tests.harness.patience import PATIENCE_S
 
 
 class TrioClock:
@@ -60,6 +61,6 @@ async def test_a_callback_that_goes_on_at_once_does_not_keep_others_from_running
     timers.call_at(0, go_on)
     nursery.start_soon(timers.run)
     nursery.start_soon(other)
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         await done.wait()
     assert others > 30

@@ -15,6 +15,7 @@ from jetraft.cluster.forward import AnswerLost, Moved, Owner, Request
 from jetraft.cluster.streams._admit import encode_capture
 from jetraft.store.model import errors
 from jetraft.store.model.responses import ResponseType
+from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -122,7 +123,7 @@ class Bench:
         self.gateway.on_batch(b"".join(records))
 
     async def answers(self, count: int) -> list[dict[str, Any]]:
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             while len(self.outbox.answers) < count:
                 await self.outbox.arrived.wait()
                 self.outbox.arrived = trio.Event()

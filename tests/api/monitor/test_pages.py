@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
 from tests.harness.server import Kind, Server
@@ -110,7 +111,7 @@ def test_what_a_page_counts_is_what_the_reference_counts(servers: dict[Kind, Ser
 )
 def test_nonsense_is_answered_and_the_server_goes_on(servers: dict[Kind, Server], target: bytes, status: int) -> None:
     server = servers["jetraft"]
-    with socket.create_connection((HOST, server.http_port), timeout=10) as client:
+    with socket.create_connection((HOST, server.http_port), timeout=PATIENCE_S) as client:
         client.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert client.makefile("rb").readline().split()[1] == str(status).encode()
     assert server.healthy()
