@@ -3,16 +3,21 @@
 A checkpoint is worth its cost when much was applied since the last one, measured against the size of the state: then
 the bytes written for checkpoints stay a fraction of the bytes written for entries. The log is trimmed when a checkpoint
 is durable; the log itself holds the trim back to the older of the two checkpoints that it keeps, which is also the tail
-that a peer returning from a short absence needs (rule 33).
+that a peer returning from a short absence needs (rule 33). While a peer fetches a checkpoint nothing of this happens
+(rule 36).
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.membership import ConfigurationHistory
-from jetraft.store.port import Entry, GroupLog
+from jetraft.store.port import Checkpoint, Entry, GroupLog
+
+if TYPE_CHECKING:
+    from jetraft.store.snapshot import Manifest
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -35,6 +40,7 @@ class Checkpointer:
         "_bytes",
         "_configurations",
         "_entries",
+        "_held_until_ns",
         "_log",
         "_machine",
         "_policy",
@@ -62,26 +68,32 @@ class Checkpointer:
         self._bytes = 0
         self._entries = 0
         self._trim_token: int | None = None
+        self._held_until_ns = 0
 
     @property
     def index(self) -> int:
         """The index of the newest checkpoint, durable or not; 0 when there is none."""
         return self._saved[-1][0]
 
-    def live_seqs(self) -> list[tuple[int, int]]:
-        """(index, first sequence that was live) of the checkpoints kept, the newest first."""
-        return self._saved[::-1]
-
     def note_applied(self, entries: Sequence[Entry]) -> None:
         """These entries are applied."""
         self._entries += len(entries)
         self._bytes += sum(len(entry.frame) for entry in entries)
 
-    def is_due(self) -> bool:
-        """Whether a checkpoint is worth its cost now."""
+    def hold_until(self, until_ns: int) -> None:
+        """A peer fetches the newest checkpoint: take no other, and trim nothing, until then."""
+        self._held_until_ns = max(self._held_until_ns, until_ns)
+
+    def is_held(self, now_ns: int) -> bool:
+        """Whether a peer may be fetching."""
+        return now_ns < self._held_until_ns
+
+    def save_if_due(self, applied_index: int, now_ns: int) -> None:
+        """Checkpoint when that is worth its cost now, and nobody fetches."""
         policy = self._policy
         enough = self._bytes >= policy.applied_bytes_min or self._entries >= policy.applied_entries_min
-        return enough and self._bytes >= policy.state_bytes_factor * self._state_bytes
+        if enough and self._bytes >= policy.state_bytes_factor * self._state_bytes and now_ns >= self._held_until_ns:
+            self.save(applied_index)
 
     def save(self, applied_index: int) -> None:
         """Checkpoint the state after `applied_index`; durable through the log's next batch."""
@@ -95,9 +107,17 @@ class Checkpointer:
         self._state_bytes, self._bytes, self._entries = len(state), 0, 0
         self._trim_token = self._log.token()
 
-    def trim_if_durable(self) -> int:
-        """Trim once after the newest checkpoint is on disk; returns how many blocks were dropped."""
-        if self._trim_token is None or self._log.durable_token < self._trim_token:
+    def newest(self) -> "tuple[Manifest, Checkpoint] | None":
+        """What a peer that is behind the log may fetch: the newest durable checkpoint, and the blocks it needs."""
+        for index, first_live_seq in reversed(self._saved):
+            found = self._log.manifest(first_live_seq)
+            if found is not None and found[1].index == index:
+                return found
+        return self._log.manifest(0)
+
+    def trim_if_durable(self, now_ns: int) -> int:
+        """Trim once after the newest checkpoint is on disk and nobody fetches; returns how many blocks were dropped."""
+        if self._trim_token is None or self._log.durable_token < self._trim_token or now_ns < self._held_until_ns:
             return 0
         self._trim_token = None
         index, first_live_seq = self._saved[0]

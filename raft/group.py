@@ -17,12 +17,11 @@ import trio
 from jetraft.raft.acceptor import LogDivergedError
 from jetraft.raft.checkpointing import Checkpointer
 from jetraft.raft.engine import CoreSetup, Engine, Message, Proposal, Resigned, Role, SnapshotOffer
-from jetraft.raft.group_spec import GroupSetting, GroupSpec, GroupStatistics, ReplicaLag
-from jetraft.raft.machine import StateMachine
+from jetraft.raft.group_spec import GroupSetting, GroupSpec, GroupStatistics, ReplicaLag, lags_of
+from jetraft.raft.machine import StateMachine, apply_entries
 from jetraft.raft.membership import Configuration
 from jetraft.raft.proposals import Committed, Done, NotLeaderError, Outcome, Proposals, result_of
 from jetraft.raft.recovery import recover
-from jetraft.store.format import Kind
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, StoreCorrupt
@@ -34,7 +33,6 @@ log_ = logging.getLogger(__name__)
 
 APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
 READ_WAIT_S = 1.5  # a leader out of contact steps down after a second
-CONSENSUS_KINDS = frozenset({Kind.NOOP, Kind.RAFT_CONFIG})
 BLOCKING_BYTES_MAX: Final = 128 << 10  # more than this takes longer to write than a thread takes to wake
 
 
@@ -70,7 +68,6 @@ class Group:
         self._term_led = 0
         self._elections_won = 0
         self._submitted_token = -1
-        self._held_until_ns = 0
         self._persisted_token = -1
         self._damage: StoreCorrupt | None = None
         recovered = recover(log, machine, Configuration(voters=spec.members))
@@ -142,18 +139,8 @@ class Group:
 
     def replica_lag(self) -> list[ReplicaLag]:
         """The other members as the leader sees them; empty elsewhere."""
-        now_ns = self._clock.mono_ns()
-        last_index = self.log.last_index
-        return [
-            ReplicaLag(
-                node=peer.node,
-                current=peer.up and peer.responded and peer.match_index >= self.core.commit_index,
-                offline=not peer.up,
-                active_ns=max(0, now_ns - peer.active_ns) if peer.active_ns >= 0 else 0,
-                lag_entries=last_index - peer.match_index,
-            )
-            for peer in self.core.peer_progress()
-        ]
+        core = self.core
+        return lags_of(core.peer_progress(), core.commit_index, self.log.last_index, self._clock.mono_ns())
 
     def statistics(self) -> GroupStatistics:
         """Figures for monitoring and tests."""
@@ -249,9 +236,9 @@ class Group:
     def checkpoint(self) -> None:
         """Checkpoint and trim now: after a purge the space should come back soon. No-op when nothing was applied."""
         now_ns = self._clock.mono_ns()
-        held = now_ns < self._held_until_ns
-        if self._takes_part(now_ns) and not held and self.applied_index > self._checkpointer.index:
-            self._checkpointer.save(self.applied_index)
+        checkpointer = self._checkpointer
+        if self._takes_part(now_ns) and not checkpointer.is_held(now_ns) and self.applied_index > checkpointer.index:
+            checkpointer.save(self.applied_index)
             self._mark_dirty(self)
 
     def change_blocks(self, change: Callable[[], int]) -> int:
@@ -261,7 +248,7 @@ class Group:
         to be written goes with the next flush.
         """
         now_ns = self._clock.mono_ns()
-        if not self._takes_part(now_ns) or now_ns < self._held_until_ns:
+        if not self._takes_part(now_ns) or self._checkpointer.is_held(now_ns):
             return 0
         changed = change()
         self._mark_dirty(self)
@@ -350,7 +337,7 @@ class Group:
             self._persisted_token = log.durable_token
             self.core.persisted(now_ns)
             self._observe(now_ns)
-            self._trim(now_ns)
+            self._checkpointer.trim_if_durable(now_ns)
         target = self.core.applicable_index
         if self.applied_index >= target:
             return False
@@ -393,10 +380,6 @@ class Group:
         self._submitted_token = self.log.token()
         self.log.submit(may_block=may_block)
 
-    def _trim(self, now_ns: int) -> None:
-        if now_ns >= self._held_until_ns:
-            self._checkpointer.trim_if_durable()
-
     def _observe(self, now_ns: int) -> None:
         """Notice a change of leadership."""
         core = self.core
@@ -421,7 +404,7 @@ class Group:
     def _apply(self, entries: Sequence[Entry], now_ns: int) -> None:
         """Apply what is committed and durable here, up to a bound per turn."""
         try:
-            results = self._apply_entries(entries)
+            results = apply_entries(self.machine, entries)
         except Exception as error:  # noqa: BLE001  (whatever apply raises is a bug of the machine: rule 26)
             self.fail(error, now_ns)
             return
@@ -431,20 +414,7 @@ class Group:
         self._proposals.tell_applied(entries[0].index, results)
         if self.applied_index < self.core.applicable_index:
             self._mark_dirty(self)
-        if self._checkpointer.is_due() and now_ns >= self._held_until_ns:
-            self._checkpointer.save(self.applied_index)
-
-    def _apply_entries(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """One result per entry; None for those that the machine does not see."""
-        commands = [entry for entry in entries if entry.kind not in CONSENSUS_KINDS]
-        if not commands:
-            return [None] * len(entries)
-        results = self.machine.apply(commands)
-        assert len(results) == len(commands), "apply returns one result per entry"
-        if len(commands) == len(entries):
-            return results
-        by_command = iter(results)
-        return [None if entry.kind in CONSENSUS_KINDS else next(by_command) for entry in entries]
+        self._checkpointer.save_if_due(self.applied_index, now_ns)
 
     def _lead(self) -> None:
         """Begin to lead once everything before the own term is applied; answer reads."""
@@ -475,15 +445,11 @@ class Group:
 
     def hold_checkpoint_until(self, until_ns: int) -> None:
         """A peer fetches the newest checkpoint: take no other, and trim nothing, until then (rule 36)."""
-        self._held_until_ns = max(self._held_until_ns, until_ns)
+        self._checkpointer.hold_until(until_ns)
 
     def snapshot(self) -> "tuple[Manifest, Checkpoint] | None":
         """What a peer that is behind the log may fetch: the newest durable checkpoint, and the blocks it needs."""
-        for index, first_live_seq in self._checkpointer.live_seqs():
-            found = self.log.manifest(first_live_seq)
-            if found is not None and found[1].index == index:
-                return found
-        return self.log.manifest(0)
+        return self._checkpointer.newest()
 
 
 class GroupStoppedError(Exception):

@@ -1,10 +1,12 @@
 """What a group is made from, and how it shows itself."""
 
+from collections.abc import Iterable
+
 import attrs
 
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.core import Core
-from jetraft.raft.engine import EngineFactory, Limits, Rng, Sealer, Timing
+from jetraft.raft.engine import EngineFactory, Limits, PeerProgress, Rng, Sealer, Timing
 from jetraft.store.model.ids import GroupId, NodeId
 
 
@@ -60,3 +62,17 @@ class GroupStatistics:
     proposals_waiting: int
     elections_won: int
     failed: str | None
+
+
+def lags_of(peers: Iterable[PeerProgress], commit_index: int, last_index: int, now_ns: int) -> list[ReplicaLag]:
+    """The lags of members, from what the leader knows of each."""
+    return [
+        ReplicaLag(
+            node=peer.node,
+            current=peer.up and peer.responded and peer.match_index >= commit_index,
+            offline=not peer.up,
+            active_ns=max(0, now_ns - peer.active_ns) if peer.active_ns >= 0 else 0,
+            lag_entries=last_index - peer.match_index,
+        )
+        for peer in peers
+    ]

@@ -8,10 +8,12 @@ entries, so `apply` must be deterministic: no clock, no randomness, no iteration
 from collections.abc import Sequence
 from typing import Protocol
 
+from jetraft.store.format import Kind
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry
 
 NO_LIVE_MESSAGES = 2**63  # what `first_live_seq` says when no message of the log is live: every block may go
+CONSENSUS_KINDS = frozenset({Kind.NOOP, Kind.RAFT_CONFIG})
 
 
 class StateMachine(Protocol):
@@ -41,3 +43,16 @@ class StateMachine(Protocol):
     def first_live_seq(self) -> int:
         """Blocks that lie wholly below this stream sequence may be trimmed (`NO_LIVE_MESSAGES`: all of them)."""
         ...
+
+
+def apply_entries(machine: StateMachine, entries: Sequence[Entry]) -> Sequence[object]:
+    """Let the machine apply what is its own; one result per entry, None for those of consensus itself."""
+    commands = [entry for entry in entries if entry.kind not in CONSENSUS_KINDS]
+    if not commands:
+        return [None] * len(entries)
+    results = machine.apply(commands)
+    assert len(results) == len(commands), "apply returns one result per entry"
+    if len(commands) == len(entries):
+        return results
+    by_command = iter(results)
+    return [None if entry.kind in CONSENSUS_KINDS else next(by_command) for entry in entries]
