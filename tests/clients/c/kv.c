@@ -22,6 +22,17 @@ static natsStatus settled(kvEntry **entry, kvStore *store, const char *key, uint
     return NATS_TIMEOUT;
 }
 
+/* The same for a key that was deleted. */
+static natsStatus gone(kvStore *store, const char *key) {
+    kvEntry *entry = NULL;
+    for (int64_t end_ms = nats_Now() + WAIT_MS; nats_Now() < end_ms;) {
+        natsStatus status = kvStore_Get(&entry, store, key);
+        if (status != NATS_OK) return status == NATS_NOT_FOUND ? NATS_OK : status;
+        kvEntry_Destroy(entry);
+    }
+    return NATS_TIMEOUT;
+}
+
 static const char *values(Stage *stage) {
     kvStore *store = NULL, *far = NULL;
     kvEntry *entry = NULL;
@@ -39,6 +50,7 @@ static const char *values(Stage *stage) {
     EQUAL(kvStore_CreateString(&revision, store, "k", "4"), NATS_ERR);
     OK(kvStore_CreateString(&revision, store, "new", "5"));
     OK(kvStore_Delete(store, "k"));
+    OK(gone(store, "k")); /* nats.c looks whether it is, before it creates the key again */
     OK(kvStore_CreateString(&revision, store, "k", "6")); /* a deleted key can be created */
     EQUAL(revision, 5);
     OK(kvStore_GetRevision(&entry, store, "k", 2));
