@@ -202,11 +202,15 @@ class LossyDisk:
         self._faults[operation] = errno
 
     def flip_bit(self, path: Path, offset: int) -> None:
-        """Damage one bit of a file, on the device and in memory. What waited for a sync reaches the device first."""
+        """Damage one bit of a file, on the device and in memory. What waited for a sync reaches the device first.
+
+        Only memory has what a failed sync has lost (seed rot 11025).
+        """
         file = self._directory(path.parent).names[path.name]
         assert isinstance(file, LossyFile)
         file.sync()
-        file.durable[offset] ^= 1
+        if offset < len(file.durable):
+            file.durable[offset] ^= 1
         file.data[offset] ^= 1
 
     def read_whole(self, path: Path) -> bytes:
