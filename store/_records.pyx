@@ -5,6 +5,8 @@ The reader keeps the frame that it used last, because messages are mostly read i
 `cimport RecordReader` and copy from `fetch`'s pointers straight into an output buffer.
 """
 
+from contextlib import suppress
+
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from jetraft.store._chunks cimport CHUNK_MASK, Chunk
@@ -109,6 +111,18 @@ cdef class RecordReader:
                 if filled >= room_bytes:
                     return count, filled, size
         return count, filled, size
+
+    def read_ahead(self, uint64_t seq):
+        """Let the log read the frame of a message that is likely to be wanted soon; nothing when it is not live.
+
+        What goes wrong is for those who really want it.
+        """
+        cdef Place place
+        if self.frame is not None and self.first_seq <= seq < self.end_seq:
+            return
+        if self.index.place_of(seq, &place):
+            with suppress(StoreCorrupt, OSError):
+                self.log.frame_at(place.block, place.frame_offset)
 
     def forget(self):
         """Drop the frame kept: its bytes in the log have changed."""

@@ -66,6 +66,14 @@ cdef class FilterSet(Verdicts):
         cdef Index index = self.index
         cdef uint32_t subject_id = self._subject_id() if self.mode == Mode.ONE_SUBJECT else 0
         cdef uint64_t seq = self.find(from_seq) if count > 0 else 0
+        cdef uint64_t high, dead
+        while seq and self.mode == Mode.EVERYTHING:
+            high = seq + min(<uint64_t>count - 1, index.last_seq - seq)
+            dead = index.chunks.find_dead(seq, high)
+            high = dead - 1 if dead else high
+            out.put(seq, high - seq + 1)
+            count -= <Py_ssize_t>(high - seq + 1)
+            seq = index.chunks.find_live(high + 1, index.last_seq) if count else 0
         while seq:
             out.put(seq, 1)
             count -= 1
@@ -73,8 +81,6 @@ cdef class FilterSet(Verdicts):
                 break
             if self.mode == Mode.ONE_SUBJECT:
                 seq = index.follow(seq, subject_id)
-            elif self.mode == Mode.EVERYTHING:
-                seq = seq + 1 if index.chunks.subject_of(seq + 1) else index.chunks.find_live(seq + 1, index.last_seq)
             else:
                 seq = self._scan(seq + 1, index.last_seq)
         return out

@@ -10,7 +10,8 @@ from libc.string cimport memcpy
 from jetraft.api.routing._deliver cimport deliver, match_for
 from jetraft.api.routing._plane cimport Plane
 from jetraft.api.wire._text cimport jr_utoa
-from jetraft.api.wire._types cimport match_t, msg_t, plane_t
+from jetraft.api.wire._types cimport CONN_OPEN, SUB_CLIENT, conn_t, match_t, msg_t, plain_of, plane_t, sub_t
+from jetraft.api.wire._writer cimport conn_send, emit_message
 from jetraft.store._frame cimport Record
 from jetraft.store._records cimport RecordReader
 from jetraft.store._runs cimport Runs
@@ -19,6 +20,7 @@ cdef enum:
     ACK_PREFIX_MAX = 1024       # two names of 255 bytes and what stands around them
     NUMBER_MAX = 21             # a decimal number and a dot
     ACK_NUMBERS_MAX = 5 * 21    # five decimal numbers and dots
+    SEND_RUN_BYTES = 64 * 1024  # of one run: its receiver has work while the rest of the turn is done
 
 
 cdef struct column_t:           # consumer sequences or pending counts of a run of first deliveries
@@ -57,6 +59,7 @@ cdef class Envelope:
     cdef decimal_t stream_seq, consumer_seq, num_pending
     cdef plane_t* plane
     cdef match_t* match
+    cdef sub_t* only                    # the one subscription that gets everything, NULL when it is not so simple
     cdef msg_t msg
 
     def __cinit__(self, Plane plane, bytes to, bytes ack_prefix):
@@ -70,11 +73,19 @@ cdef class Envelope:
         self.plane = &plane.p
         # The answer holds for the whole run: nothing looks another subject up, and ended subscriptions are skipped.
         self.match = match_for(self.plane, self.msg.subject, self.msg.subject_len)
+        if self.match.count == 1 and self.match.group_count == 0:
+            self.only = plain_of(self.match)[0]
+            if self.only.kind != SUB_CLIENT or self.only.closed or self.only.max_msgs:
+                self.only = NULL
 
     cdef bint send(self, Record* record, uint64_t stream_seq, uint64_t consumer_seq, uint64_t count, uint64_t num_pending):
         """Send one message; tells whether it had a receiver."""
         cdef char* reply = self.reply
         cdef Py_ssize_t n = self.prefix
+        if self.only != NULL:
+            if self.only.of.conn.state != CONN_OPEN:
+                return False
+            self.only.delivered += 1
         n += jr_utoa(reply + n, count)
         reply[n] = c"."
         n += 1 + write_next(&self.stream_seq, reply + n + 1, stream_seq)
@@ -84,7 +95,7 @@ cdef class Envelope:
             self.ts_ns = record.ts_ns
             self.ts[0] = c"."
             self.ts_len = 1 + jr_utoa(self.ts + 1, <uint64_t>record.ts_ns)
-        memcpy(reply + n, self.ts, self.ts_len)
+        memcpy(reply + n, self.ts, NUMBER_MAX)      # of a fixed length it is no call; what is too much is overwritten
         n += self.ts_len
         reply[n] = c"."
         n += 1 + write_next(&self.num_pending, reply + n + 1, num_pending)
@@ -95,7 +106,21 @@ cdef class Envelope:
         self.msg.data = <const char*>record.hdr
         self.msg.hdr_len = <uint32_t>record.hdr_len
         self.msg.size = <uint32_t>(record.hdr_len + record.payload_len)
-        return deliver(self.plane, NULL, &self.msg, self.match) > 0
+        if self.only == NULL:
+            return deliver(self.plane, NULL, &self.msg, self.match) > 0
+        emit_message(self.plane, self.only, &self.msg)
+        return True
+
+    cdef bint send_much(self) noexcept:
+        """Send now when there is much for the only receiver; tells whether it has work for a while."""
+        cdef conn_t* conn
+        if self.only == NULL:
+            return False
+        conn = self.only.of.conn
+        if conn.out.end - conn.out.start < SEND_RUN_BYTES or conn.state != CONN_OPEN or conn.want_write:
+            return False
+        conn_send(self.plane, conn)
+        return True
 
 
 def deliver_run(Plane plane, RecordReader reader, bytes to, bytes ack_prefix, stream_seqs, consumer_seqs, counts, nums_pending):
@@ -105,12 +130,19 @@ def deliver_run(Plane plane, RecordReader reader, bytes to, bytes ack_prefix, st
     """
     cdef Envelope envelope = Envelope(plane, to, ack_prefix)
     cdef uint64_t stream_seq, consumer_seq, count, num_pending
-    cdef uint32_t received = 0
+    cdef uint32_t received
     cdef Record record
     if type(stream_seqs) is Runs and type(consumer_seqs) is range and type(nums_pending) is range and type(counts) is bytes:
         if not len(stream_seqs) == len(consumer_seqs) == len(nums_pending) == len(counts):
             raise ValueError("the columns of a run differ in length")
-        return deliver_columns(envelope, reader, stream_seqs, column_of(consumer_seqs), counts, column_of(nums_pending))
+        received = deliver_columns(
+            envelope, reader, stream_seqs, column_of(consumer_seqs), counts, column_of(nums_pending)
+        )
+        if envelope.send_much():
+            # While it works on this run: where the next one of as many ends.
+            reader.read_ahead((<Runs>stream_seqs).high() + (<Runs>stream_seqs).total)
+        return received
+    received = 0
     for stream_seq, consumer_seq, count, num_pending in zip(stream_seqs, consumer_seqs, counts, nums_pending):
         if reader.fetch(stream_seq, &record):
             received += envelope.send(&record, stream_seq, consumer_seq, count, num_pending)
