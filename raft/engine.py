@@ -248,6 +248,7 @@ class Proposal:
     first_seq: int = 0
     count: int = 0
     body: bytes | Sequence[bytes | memoryview] = b""
+    is_awaited: bool = True  # somebody waits for its commit: worth a turn that waits for the disk
 
 
 @attrs.frozen(kw_only=True, slots=True)

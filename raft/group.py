@@ -68,6 +68,7 @@ class Group:
         self._term_led = 0
         self._elections_won = 0
         self._submitted_token = -1
+        self._is_awaited = True  # of what is queued or not yet handed to the writer, somebody waits for something
         self._persisted_token = -1
         self._damage: StoreCorrupt | None = None
         recovered = recover(log, machine, Configuration(voters=spec.members))
@@ -169,6 +170,10 @@ class Group:
         `committed` is called in the turn in which the entry is applied, before that: what it sends is on its way while
         this node applies. It is not called when leadership is lost first.
         """
+        if proposal.is_awaited:
+            self._is_awaited = True
+        elif not self._proposals.queued and not self.has_unwritten():
+            self._is_awaited = False
         self._proposals.add(proposal, done, committed)
         self._mark_dirty(self)
 
@@ -370,14 +375,19 @@ class Group:
         return self.failed is None and self.log.token() != self._submitted_token
 
     def would_block(self) -> bool:
-        """Whether `write(may_block=True)` is likely to wait for the disk: little is to be written, and nobody helps."""
+        """Whether `write(may_block=True)` is likely to wait for the disk: little is to be written, and nobody helps.
+
+        What nobody waits for is the writer's: those who come meanwhile would wait for it here.
+        """
+        if not self._is_awaited:
+            return False
         configuration = self.core.configuration
         is_alone = len(configuration.voters) == 1 and not configuration.learners
         return is_alone and self.log.would_block(BLOCKING_BYTES_MAX)
 
     def write(self, *, may_block: bool) -> None:
         """Hand the log to the writer; with `may_block` it may write here and now, as nobody else has work for it."""
-        self._submitted_token = self.log.token()
+        self._submitted_token, self._is_awaited = self.log.token(), True
         self.log.submit(may_block=may_block)
 
     def _observe(self, now_ns: int) -> None:

@@ -330,7 +330,7 @@ class ConsumerDesk:
     def _flush(self) -> None:
         if self._depth or not (self._notes or self._is_urgent) or (not self._is_urgent and self._may_wait()):
             return
-        self._is_urgent = False
+        is_awaited, self._is_urgent = self._is_urgent, False
         if not self._notes:
             return
         body = commands.encode_consumer_commands(self._notes.take())
@@ -345,7 +345,7 @@ class ConsumerDesk:
 
         self._in_flight += 1
         self._rest_ends_ns = self.site.clock.mono_ns() + NOTED_REST_NS
-        self._group.propose(Proposal(kind=Kind.CONSUMER_OP, body=body), done)
+        self._group.propose(Proposal(kind=Kind.CONSUMER_OP, body=body, is_awaited=is_awaited), done)
 
     def _may_wait(self) -> bool:
         """True when commands that nobody waits for stay here for now; something will flush them soon."""

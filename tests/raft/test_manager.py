@@ -109,6 +109,25 @@ def test_a_single_small_batch_is_written_after_the_turn_has_sent_what_it_has_to_
     assert group.is_leader
 
 
+def test_what_nobody_waits_for_is_left_to_the_writer_threads() -> None:
+    lab = Lab(nodes=NODES)
+    managed(lab, "S-R1F-test0000")
+    manager = lab.managers[NODES[0]]
+    group = manager.groups[GroupId("S-R1F-test0000")]
+    while manager.write():
+        manager.flush()
+    group.propose(Proposal(kind=Kind.META, body=b"noted", is_awaited=False))
+    manager.flush()
+    assert not manager.write()
+    assert group.log.durable_token < group.log.token()
+    group.log.complete()
+    group.propose(Proposal(kind=Kind.META, body=b"noted", is_awaited=False))
+    group.propose(Proposal(kind=Kind.META, body=b"asked"))
+    manager.flush()
+    assert manager.write()
+    assert group.log.durable_token == group.log.token()
+
+
 def test_batches_of_two_groups_go_to_the_writer_threads_at_once() -> None:
     lab = Lab(nodes=NODES)
     managed(lab, "S-R1F-test0000", "S-R1F-test0001")
