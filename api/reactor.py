@@ -71,14 +71,16 @@ class Reactor:
         self._inside = self._before_hooks = True
         try:
             self.plane.run_sinks()
-            self._run_later()
+            if self._later:
+                self._run_later()
             self.interest.run()
             for _ in range(WRITES_PER_TURN):
                 self._before_hooks = False
                 for hook in self.hooks:
                     hook()
                 self.plane.run_sinks()
-                self._run_later()
+                if self._later:
+                    self._run_later()
                 self._send(self.plane.flush())
                 self._forward()
                 self.after_send()
@@ -97,11 +99,10 @@ class Reactor:
         self.kick_outside()
 
     def _run_later(self) -> None:
-        if self._later:
-            self.plane.send_much()
-            callbacks, self._later = self._later, []
-            for callback in callbacks:
-                callback()
+        self.plane.send_much()
+        callbacks, self._later = self._later, []
+        for callback in callbacks:
+            callback()
 
     def send_early(self) -> None:
         """Within the hooks: what is ready leaves before the rest of the turn's work."""

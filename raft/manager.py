@@ -127,6 +127,8 @@ class Manager:
 
     def flush(self) -> None:
         """End a turn: advance every group that has something to do, then send, one payload per peer."""
+        if not (self._dirty or self._unwritten or self._outgoing or self._last_writer):
+            return
         now_ns = self._clock.mono_ns()
         if self._last_writer is not None:  # a turn ended before its time
             self._unwritten[self._last_writer.group_id] = self._last_writer

@@ -114,6 +114,8 @@ class PullConsumer(ConsumerCore):
         runs: dict[bytes, Run] = {}
         listening: set[bytes] = set()
         budget = self._deliver_in_one_go(listening, now)
+        if not self._waiting:
+            return False
         exhausted = False
         while budget and (waiting := self._next_waiting(listening)) is not None:
             found = self._next_seq(now)
@@ -150,6 +152,8 @@ class PullConsumer(ConsumerCore):
             if not count:
                 break
             budget -= count
+            if not self._waiting:
+                break
         return budget
 
     def _serve_one(self, waiting: Waiting, budget: int, now: Now) -> int:
