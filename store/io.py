@@ -155,18 +155,23 @@ class Writer:
         self._callbacks: dict[FileBatch, Done] = {}
         self._batches_done = 0
         self._batches_failed = 0
+        self._stopping = False
 
     def fileno(self) -> int:
         """Readable while `drain` has something to do."""
         return self._threads.event_fd
 
     def submit(self, batch: FileBatch, done: Done) -> None:
-        """Queue a batch. `done(error)` is called by `drain`, exactly once."""
+        """Queue a batch. `done(error)` is called by `drain`, exactly once; never when the writer stops already."""
+        if self._stopping:
+            return
         self._callbacks[batch] = done
         self._threads.submit(batch)
 
     def follow(self, batch: FileBatch, done: Done, before: FileBatch) -> None:
         """Queue a batch behind one that is not drained yet: it is done next, or fails when that one does."""
+        if self._stopping:
+            return
         self._callbacks[batch] = done
         self._threads.follow(batch, before)
 
@@ -179,7 +184,11 @@ class Writer:
             self._callbacks.pop(batch)(error)
 
     def stop(self) -> None:
-        """Finish what is queued, call the callbacks, end the threads. Blocks until then."""
+        """Finish what is queued, call the callbacks, end the threads. Blocks until then.
+
+        What callbacks submit now is dropped: a log goes on with its next batch, which was promised to nobody yet.
+        """
+        self._stopping = True
         self._threads.stop()
         self.drain()
         self._threads.close()

@@ -89,6 +89,33 @@ def test_a_thread_is_started_when_a_batch_comes_and_none_is_idle(tmp_path: Path)
         disk.close_file(fd)
 
 
+def test_what_a_callback_submits_while_the_writer_stops_is_dropped(tmp_path: Path) -> None:
+    writer = Writer(threads=2)
+    disk = LocalDisk(writer)
+    fd = disk.open_file(tmp_path / "a", create=True)
+    done: list[str] = []
+
+    def submit(text: str, then: str | None) -> None:
+        batch = disk.batch()
+        batch.write(fd, [text.encode()], 0)
+        batch.sync_data(fd)
+
+        def called(error: OSError | None) -> None:
+            assert error is None
+            done.append(text)
+            if then is not None:
+                submit(then, None)
+
+        disk.submit(batch, called)
+
+    submit("one", "two")
+    writer.stop()
+
+    assert done == ["one"]
+    assert (tmp_path / "a").read_bytes() == b"one"
+    disk.close_file(fd)
+
+
 def test_batch_stops_at_the_first_failure(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
     fd = os.open("/dev/full", os.O_WRONLY)
     batch = disk.batch()
