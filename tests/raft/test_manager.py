@@ -119,6 +119,7 @@ def test_what_nobody_waits_for_is_left_to_the_writer_threads() -> None:
     group.propose(Proposal(kind=Kind.META, body=b"noted", is_awaited=False))
     manager.flush()
     assert not manager.write()
+    assert isinstance(group.log, DiskLog)
     assert group.log.durable_token < group.log.token()
     group.log.complete()
     group.propose(Proposal(kind=Kind.META, body=b"noted", is_awaited=False))
