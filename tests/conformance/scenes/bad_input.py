@@ -74,7 +74,7 @@ SUBJECTS = {
     "sys": "$SYS.>",
     "inbox": "_INBOX.>",
     "js ack": "$JS.ACK.>",
-    "js event": "$JS.EVENT.>",
+    "js event": "$JS.EVENT.METRIC.>",  # of these there are none here; of its own advisories the stream has any number
     "kv": "$KV.x.>",
 }
 

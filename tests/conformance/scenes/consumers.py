@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.conformance.steps import Call, Scene, Step, consumer, messages, stream
+from tests.conformance.steps import Call, Scene, Step, Until, consumer, messages, stream
 
 API = "$JS.API.CONSUMER"
 FIVE = ("1", "2", "3", "4", "5")
@@ -185,6 +185,8 @@ STARTS: tuple[Step, ...] = (
     next_of("two", "five of two filters", batch=10, replies=6),
     Call(name="pending after it", subject=f"{API}.INFO.C.two"),
     *messages("c.a", "6"),
+    # The reference acknowledges before its consumers have heard of the message.
+    Until(name="new has heard of it", subject=f"{API}.INFO.C.new", field="num_pending", value=1),
     next_of("new", "new one for new"),
     Call(name="info of new", subject=f"{API}.INFO.C.new"),
     Call(name="purge", subject="$JS.API.STREAM.PURGE.C"),
