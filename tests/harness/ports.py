@@ -11,7 +11,6 @@ import fcntl
 import functools
 import os
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ BANDS_MIN = 16  # fewer would not be enough for the test processes of one machin
 EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 HIGHEST_PORT = 65_535
 USUAL_RANGE = (32_768, 60_999)  # of Linux; what is taken where the kernel does not tell
+LOCKS = Path("/tmp/jetraft-test-ports")  # wherever TMPDIR is: the ports are the same
 
 
 class NoPortError(Exception):
@@ -47,7 +47,7 @@ def free_port() -> int:
 @functools.cache
 def _band(_pid: int) -> Iterator[int]:
     """The ports of the band, round and round; by process id, for a fork must not share its parent's."""
-    first, held = claim(_lock_directory(Path(tempfile.gettempdir()) / "jetraft-test-ports"))
+    first, held = claim(_lock_directory(LOCKS))
 
     def ports() -> Iterator[int]:
         while not held.closed:  # open, hence locked, as long as the iterator lives

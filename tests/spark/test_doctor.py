@@ -6,6 +6,7 @@ import pytest
 from pyspark_jetstream import doctor
 from pyspark_jetstream.__main__ import main
 from pyspark_jetstream.errors import JetStreamSourceError
+from pyspark_jetstream.java import JavaMissingError, ensure_java
 from tests.harness.raw import RawClient
 from tests.harness.server import ROOT, Server
 from tests.spark.streams import create
@@ -14,6 +15,10 @@ from tests.spark.streams import create
 def test_a_healthy_place_gets_a_line_for_each_check(
     server: Server, client: RawClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    try:
+        ensure_java()
+    except JavaMissingError as error:
+        pytest.skip(f"NO HEALTHY PLACE TO LOOK AT: {error}")
     create(client, "CHECKED")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
