@@ -26,9 +26,7 @@ from jetraft.store._writer import WriterThreads
 T = TypeVar("T")
 Done = Callable[[OSError | None], None]
 
-WRITER_THREADS: Final = (
-    16  # at most: the kernel flushes a disk once for all fsyncs that wait for it (measured, bench-streams)
-)
+WRITER_THREADS: Final = 16  # at most; a kernel flushes a disk once for all fsyncs that wait (tests.bench.streams)
 BRISK_NS: Final = 500_000  # an fdatasync of a good disk takes 40 to 200 us, a thread's wake-up and back 50 to 100
 SLOW_NS: Final = 20_000_000  # one stall counts as this much at most, so that the way back is not too long
 BRISK_WEIGHT: Final = 0.1  # of the newest batch in the moving average
