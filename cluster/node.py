@@ -75,7 +75,7 @@ class ClusterNode:
             cluster=setting.cluster_name or "",
             mesh=mesh,
             expected=setting.expected,
-            file=ports.node_dir.file(RECORD_NAME),
+            file=ports.node_dir.value(RECORD_NAME),
         )
         self._telling = Telling(
             first_profile(ports.node_dir, setting.tags, setting.store_limits),
@@ -113,7 +113,6 @@ class ClusterNode:
             manager=ports.manager,
             repairs=self.repairs,
             node_dir=ports.node_dir,
-            disk=ports.disk,
             cache=ports.cache,
             on_group=self._meta_started,
         )
@@ -123,7 +122,7 @@ class ClusterNode:
         self._steward = MetaSteward(
             machine=self.machine, frontend=self._frontend, timers=ports.timers, clock=ports.clock
         )
-        memory_groups = MemoryGroups(ports.node_dir)
+        memory_groups = MemoryGroups(ports.node_dir.ledger)
         self._arrival = Arrival(
             node_id=setting.node_id,
             bootstrap=self._bootstrap,
@@ -135,7 +134,6 @@ class ClusterNode:
         host = StreamHost(
             site=site,
             node_dir=ports.node_dir,
-            disk=ports.disk,
             cache=ports.cache,
             repairs=self.repairs,
             memory_groups=memory_groups,

@@ -18,12 +18,10 @@ from __future__ import annotations
 import enum
 import select
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
-import orjson
 
-from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.raft.membership import BadConfigurationError, Configuration
 from jetraft.raft.recovery import configurations_of
 from jetraft.store._frame import seal
@@ -34,7 +32,7 @@ from jetraft.store.keyring import Secrets
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.model.ids import node_id_of
-from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME, NodeDir
+from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME, NodeDir, peek_identity
 from jetraft.store.port import Entry, HardState, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -86,9 +84,9 @@ class Recovering:
         self.server_name, cluster = _identity_of(root)
         self._secrets = None if key is None else Secrets(key=key)
         with _told():
-            self._node_dir = NodeDir.open(root, server_name=self.server_name, named=True, cluster=cluster)
-        self._writer = Writer()
-        self._disk = LocalDisk(self._writer)
+            self._writer = Writer()
+            disk = LocalDisk(self._writer)
+            self._node_dir = NodeDir.open(disk, root, server_name=self.server_name, named=True, cluster=cluster)
         self._cache = BlockCache()
 
     def close(self) -> None:
@@ -115,8 +113,7 @@ class Recovering:
         key = verdict.group_id, verdict.incarnation
         with _told():
             if verdict.fate is Fate.GIVEN_UP:
-                MemoryGroups(self._node_dir).note(*key)  # first: a new log must not vote
-                self._node_dir.set_aside(*key)
+                self._node_dir.set_aside_now(*key)
             elif verdict.fate is Fate.KEPT:
                 with closing(self._open(*key)) as log:
                     self._keep(log, verdict)
@@ -144,7 +141,7 @@ class Recovering:
         path = self._node_dir.group(group_id, incarnation)
         # For whom it voted no longer matters: there is nobody left whom it could contradict.
         options = LogOptions(secrets=self._secrets, accept_lost_hard_state=True)
-        return open_log(self._disk, path, identity, self._cache, options)
+        return open_log(self._node_dir.ledger, path, identity, self._cache, options)
 
     def _keep(self, log: FileLog, verdict: Verdict) -> None:
         own = self._node_dir.node_id
@@ -173,10 +170,10 @@ def _told() -> Iterator[None]:
 def _identity_of(root: Path) -> tuple[str, str]:
     """The name of the server that the directory belongs to, and its cluster's."""
     try:
-        identity: dict[str, Any] = orjson.loads((root / IDENTITY_NAME).read_bytes())
+        identity = peek_identity(root)
         name, cluster = str(identity["server_name"]), str(identity["cluster"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise NotRecoverableError(f"{root / IDENTITY_NAME}: {error}") from error
+    except KeyError as error:
+        raise NotRecoverableError(f"{root}: neither the ledger nor {IDENTITY_NAME} says whose store this is") from error
     if not cluster:
         raise NotRecoverableError(f"{root}: {name} is no server of a cluster, so it lacks no majority")
     return name, cluster

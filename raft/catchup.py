@@ -269,7 +269,13 @@ class Catchup:
 
 
 async def _swap(old: GroupLog, staging: Staging) -> GroupLog:
-    """Put the staged log in place of the old one. Term and vote must be on disk: the new log reads them there."""
+    """Put the staged log in place of the old one, durably. It takes over the term and vote that are on disk."""
     await until_durable(old)
     old.close()
-    return await run_blocking(staging.finish)
+    new = await run_blocking(staging.finish)
+    try:
+        await until_durable(new)
+    except BaseException:
+        new.close()
+        raise
+    return new

@@ -246,6 +246,11 @@ class Group:
             checkpointer.save(self.applied_index)
             self._mark_dirty(self)
 
+    def note_floor(self) -> None:
+        """Have it written down apart from the log how far it is durable."""
+        if self.failed is None:
+            self.log.note_floor()
+
     def change_blocks(self, change: Callable[[], int]) -> int:
         """Let the log's blocks be exchanged or dropped, and return what `change` returns.
 

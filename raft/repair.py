@@ -39,8 +39,9 @@ from jetraft.store import trimmed
 from jetraft.store._frame import parse_header, verify
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity
-from jetraft.store.io import Disk, run_blocking
+from jetraft.store.io import run_blocking
 from jetraft.store.keyring import Secrets
+from jetraft.store.ledger import Ledger
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import mend, open_log
 from jetraft.store.log_start import LogOptions
@@ -139,7 +140,7 @@ class Repairs:
 
     async def open(  # noqa: PLR0913  (what a log is opened with)
         self,
-        disk: Disk,
+        ledger: Ledger,
         path: Path,
         identity: Identity,
         cache: BlockCache,
@@ -160,13 +161,10 @@ class Repairs:
                 distrust_cache=key in self._distrusted,
                 accept_lost_hard_state=accept_lost_hard_state,
             )
-            log = await run_blocking(partial(open_log, disk, path, identity, cache, options))
+            log = await run_blocking(partial(open_log, ledger, path, identity, cache, options))
         return await self._sound(log, others)
 
     async def _sound(self, log: FileLog, others: Sequence[NodeId]) -> FileLog:
-        if others and any(item.end_lost for item in log.damaged):
-            log.close()
-            raise OvertakenError(f"{log.place.group}: the end of the log is gone, and with it what it was")
         return await self.repair(log, others) if log.damaged else log
 
     async def reopen(self, log: GroupLog, others: Sequence[NodeId]) -> GroupLog:
@@ -200,6 +198,9 @@ class Repairs:
         open here, also to serve others, until the next try; or when there is more damage than the opening found: then
         the next try opens it anew. Raises OvertakenError; the log is closed then.
         """
+        if others and any(item.end_lost for item in log.damaged):
+            log.close()
+            raise OvertakenError(f"{log.place.group}: the end of the log is gone, and with it what it was")
         key = log.identity.group_id, log.identity.incarnation
         self._waiting[key] = log
         self._silence.begin(key)
@@ -324,14 +325,17 @@ def _stand_ins(log: FileLog, found: _Findings) -> dict[int, bytes]:
     return frames
 
 
-async def until_settled(log: GroupLog) -> None:
-    """Wait until everything is on disk, or the log has failed. Nobody else waits for this log any more."""
+async def until_settled(log: FileLog) -> None:
+    """Wait until everything is on disk, or the log has failed and nothing of it is on its way any more.
+
+    Nobody else waits for this log. Until then it must not be opened again: the ledger may still learn of its changes.
+    """
     moved = trio.Event()
     log.on_durable = lambda: moved.set()  # noqa: PLW0108  (the event is another one each time)
-    while log.failed is None and log.durable_token < log.token():
+    while log.is_busy or (log.failed is None and log.durable_token < log.token()):
         moved = trio.Event()
         log.submit()
-        if log.failed is None and log.durable_token < log.token():
+        if log.is_busy:
             await moved.wait()
     log.on_durable = None
 

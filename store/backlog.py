@@ -1,14 +1,15 @@
-"""What a log has changed and not yet handed to the writer, and how that becomes one batch of file operations.
+"""What a log has changed and not yet handed to the writer, and how that becomes durable in three steps.
 
-The order inside the batch is the durability argument; each step may rely on those before it being on disk:
+1. Files (`fill`): new directories; per block its head when it is new, its frames, fsync, then a mark, which says that
+   everything before it is durable and is itself in no hurry; frames that are overwritten, by way of a journal; the
+   checkpoint under another name, fsync, rename; at last the names in the log's directory.
+2. The ledger (`records`): what exists from now on, and must be there at the next start; term and vote. One batch of
+   the ledger serves all groups of a turn. When it is durable the change counts.
+3. What is not needed any more (`clean_up`): files of blocks that were dropped or cut, older checkpoints and
+   generations; what earlier blocks reserved and did not use.
 
-1. term and vote: copy 0, fsync, copy 1, fsync;
-2. per block: its head when it is new, its frames, fsync, the directory when it is new, then a mark, which says that
-   everything before it is durable and is itself in no hurry;
-3. frames that are overwritten: the journal of them, fsync, directory, the frames, fsync, and the journal goes;
-4. what earlier blocks reserved and did not use is given back: their successors' heads are durable now;
-5. the checkpoint: another name, fsync, rename, directory;
-6. the record of what was trimmed, the same way; and only then the files go.
+A crash before 2 leaves files that no record names: the next opening removes them, nobody was told of them. A crash
+before 3 leaves files that do not count any more: the next opening removes these too.
 """
 
 from pathlib import Path
@@ -16,27 +17,25 @@ from pathlib import Path
 import attrs
 
 from jetraft.store import checkpoint as checkpoint_file
-from jetraft.store import erasure, trimmed
-from jetraft.store import hard_state as hard_state_file
+from jetraft.store import erasure, ledger_records, trimmed
 from jetraft.store._frame import make_mark
 from jetraft.store.block import Block
 from jetraft.store.cipher import GroupCipher
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     ERASE_NAME,
-    HARD_STATE_NAMES,
     MARK_BYTES,
     TMP_SUFFIX,
-    TRIMMED_NAME,
     BlockHead,
     Identity,
     block_name,
     checkpoint_name,
     pack_block_head,
 )
-from jetraft.store.hard_state import Copy
 from jetraft.store.io import Batch, Disk
-from jetraft.store.port import Checkpoint
+from jetraft.store.ledger import Ledger
+from jetraft.store.ledger_records import Born, GroupKey, Point
+from jetraft.store.port import Checkpoint, HardState
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -65,6 +64,7 @@ class Segment:
     create: bool
     offset: int
     first_index: int
+    reserved_bytes: int = 0  # the length of a file that is created
     frames: list[bytes] = attrs.field(factory=list)
     end: int = attrs.field(default=attrs.Factory(lambda self: self.offset, takes_self=True))  # after the last frame
 
@@ -94,7 +94,8 @@ class Rewriting:
 class Backlog:
     """Changes that wait for the next batch."""
 
-    hard_state: Copy | None = None
+    facts: list[bytes] = attrs.field(factory=list)  # records of the ledger that come before the others
+    hard_state: HardState | None = None
     segments: list[Segment] = attrs.field(factory=list)
     retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that will not grow any more
     rewrites: dict[tuple[int, int], Rewriting] = attrs.field(factory=dict)  # by (block, offset)
@@ -109,7 +110,7 @@ class Backlog:
         """True when there are only frames to be added to blocks that exist: it may follow a batch on its way."""
         if self.hard_state is not None or self.checkpoint is not None or self.dropped is not None:
             return False
-        if self.retired or self.rewrites or self.unlink or self.close or self.new_directories:
+        if self.facts or self.retired or self.rewrites or self.unlink or self.close or self.new_directories:
             return False
         segments = self.segments
         if len(segments) == 1:
@@ -128,11 +129,21 @@ class Backlog:
 class LogPlace:
     """Where a log lives and whose it is. Its names are texts: a Path takes half a kilobyte, and a node has many."""
 
-    disk: Disk
+    ledger: Ledger
     directory: str = attrs.field(converter=str)  # the group's
     generation: str  # the name of the log's directory in it
     identity: Identity
     cipher: GroupCipher | None = None  # of a store that is encrypted
+
+    @property
+    def disk(self) -> Disk:
+        """What it is kept on."""
+        return self.ledger.disk
+
+    @property
+    def key(self) -> GroupKey:
+        """The group in the ledger."""
+        return self.identity.group_id, self.identity.incarnation
 
     @property
     def group(self) -> Path:
@@ -152,14 +163,13 @@ def fill(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> 
     """
     if backlog.only_grows:  # nearly always
         for segment in backlog.segments:
-            _add_segment(batch, place.disk, segment, None, place.identity)
+            _add_segment(batch, place.disk, segment, place.identity)
     else:
         _fill_in_order(batch, backlog, place, opened)
 
 
 def _fill_in_order(batch: Batch, backlog: Backlog, place: LogPlace, opened: list[int]) -> None:
-    disk, group, log, identity = place.disk, place.group, place.log, place.identity
-    opened += backlog.close
+    disk, log, identity = place.disk, place.log, place.identity
 
     def directory(path: Path) -> int:
         opened.append(disk.open_directory(path))
@@ -167,65 +177,71 @@ def _fill_in_order(batch: Batch, backlog: Backlog, place: LogPlace, opened: list
 
     for path in backlog.new_directories:
         batch.sync(directory(path))
-    if backlog.hard_state is not None:
-        _add_hard_state(batch, backlog.hard_state, place, opened)
-        batch.sync(directory(group))
     for segment in backlog.segments:
-        _add_segment(batch, disk, segment, directory(log) if segment.create else None, identity)
+        _add_segment(batch, disk, segment, identity)
     if backlog.rewrites:
         _add_rewrites(batch, backlog, place, directory(log), opened)
-    _add_retired(batch, backlog, disk, opened)
     if backlog.checkpoint is not None:
         name = checkpoint_name(backlog.checkpoint.index)
         data = checkpoint_file.pack(backlog.checkpoint, identity, place.cipher)
         _add_replacement(batch, disk, log / name, data, opened)
+    if backlog.checkpoint is not None or any(segment.create for segment in backlog.segments):
         batch.sync(directory(log))
+
+
+def records(backlog: Backlog, place: LogPlace) -> list[bytes]:
+    """What the ledger must have before the backlog counts as durable."""
+    key = place.key
+    found = list(backlog.facts)
+    if backlog.hard_state is not None:
+        found.append(ledger_records.voted(key, backlog.hard_state))
+    for segment in backlog.segments:
+        if segment.create:
+            head = segment.file.head
+            block = Born(head.serial, head.first_index, head.boundary_term, segment.reserved_bytes)
+            found.append(ledger_records.born(key, block))
+    if backlog.checkpoint is not None:
+        point = Point(backlog.checkpoint.index, backlog.checkpoint.term)
+        found.append(ledger_records.checkpointed(key, point))
     if backlog.dropped is not None:
-        _add_replacement(batch, disk, log / TRIMMED_NAME, trimmed.pack(backlog.dropped, identity), opened)
-        batch.sync(directory(log))
-    for path in backlog.unlink:
-        batch.unlink(bytes(path))
+        found.append(ledger_records.dropped(key, backlog.dropped))
+    return found
 
 
-def _add_hard_state(batch: Batch, copy: Copy, place: LogPlace, opened: list[int]) -> None:
-    data = hard_state_file.pack(copy, place.identity)
-    for name in HARD_STATE_NAMES:
-        fd = place.disk.open_file(place.group / name, create=True)
-        opened.append(fd)
-        batch.write(fd, [data], 0)
-        batch.sync_data(fd)
-
-
-def _add_segment(batch: Batch, disk: Disk, segment: Segment, log_fd: int | None, identity: Identity) -> None:
-    """Frames of one block; `log_fd` is the directory of a block that is to be created."""
-    file, block = segment.file, segment.block
-    frames = segment.frames
-    if log_fd is not None:
-        file.fd = disk.open_file(file.path, create=True)
-        batch.allocate(file.fd, block.size)
-        head = pack_block_head(file.head, identity, reserved_bytes=block.size)
-        batch.write(file.fd, [head, *frames], segment.offset - BLOCK_HEAD_BYTES)
-        batch.sync(file.fd)
-        batch.sync(log_fd)
-    elif frames:
-        assert file.fd is not None
-        batch.write(file.fd, frames, segment.offset)
-        batch.sync_data(file.fd)
-    else:
-        return
-    assert file.fd is not None
-    mark = make_mark(incarnation=identity.incarnation, offset=segment.end, next_index=segment.first_index + len(frames))
-    batch.write(file.fd, [mark], segment.end)
-    block.used = max(block.used, segment.end + MARK_BYTES)
-
-
-def _add_retired(batch: Batch, backlog: Backlog, disk: Disk, opened: list[int]) -> None:
-    """Give back what blocks reserved that will not grow any more."""
+def clean_up(batch: Batch, backlog: Backlog, disk: Disk, opened: list[int]) -> None:
+    """Operations for what is not needed any more. Opens files, so it may raise OSError."""
+    opened += backlog.close
+    backlog.close = []
     for block, file in backlog.retired:
         fd = disk.open_file(file.path) if file.fd is None else file.fd
         opened.append(fd)
         file.fd = None
         batch.truncate(fd, block.used)
+    for path in backlog.unlink:
+        batch.unlink(bytes(path))
+
+
+def _add_segment(batch: Batch, disk: Disk, segment: Segment, identity: Identity) -> None:
+    """Frames of one block. The name of one that is to be created is synced by the caller."""
+    file, block = segment.file, segment.block
+    frames = segment.frames
+    if segment.create:
+        file.fd = disk.open_file(file.path, create=True)
+        segment.reserved_bytes = block.size
+        batch.allocate(file.fd, block.size)
+        head = pack_block_head(file.head, identity, reserved_bytes=block.size)
+        batch.write(file.fd, [head, *frames], segment.offset - BLOCK_HEAD_BYTES)
+        batch.sync(file.fd)
+    elif frames:
+        if file.fd is None:  # the first time that this process writes to a block of an earlier one
+            file.fd = disk.open_file(file.path)
+        batch.write(file.fd, frames, segment.offset)
+        batch.sync_data(file.fd)
+    else:
+        return
+    mark = make_mark(incarnation=identity.incarnation, offset=segment.end, next_index=segment.first_index + len(frames))
+    batch.write(file.fd, [mark], segment.end)
+    block.used = max(block.used, segment.end + MARK_BYTES)
 
 
 def _add_rewrites(batch: Batch, backlog: Backlog, place: LogPlace, log_fd: int, opened: list[int]) -> None:

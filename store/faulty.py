@@ -72,6 +72,8 @@ def quarantine(place: LogPlace, blocks: tuple[FoundBlock, ...]) -> None:
     known = place.disk.list_directory(directory)
     for item in damaged:
         name = block_name(item.head)
+        if not item.is_there:
+            continue
         data = read_file(place.disk, place.log / name)
         pieces = [(gap.start, gap.end) for gap in item.gaps]
         pieces += [(0, BLOCK_HEAD_BYTES)] if item.head_damaged else []
@@ -89,7 +91,7 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
     """
     block, cipher, serial = item.block, place.cipher, item.head.serial
     path = place.log / block_name(item.head)
-    data = read_file(place.disk, path)
+    data = read_file(place.disk, path) if item.is_there else b""
     builder = BlockBuilder(
         incarnation=place.identity.incarnation,
         first_index=block.first_index,
@@ -111,7 +113,9 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
                 frame = cipher.open_frame(serial, at, frame, what=str(path))
         builder.add(index, frame)
     builder.finish()
-    replace_file(place.disk, path, pack_block_head(item.head, place.identity) + builder.take())
+    reserved = max(item.head.reserved_bytes, builder.size) if item.is_newest else 0
+    whole = pack_block_head(item.head, place.identity, reserved_bytes=reserved) + builder.take()
+    replace_file(place.disk, path, whole.ljust(reserved, b"\0"))
 
 
 def replace_file(disk: Disk, path: Path, data: bytes) -> None:

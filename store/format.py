@@ -1,17 +1,23 @@
 """Every byte layout and file name on disk. Nothing else knows them; the loops over them are in `_frame.pyx`.
 
-All integers are little endian. A group's directory:
+All integers are little endian. A node's directory:
 
-    hard-state.0 hard-state.1          term and vote, two copies, a small file each
-    log-<generation>/                  the highest generation counts; a snapshot install makes the next one
+    ledger.0 ledger.1                  what must be there, of all groups, twice: store/ledger_file.py
+    node.json                          whose directory it is, for people and for older servers; never believed
+    groups/<id>.<incarnation>/         a group's log
+
+A group's directory:
+
+    log-<generation>/                  the ledger says which counts; a snapshot install makes the next one
         <first index>-<serial>.blk     blocks: a head, then frames and marks
         <index>.ckpt                   checkpoints of the state machine, a small file each
-        trimmed                        which indexes were dropped on purpose, a small file
         faulty                         which entries are damaged and not yet mended, a small file
         erase                          frames that are being overwritten, a small file
     key.0 key.1                        the group's data key, wrapped, two copies; absent without encryption
     quarantine/<block>.<from>-<to>     copies of damaged bytes
     *.tmp                              unfinished; removed on open
+
+Format 2 had term and vote in `hard-state.0` and `.1`, and the ranges that were dropped in `trimmed`: store/legacy.py.
 
 Frame (one Raft entry; the same bytes in every log and on every link), 48 bytes and a body:
 
@@ -54,9 +60,10 @@ import attrs
 
 from jetraft.store._frame import crc32c
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import StoreCorrupt, StoreRefused
+from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
 
-FORMAT_VERSION: Final = 2  # of envelopes, and so of a store. 2: the checksum covers version and kind too
+FORMAT_VERSION: Final = 2  # of envelopes. 2: the checksum covers version and kind too
+STORE_VERSION: Final = 3  # of a node's directory. 3: a ledger says what must be there
 FRAME_VERSION: Final = 1
 FRAME_HEADER_BYTES: Final = 48
 RECORD_HEADER_BYTES: Final = 20
@@ -181,7 +188,7 @@ def _open_envelope(data: bytes | memoryview, what: str) -> tuple[int, Identity, 
     if length > len(data) - ENVELOPE_BYTES or _checksum(data[: ENVELOPE_BYTES + length], version) != crc:
         raise StoreCorrupt(f"{what}: checksum does not hold")
     if version > FORMAT_VERSION:
-        raise StoreRefused(f"{what}: format version {version} is newer than {FORMAT_VERSION}")
+        raise StoreNewer(f"{what}: format version {version} is newer than {FORMAT_VERSION}")
     if version == 0:
         raise StoreCorrupt(f"{what}: format version 0 never was")
     owner = Identity(
@@ -226,9 +233,7 @@ def unpack_block_head(data: bytes | memoryview, identity: Identity, *, what: str
     return BlockHead(serial=serial, first_index=first_index, boundary_term=boundary_term, reserved_bytes=reserved)
 
 
-HARD_STATE_NAMES: Final = ("hard-state.0", "hard-state.1")
 KEY_NAMES: Final = ("key.0", "key.1")
-TRIMMED_NAME: Final = "trimmed"
 FAULTY_NAME: Final = "faulty"
 ERASE_NAME: Final = "erase"
 QUARANTINE_NAME: Final = "quarantine"

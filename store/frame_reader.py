@@ -66,7 +66,7 @@ class FrameReader:
         number, kept = block.number_of(index), frame
         if block.indexes is not None:
             kept = self._kept_like(self._kept(block, number), frame)
-        file, place, is_sealed = self.files[block.number], block.place_of(number), self._is_sealed(block)
+        file, place, is_sealed = self.files[block.number], block.place_of(number), self.is_sealed(block)
         item = Rewriting(file=file, frame=frame, place=place, kept=kept, is_sealed=is_sealed)
         self._rewriting[key] = frame
         if key in self._unwritten:
@@ -115,7 +115,7 @@ class FrameReader:
     def piece(self, block: Block, offset: int, size: int) -> bytes:
         """Bytes of a block for another member: as the file has them, but open, with a mark where a frame's seal was."""
         data = self._disk.read(self._descriptor(block.number), size, offset)
-        if self._cipher is None or not self._is_sealed(block):
+        if self._cipher is None or not self.is_sealed(block):
             return data
         shown = bytearray(data)
         end = offset + len(data)
@@ -136,7 +136,7 @@ class FrameReader:
         waiting = self._rewriting.get(key) or self._unwritten.get(key)
         return self._kept(block, number) if waiting is None else waiting
 
-    def _is_sealed(self, block: Block) -> bool:
+    def is_sealed(self, block: Block) -> bool:
         """Whether the frames of a block are encrypted: all of them are, or none."""
         file = self.files[block.number]
         if file.sealed is None:

@@ -9,6 +9,7 @@ there and is not sound. *Notes* are what a crash leaves and an opening puts righ
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,31 +17,33 @@ import attrs
 import orjson
 
 from jetraft.store import checkpoint as checkpoint_file
-from jetraft.store import hard_state, trimmed
+from jetraft.store import ledger, ledger_file, legacy, trimmed
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     BLOCK_SUFFIX,
     CHECKPOINT_SUFFIX,
     GENERATION_PREFIX,
-    HARD_STATE_NAMES,
     KEY_NAMES,
     TMP_SUFFIX,
-    TRIMMED_NAME,
     BlockHead,
     Identity,
     Kind,
     Stop,
+    block_name,
+    checkpoint_name,
+    generation_name,
     peek_identity,
     unpack_block_head,
 )
 from jetraft.store.inspect_sealed import SealedParts, look
 from jetraft.store.keyring import Secrets
+from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME
+from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_VALUE
 from jetraft.store.port import StoreError
-from jetraft.store.survey import Gap, Survey, frame_kind, has_lost_end, indexes_of, is_in, survey
+from jetraft.store.recovery import Expected
+from jetraft.store.survey import Gap, Survey, frame_kind, indexes_of, is_in, survey
 
-IDENTITY_KEYS: Final = ("format", "node_id", "named")  # without them a server refuses the directory
 FILE_BYTES_MAX: Final = 1 << 30  # a block is at most 288 MiB; whatever is larger is not ours
 
 
@@ -76,13 +79,10 @@ class CheckpointView:
 
 @attrs.frozen(kw_only=True, slots=True)
 class HardStateView:
-    """One copy of term and vote."""
+    """Term and vote, as the ledger has them."""
 
-    name: str
-    counter: int
     term: int
     vote: str
-    damage: str = ""
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -98,7 +98,7 @@ class GroupView:
     last_index: int
     last_term: int
     last_seq: int
-    hard_state: tuple[HardStateView, ...]
+    hard_state: HardStateView | None
     checkpoints: tuple[CheckpointView, ...]
     dropped: tuple[tuple[int, int], ...]
     blocks: tuple[BlockView, ...]
@@ -140,22 +140,72 @@ def inspect(path: Path, key: bytes | None = None) -> StoreView:
         if (root / GROUPS_NAME).is_dir():
             return _inspect_node(root, secrets)
     if path.is_dir() and any(name.startswith(GENERATION_PREFIX) for name in os.listdir(path)):  # noqa: PTH208
-        group = _inspect_group(path, secrets)
-        return StoreView(path=str(path), identity={}, groups=(group,), damage=())
+        damage: list[str] = []
+        state = _ledger(path.parent.parent, damage).groups.get(_key_of(path))
+        group = _inspect_group(path, secrets, state)
+        return StoreView(path=str(path), identity={}, groups=(group,), damage=tuple(damage))
     raise NotAStoreError(f"{path}: neither a store directory nor a group's")
 
 
 def _inspect_node(root: Path, secrets: Secrets | None) -> StoreView:
-    damage = []
+    damage: list[str] = []
+    state = _ledger(root, damage)
     identity: dict[str, Any] = {}
     try:
-        identity = dict(orjson.loads(_read(root / IDENTITY_NAME)))
-        damage += [f"{IDENTITY_NAME}: lacks {key}" for key in IDENTITY_KEYS if key not in identity]
-    except (OSError, ValueError, TypeError) as error:
-        damage.append(f"{IDENTITY_NAME}: {error}")
+        identity = dict(orjson.loads(state.values[IDENTITY_VALUE]))
+    except (KeyError, ValueError, TypeError):
+        damage.append(f"{ledger.NAMES[0]}: does not say whose directory this is")
     paths = sorted(entry for entry in (root / GROUPS_NAME).iterdir() if entry.is_dir())
-    groups = tuple(_inspect_group(entry, secrets) for entry in paths if not entry.name.endswith(TMP_SUFFIX))
+    paths = [entry for entry in paths if not entry.name.endswith(TMP_SUFFIX)]
+    groups = tuple(_inspect_group(entry, secrets, state.groups.get(_key_of(entry))) for entry in paths)
+    known = set(map(_key_of, paths))
+    for key, group in sorted(state.groups.items()):
+        if group.expects_files and key not in known:
+            damage.append(f"{key[0]}.{key[1]}: the directory is missing")
     return StoreView(path=str(root), identity=identity, groups=groups, damage=tuple(damage))
+
+
+def _key_of(path: Path) -> GroupKey:
+    group_id, _, incarnation = path.name.rpartition(".")
+    return GroupId(group_id or path.name), int(incarnation) if incarnation.isdigit() else 0
+
+
+def _ledger(root: Path, damage: list[str]) -> NodeState:
+    """What the ledger says; both copies are looked at."""
+    copies = []
+    for name in ledger.NAMES:
+        try:
+            copy = ledger_file.parse(_read(root / name))
+        except (OSError, ValueError) as error:
+            damage.append(f"{name}: {error}")
+            copy = None
+        else:
+            if copy is None:
+                damage.append(f"{name}: the head is damaged")
+        copies.append(copy)
+    merged = ledger_file.merge(*copies)
+    state = NodeState()
+    for record in () if merged is None else merged.records:
+        try:
+            state.apply(record)
+        except ValueError as error:
+            damage.append(f"{ledger.NAMES[0]}: {error}")
+    if merged is not None and not merged.is_whole:
+        damage.append("the ledger lacks records in both copies")
+    elif merged is not None and not merged.may_continue and all(copy is not None for copy in copies):
+        damage += [f"{name}: lacks records that the other copy has" for name in _shorter(copies)]
+    return state
+
+
+def _shorter(copies: Sequence[ledger_file.Copy | None]) -> list[str]:
+    """The copies that are not whole; a last batch that was being written does not count."""
+    sound = [copy for copy in copies if copy is not None]
+    last = max(copy.last for copy in sound)
+    return [
+        name
+        for name, copy in zip(ledger.NAMES, sound, strict=True)
+        if len(copy.records) < copy.last or (copy.last < last and not copy.is_clean)
+    ]
 
 
 @attrs.define(eq=False)
@@ -167,27 +217,34 @@ class _Findings:
     sealed: SealedParts = attrs.Factory(SealedParts)
 
 
-def _inspect_group(path: Path, secrets: Secrets | None) -> GroupView:
+def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None) -> GroupView:
     found = _Findings()
     names = _names(path)
     generations = [name for name in names if name.startswith(GENERATION_PREFIX) and not name.endswith(TMP_SUFFIX)]
     generation = generations[-1] if generations else ""
+    if state is not None and state.hard_state is not None:
+        generation = generation_name(state.generation)
+        found.notes += [f"{name}: does not count" for name in generations if name != generation]
+    elif state is None:
+        found.notes.append("the ledger does not know this group")
     if not generations:
         found.damage.append("there is no log")
     identity = _identity_of(path, generation)
     if identity is None:
         found.damage.append("no file tells whose log this is")
-        group_id = GroupId(path.name.rpartition(".")[0] or path.name)
-        identity = Identity(node_id=NodeId(""), group_id=group_id, incarnation=0)
+        group_id, incarnation = _key_of(path)
+        identity = Identity(node_id=NodeId(""), group_id=group_id, incarnation=incarnation)
     log = path / generation
     log_names = _names(log) if generation else []
     found.notes += [f"{name}: unfinished" for name in (*names, *log_names) if name.endswith(TMP_SUFFIX)]
     found.sealed = _sealed(path, names, identity, secrets, found)
-    votes = _hard_states(path, names, identity, found)
-    checkpoints = _checkpoints(log, log_names, identity, found)
-    dropped = _dropped(log, log_names, identity, found)
-    blocks = _blocks(log, log_names, identity, dropped, found)
-    _check_span(blocks, dropped, checkpoints, found)
+    expected = _expected(log, log_names, identity, state, found)
+    checkpoints = _checkpoints(log, log_names, identity, expected, found)
+    blocks = _blocks(log, log_names, identity, expected, found)
+    _check_span(blocks, expected, found)
+    promised = None if state is None else state.hard_state
+    if promised is None:
+        found.notes.append("no term and vote yet")
     return GroupView(
         path=str(path),
         group_id=identity.group_id,
@@ -198,13 +255,29 @@ def _inspect_group(path: Path, secrets: Secrets | None) -> GroupView:
         last_index=blocks[-1].last_index if blocks else 0,
         last_term=blocks[-1].last_term if blocks else 0,
         last_seq=max((block.last_seq for block in blocks), default=0),
-        hard_state=votes,
+        hard_state=None if promised is None else HardStateView(term=promised.term, vote=promised.vote or ""),
         checkpoints=checkpoints,
-        dropped=dropped,
+        dropped=expected.dropped,
         blocks=blocks,
         damage=tuple(found.damage),
         notes=tuple(found.notes),
     )
+
+
+def _expected(log: Path, names: list[str], identity: Identity, state: GroupState | None, found: _Findings) -> Expected:
+    """What must be there: as the ledger says, or as the files do."""
+    if state is not None and state.hard_state is not None and not state.memory_lost:
+        expected = Expected.of(state)
+        wanted = {block_name(head) for head in expected.heads}
+        wanted.update(map(checkpoint_name, expected.checkpoints))
+        ours = [name for name in names if name.endswith((BLOCK_SUFFIX, CHECKPOINT_SUFFIX))]
+        found.notes += [f"{name}: does not count" for name in ours if name not in wanted]
+        return expected
+    try:
+        return legacy.expected_of(_Files(), log, identity)
+    except (OSError, StoreError) as error:
+        found.damage.append(str(error))
+        return Expected(heads=(), is_recorded=False)
 
 
 def _sealed(path: Path, names: list[str], identity: Identity, secrets: Secrets | None, found: _Findings) -> SealedParts:
@@ -218,6 +291,16 @@ def _names(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
 
 
+class _Files:
+    """Implements legacy.Files without a disk that could write."""
+
+    def names(self, path: Path) -> list[str]:
+        return _names(path)
+
+    def content(self, path: Path) -> bytes:
+        return _read(path)
+
+
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(FILE_BYTES_MAX)
@@ -226,7 +309,7 @@ def _read(path: Path) -> bytes:
 def _identity_of(path: Path, generation: str) -> Identity | None:
     """Who the files say they belong to: the first envelope that is sound."""
     log = path / generation
-    candidates = [path / name for name in HARD_STATE_NAMES]
+    candidates = [path / name for name in (*KEY_NAMES, *legacy.HARD_STATE_NAMES)]
     candidates += [log / name for name in _names(log) if not name.endswith(TMP_SUFFIX)]
     for candidate in candidates:
         try:
@@ -236,33 +319,15 @@ def _identity_of(path: Path, generation: str) -> Identity | None:
     return None
 
 
-def _hard_states(path: Path, names: list[str], identity: Identity, found: _Findings) -> tuple[HardStateView, ...]:
+def _checkpoints(
+    log: Path, names: list[str], identity: Identity, expected: Expected, found: _Findings
+) -> tuple[CheckpointView, ...]:
     views = []
-    for name in HARD_STATE_NAMES:
-        if name not in names:
-            continue
-        try:
-            copy = hard_state.unpack(_read(path / name), identity, what=name)
-        except (OSError, StoreError) as error:
-            views.append(HardStateView(name=name, counter=0, term=0, vote="", damage=str(error)))
-        else:
-            vote = copy.hard_state.vote or ""
-            views.append(HardStateView(name=name, counter=copy.counter, term=copy.hard_state.term, vote=vote))
-    found.damage += [view.damage for view in views if view.damage]
-    if not views:
-        found.notes.append("no term and vote yet")
-    return tuple(views)
-
-
-def _checkpoints(log: Path, names: list[str], identity: Identity, found: _Findings) -> tuple[CheckpointView, ...]:
-    views = []
-    for name in names:
-        if not name.endswith(CHECKPOINT_SUFFIX):
-            continue
+    for name in map(checkpoint_name, expected.checkpoints):
         try:
             checkpoint = checkpoint_file.unpack(_read(log / name), identity, what=name, cipher=found.sealed.cipher)
         except (OSError, StoreError) as error:
-            views.append(CheckpointView(name=name, index=0, term=0, state_bytes=0, damage=str(error)))
+            views.append(CheckpointView(name=name, index=0, term=0, state_bytes=0, damage=_told(error, name, names)))
         else:
             size = len(checkpoint.state)
             views.append(CheckpointView(name=name, index=checkpoint.index, term=checkpoint.term, state_bytes=size))
@@ -270,42 +335,30 @@ def _checkpoints(log: Path, names: list[str], identity: Identity, found: _Findin
     return tuple(views)
 
 
-def _dropped(log: Path, names: list[str], identity: Identity, found: _Findings) -> trimmed.Ranges:
-    if TRIMMED_NAME not in names:
-        return ()
-    try:
-        return trimmed.unpack(_read(log / TRIMMED_NAME), identity, what=TRIMMED_NAME)
-    except (OSError, StoreError) as error:
-        found.damage.append(str(error))
-        return ()
+def _told(error: Exception, name: str, names: list[str]) -> str:
+    return str(error) if name in names else f"{name}: is missing"
 
 
 def _blocks(
-    log: Path, names: list[str], identity: Identity, dropped: trimmed.Ranges, found: _Findings
+    log: Path, names: list[str], identity: Identity, expected: Expected, found: _Findings
 ) -> tuple[BlockView, ...]:
-    """The blocks that count, by index. What a later block voids does not."""
-    heads: list[tuple[str, bytes, BlockHead]] = []
-    broken: list[BlockView] = []
-    for name in (name for name in names if name.endswith(BLOCK_SUFFIX)):
+    """The blocks that count, by index."""
+    views: list[BlockView] = []
+    for head, limit in expected.limited():
+        name = block_name(head)
+        damage = ""
         try:
             data = _read(log / name)
-            heads.append((name, data, unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)))
+            if unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name) != head:
+                damage = f"{name}: holds the head of another block"
         except (OSError, StoreError) as error:
-            found.damage.append(f"{name}: {error}" if isinstance(error, OSError) else str(error))
-            broken.append(_unreadable(name, str(error)))
-    heads.sort(key=lambda item: item[2].serial)
-    views: list[BlockView] = []
-    limit: int | None = None
-    for file in reversed(heads):
-        name, _, head = file
-        dropped_from = min((first for first, _ in dropped if first > head.first_index), default=None)
-        last = limit if dropped_from is None else min(limit or dropped_from - 1, dropped_from - 1)
-        if last is None or head.first_index <= last:
-            views.append(_view(file, identity.incarnation, last, found))
+            damage = _told(error, name, names)
+        if damage:
+            found.damage.append(damage)
+            views.append(_unreadable(name, damage))
         else:
-            found.notes.append(f"{name}: void")
-        limit = head.first_index - 1 if limit is None else min(limit, head.first_index - 1)
-    return tuple(sorted([*views, *broken], key=lambda view: view.first_index))
+            views.append(_view((name, data, head), identity.incarnation, limit, expected, found))
+    return tuple(views)
 
 
 def _unreadable(name: str, damage: str) -> BlockView:
@@ -317,7 +370,9 @@ def _unreadable(name: str, damage: str) -> BlockView:
     )  # fmt: skip
 
 
-def _view(file: tuple[str, bytes, BlockHead], incarnation: int, last_index: int | None, found: _Findings) -> BlockView:
+def _view(
+    file: tuple[str, bytes, BlockHead], incarnation: int, last_index: int | None, expected: Expected, found: _Findings
+) -> BlockView:
     name, data, head = file
     seen = survey(
         data,
@@ -333,7 +388,7 @@ def _view(file: tuple[str, bytes, BlockHead], incarnation: int, last_index: int 
     found.damage += found.sealed.check(name, data, head.serial, sound)
     if last_index is None:
         torn_bytes = len(data[walk.end :].rstrip(b"\0"))
-        if has_lost_end(data, head, incarnation):
+        if expected.is_short(data, head, incarnation):
             found.damage.append(f"{name}: {len(data)} bytes are left of {head.reserved_bytes}")
         if walk.stop == Stop.VERSION:
             found.damage.append(f"{name}: entry {walk.next_index} has a newer format")
@@ -369,20 +424,17 @@ def _kinds(data: bytes, seen: Survey) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _check_span(
-    blocks: tuple[BlockView, ...],
-    dropped: trimmed.Ranges,
-    checkpoints: tuple[CheckpointView, ...],
-    found: _Findings,
-) -> None:
-    """Every index is in a block or was dropped on purpose, and the newest checkpoint is not beyond the log."""
+def _check_span(blocks: tuple[BlockView, ...], expected: Expected, found: _Findings) -> None:
+    """Every index is in a block or was dropped on purpose, and the log reaches as far as it was durable."""
     next_index = 1
     for block in blocks:
         if block.damage:
             continue
-        if not trimmed.covers(dropped, next_index, block.first_index - 1):
+        if not trimmed.covers(expected.dropped, next_index, block.first_index - 1):
             found.damage.append(f"entries from {next_index} to {block.first_index - 1} are missing")
         next_index = max(next_index, block.last_index + 1)
-    newest = max((view.index for view in checkpoints), default=0)
+    newest = max(expected.checkpoints, default=0)
     if newest >= next_index:
         found.damage.append(f"a checkpoint at {newest}, but the log ends at {next_index - 1}")
+    elif expected.floor_index >= next_index:
+        found.damage.append(f"entry {expected.floor_index} was durable, but the log ends at {next_index - 1}")

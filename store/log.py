@@ -20,6 +20,7 @@ from jetraft.store.backlog import LogPlace
 from jetraft.store.block import Block, entry_of
 from jetraft.store.format import BLOCK_HEAD_BYTES
 from jetraft.store.frame_reader import FrameReader
+from jetraft.store.ledger_records import GroupState
 from jetraft.store.log_start import LogOptions, LogStart
 from jetraft.store.log_upkeep import KeptUpLog
 from jetraft.store.port import Checkpoint, Entry, FrameRef, LogStatistics
@@ -44,9 +45,12 @@ class FileLog(KeptUpLog):
         self._open_again = start.open_again
         self.damaged = start.damaged
         self._backlog.new_directories += start.new_directories
-        if start.fresh or start.hard_state_lost:
-            self._backlog.hard_state = start.copy
+        self._backlog.facts += start.facts
+        self._backlog.unlink += start.superfluous
+        if start.facts:
             self._token = self.hard_state_token = 1
+        if start.continues:
+            self._growing = self._blocks.newest
         if start.torn:
             self._roll(self.last_index + 1)
             self._token += 1
@@ -164,7 +168,15 @@ class FileLog(KeptUpLog):
 
     def begin_install(self, manifest: Manifest, checkpoint: Checkpoint) -> Staging:
         """See GroupLog."""
-        return FileStaging(self._place, manifest, checkpoint, self.reopen)
+        return FileStaging(self._place, manifest, checkpoint, self._open_installed)
+
+    def _open_installed(self, state: GroupState) -> "FileLog":
+        return self._open_again(self._place, self._reader.cache, self._options, installed=state)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way to disk: until it is there, nobody may open the log again."""
+        return bool(self._in_flight)
 
     def statistics(self) -> LogStatistics:
         """See GroupLog."""

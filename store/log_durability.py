@@ -1,8 +1,9 @@
 """How what was appended becomes durable: batches for the writer threads, and what their end means.
 
-The second layer of a log in files (store/log.py). `submit` turns everything that waits into one batch (store/backlog.py
-has the order and why it is safe); while it runs, more gathers for the next. Where the block grows, zeros are written
-ahead of it (store/prepare.py).
+The second layer of a log in files (store/log.py). `submit` turns everything that waits into one batch, whose facts the
+ledger then takes (store/backlog.py has the order and why it is safe); while that runs, more gathers for the next. A
+batch that only adds frames to a block has no facts: it is durable when it is written. Where the block grows, zeros are
+written ahead of it (store/prepare.py).
 
 Invariants: `durable_token` never goes back; `durable_index <= last_index`; the first error is the last thing that a log
 does: nothing is handed over after it, and nothing that ends later counts.
@@ -14,11 +15,12 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.backlog import Backlog, LogPlace, fill
+from jetraft.store import ledger_records
+from jetraft.store.backlog import Backlog, LogPlace, clean_up, fill, records
 from jetraft.store.frame_reader import FrameReader
-from jetraft.store.hard_state import Copy
 from jetraft.store.io import Batch
 from jetraft.store.kept_checkpoints import KeptCheckpoints
+from jetraft.store.ledger_records import Point
 from jetraft.store.log_appending import AppendingLog
 from jetraft.store.log_start import LogOptions, LogStart
 from jetraft.store.model.fifo import Fifo
@@ -37,7 +39,12 @@ class _InFlight:
     frame_bytes: int
     batch: Batch
     backlog: Backlog
+    records: list[bytes]  # what the ledger takes when the batch is written
     fds: list[int]
+
+
+def _ignore(_error: OSError | None) -> None:
+    """A floor that could not be written is one that nobody has."""
 
 
 class DurableLog(AppendingLog):
@@ -47,24 +54,28 @@ class DurableLog(AppendingLog):
         "_batches",
         "_bytes_written",
         "_checkpoints",
-        "_copy",
+        "_cleaning",
+        "_floor_index",
         "_handed_token",
         "_in_flight",
         "_preparation",
         "_submit_wanted",
         "durable_index",
         "durable_token",
+        "hard_state",
         "hard_state_token",
         "on_durable",
     )
 
     def __init__(self, place: LogPlace, options: LogOptions, start: LogStart, reader: FrameReader) -> None:
         super().__init__(place, options, start, reader)
-        self._copy = start.copy
+        self.hard_state = start.hard_state
         self._checkpoints = KeptCheckpoints(place, start.checkpoints)
         self._in_flight: Fifo[_InFlight] = Fifo()  # the second one follows the first
+        self._cleaning: list[Backlog] = []  # durable, and what they make superfluous is being removed
         self._preparation = Preparation(options.pieces)
         self._submit_wanted = False
+        self._floor_index = start.floor_index
         self._handed_token = 0
         self._batches = 0
         self._bytes_written = 0
@@ -73,15 +84,11 @@ class DurableLog(AppendingLog):
         self.durable_index = self.last_index
         self.on_durable: Callable[[], None] | None = None
 
-    @property
-    def hard_state(self) -> HardState:
-        """See GroupLog."""
-        return self._copy.hard_state
-
     def cut_from(self, index: int) -> None:
         """See GroupLog."""
         super().cut_from(index)
         self.durable_index = min(self.durable_index, index - 1)
+        self._floor_index = min(self._floor_index, index - 1)  # the block that begins there lowers it in the ledger
         for place, flight in enumerate(self._in_flight):
             self._in_flight[place] = attrs.evolve(flight, last_index=min(flight.last_index, index - 1))
 
@@ -89,10 +96,23 @@ class DurableLog(AppendingLog):
         """See GroupLog."""
         self._check_usable()
         assert hard_state.term >= self.hard_state.term
-        self._copy = Copy(counter=self._copy.counter + 1, hard_state=hard_state)
-        self._backlog.hard_state = self._copy
+        self.hard_state = self._backlog.hard_state = hard_state
         self._token += 1
         self.hard_state_token = self._token
+
+    def note_floor(self) -> bool:
+        """Have the ledger know how far this log is durable; False when it does already.
+
+        Then the loss of the newest block's last page is found too, which nothing in that block can prove. No batch of
+        the log waits for it: a cut that lowers it comes later in the ledger, with the block that begins there.
+        """
+        index = self.durable_index
+        term = self.term_at(index)
+        if self.failed is not None or self._closed or index <= self._floor_index or term is None:
+            return False
+        self._floor_index = index
+        self._place.ledger.append([ledger_records.floor(self._place.key, Point(index, term))], _ignore)
+        return True
 
     def would_block(self, bytes_max: int) -> bool:
         """See GroupLog."""
@@ -113,7 +133,7 @@ class DurableLog(AppendingLog):
             return False
         if not self._in_flight:
             return True
-        if len(self._in_flight) > 1 or not self._backlog.only_grows:
+        if len(self._in_flight) > 1 or self._in_flight[0].records or not self._backlog.only_grows:
             return False
         return self._backlog.frame_bytes() >= self._in_flight[0].frame_bytes * FOLLOWER_SHARE_MIN
 
@@ -140,6 +160,7 @@ class DurableLog(AppendingLog):
                 frame_bytes=frame_bytes,
                 batch=batch,
                 backlog=backlog,
+                records=[] if backlog.only_grows else records(backlog, place),
                 fds=fds,
             )
         )
@@ -147,9 +168,11 @@ class DurableLog(AppendingLog):
         if piece is not None:
             self._prepare(piece)
         if before is not None:
-            place.disk.follow(batch, self._batch_done, before)
-            return
-        place.disk.submit(batch, self._batch_done, may_block=may_block)
+            place.disk.follow(batch, self._written, before)
+        elif len(batch):
+            place.disk.submit(batch, self._written, may_block=may_block)
+        else:
+            self._written(None)
 
     def _prepare(self, piece: Piece) -> None:
         """Write zeros where the block will grow (store/prepare.py)."""
@@ -178,23 +201,55 @@ class DurableLog(AppendingLog):
         elif self.failed is None and self._submit_wanted and self._may_start():
             self._start_batch()
 
+    def _written(self, error: OSError | None) -> None:
+        """The files are on disk, or the log has failed; the ledger comes next where it has to."""
+        facts = self._in_flight[0].records
+        if error is None and facts and not self._closed:
+            self._place.ledger.append(facts, self._batch_done)
+        else:
+            self._batch_done(error)
+
     def _batch_done(self, error: OSError | None) -> None:
-        """The writer has finished the batch: what was in it is on disk, or the log has failed."""
+        """What was in the batch is durable, or the log has failed."""
         done = self._in_flight.popleft()
         self._close_files(done.fds)
         if self._closed:
+            self._backlog.close += done.backlog.close
             self._close_when_idle()
             return
         if error is not None:
             self._fail(error)
             return
-        if self.failed is not None:
-            return
-        self._settle(done)
-        if self._submit_wanted and self._may_start():
+        if self.failed is None:
+            self._settle(done)
+            self._clean_up(done.backlog)
+        if self.failed is None and self._submit_wanted and self._may_start():
             self._start_batch()
         if self.on_durable is not None:
             self.on_durable()
+
+    def _clean_up(self, backlog: Backlog) -> None:
+        """Remove what a durable change has made superfluous. An opening does it where this does not come to an end."""
+        if not (backlog.retired or backlog.unlink or backlog.close):
+            return
+        disk = self._place.disk
+        batch, fds = disk.batch(), list[int]()
+        try:
+            clean_up(batch, backlog, disk, fds)
+        except OSError as error:
+            self._close_files(fds)
+            self._fail(error)
+            return
+        self._cleaning.append(backlog)
+        disk.submit(batch, partial(self._cleaned_up, backlog, fds), aside=True)
+
+    def _cleaned_up(self, backlog: Backlog, fds: list[int], error: OSError | None) -> None:
+        self._cleaning.remove(backlog)
+        self._close_files(fds)
+        if self._closed:
+            self._close_when_idle()
+        elif error is not None:
+            self._fail(error)
 
     def _settle(self, done: _InFlight) -> None:
         """Account for a batch that is on disk."""
@@ -227,7 +282,7 @@ class DurableLog(AppendingLog):
 
     def _close_when_idle(self) -> None:
         """Give the descriptors back once no thread uses them."""
-        if not self._in_flight and self._preparation.piece is None:
+        if not self._in_flight and not self._cleaning and self._preparation.piece is None:
             self._close_files(self._backlog.close)
             self._reader.close()
 

@@ -1,13 +1,19 @@
 """Opens a group's log: makes a new one, or finds out what an earlier process left and goes on from there.
 
+The ledger says what must be there. What it does not know was never finished, and goes; a group of format 2 is taken
+over: the first batch of the log tells the ledger everything, and only then its small files go.
+
 Blocking (it reads the whole log and fsyncs its end): call it through `io.run_blocking` once a node is serving.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from jetraft.store import erasure, faulty
-from jetraft.store import hard_state as hard_state_file
+import attrs
+
+from jetraft.store import erasure, faulty, ledger_records, legacy
 from jetraft.store._frame import make_mark
 from jetraft.store.backlog import BlockFile, LogPlace
 from jetraft.store.block import block_list
@@ -15,7 +21,6 @@ from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import (
     ERASE_NAME,
     GENERATION_PREFIX,
-    HARD_STATE_NAMES,
     MARK_BYTES,
     TMP_SUFFIX,
     Identity,
@@ -23,71 +28,96 @@ from jetraft.store.format import (
     generation_name,
 )
 from jetraft.store.frame_reader import FrameReader
-from jetraft.store.hard_state import Copy
 from jetraft.store.io import Disk
 from jetraft.store.keyring import is_unfinished, unlock
+from jetraft.store.ledger import Ledger
+from jetraft.store.ledger_records import Born, GroupState, Point
 from jetraft.store.log import FileLog
 from jetraft.store.log_start import DEFAULT_OPTIONS, LogOptions, LogStart
-from jetraft.store.port import HardState, HardStateLost, StoreCorrupt
-from jetraft.store.recovery import Recovered, ranges_of, read_file, recover
+from jetraft.store.port import HardState, HardStateLost
+from jetraft.store.recovery import Expected, Recovered, ranges_of, read_file, recover
+
+log_ = logging.getLogger(__name__)
+
+UNRECORDED_NAME: Final = "unrecorded"
+
+_NOTHING = GroupState()
 
 
-def open_log(
-    disk: Disk, group: Path, identity: Identity, cache: BlockCache, options: LogOptions = DEFAULT_OPTIONS
+@attrs.frozen(kw_only=True, slots=True)
+class _Known:
+    """What is known of a group before its log is read. `hard_state` is None when it is lost."""
+
+    state: GroupState
+    expected: Expected
+    hard_state: HardState | None
+    superfluous: tuple[Path, ...] = ()  # files of format 2
+
+
+def open_log(  # noqa: PLR0913  (what a log is opened with)
+    ledger: Ledger,
+    group: Path,
+    identity: Identity,
+    cache: BlockCache,
+    options: LogOptions = DEFAULT_OPTIONS,
+    *,
+    installed: GroupState | None = None,
 ) -> FileLog:
     """Open the log in the directory `group`, or start one there. What it holds then is durable.
 
-    In SALVAGE mode a damaged log comes back with `faulty` entries: `mend` it, or `give_up` what nobody has.
-    Raises StoreCorrupt, StoreRefused, and HardStateLost when term and vote are unreadable. The caller may then open it
-    with `accept_lost_hard_state=True`: the log comes back with the last entry's term, no vote and `hard_state_lost`
-    set, and this member must rejoin as a learner instead of voting.
+    `installed` is what a log that was taken over from another member says of itself, in place of the ledger: it counts
+    when the first batch of the log is durable. In SALVAGE mode a damaged log comes back with `faulty` entries: `mend`
+    it, or `give_up` what nobody has. Raises StoreCorrupt, StoreRefused, and HardStateLost when term and vote are not
+    known. The caller may then open it with `accept_lost_hard_state=True`: the log comes back with the last entry's
+    term, no vote and `hard_state_lost` set, and this member must rejoin as a learner instead of voting.
     """
-    generations = _generations(disk, group)
+    disk = ledger.disk
+    known = _known(ledger, group, identity, installed)
+    if known.hard_state is None and not options.accept_lost_hard_state:
+        raise HardStateLost(f"{group}: term and vote are lost: the ledger does not have them")
     place = LogPlace(
-        disk=disk,
+        ledger=ledger,
         directory=group,
-        generation=generations[-1] if generations else generation_name(1),
+        generation=generation_name(known.state.generation),
         identity=identity,
         cipher=unlock(disk, group, identity, options.secrets),
     )
+    if known.state is _NOTHING and installed is None:
+        _set_aside_unrecorded(place)
     made = disk.make_directory(place.log)
-    if generations:
-        _sync_names(place)
     if options.distrust_cache:
         _forget_cached(place)
     if ERASE_NAME in disk.list_directory(place.log):
         journal = place.log / ERASE_NAME
         erasure.finish(disk, journal, read_file(disk, journal), identity)
-    recovered = recover(disk, place.log, identity, options.mode)
-    lost = False
-    try:
-        copy = _read_hard_state(place, recovered)
-    except HardStateLost:
-        if not options.accept_lost_hard_state:
-            raise
-        lost = True
-        copy = Copy(counter=1, hard_state=HardState(term=recovered.last_term, vote=None))
+    recovered = recover(disk, place.log, identity, options.mode, known.expected)
+    hard_state = known.hard_state or HardState(term=recovered.last_term, vote=None)
     damaged = tuple(item for item in recovered.blocks if item.gaps or item.head_damaged)
     faulty.quarantine(place, damaged)
     faulty.write_mark(place, ranges_of(damaged))
-    _tidy(place, recovered, generations[:-1])
+    _tidy(place, recovered, is_installed=installed is not None)
     _mark_end(place, recovered)
     reader = FrameReader(disk, cache, identity.incarnation, place.cipher)
     for item in recovered.blocks:
         reader.files[item.block.number] = BlockFile(place=place, head=item.head, written=item.block.used)
-    fresh = copy is None
-    # A process that was killed may have made directories and synced none: do it for each that has no hard state yet.
-    new_directories = {*made, group.parent.parent, group.parent, group} if fresh else set(made)
+    is_recorded = installed is None and known.expected.is_recorded and known.hard_state is not None
+    facts = () if is_recorded else (ledger_records.replaced(place.key, _as_found(known.state, recovered, hard_state)),)
+    if is_recorded and known.state.hard_state is None:
+        facts = (ledger_records.voted(place.key, hard_state),)
+        made += [group.parent, group]  # a process that was killed may have made them and synced none
     start = LogStart(
         blocks=block_list([(item.block, item.terms) for item in recovered.blocks]),
-        copy=copy or Copy(counter=0, hard_state=HardState(term=0, vote=None)),
+        hard_state=hard_state,
         serial=recovered.next_serial,
         dropped=recovered.dropped,
         checkpoints=recovered.checkpoints,
-        new_directories=tuple(sorted(new_directories)),
-        fresh=fresh,
+        new_directories=tuple(sorted(set(made))),
+        facts=facts,
+        superfluous=known.superfluous if installed is None else _older_generations(place),
+        continues=_continues(place, recovered, reader),
         torn=recovered.report.torn_bytes > 0,
-        hard_state_lost=lost,
+        hard_state_lost=known.hard_state is None,
+        floor_index=recovered.floor_index,
         report=recovered.report,
         damaged=damaged,
         open_again=_open_again,
@@ -95,8 +125,74 @@ def open_log(
     return FileLog(place, options, start, reader)
 
 
-def _open_again(place: LogPlace, cache: BlockCache, options: LogOptions) -> FileLog:
-    return open_log(place.disk, place.group, place.identity, cache, options)
+def _open_again(
+    place: LogPlace, cache: BlockCache, options: LogOptions, *, installed: GroupState | None = None
+) -> FileLog:
+    return open_log(place.ledger, place.group, place.identity, cache, options, installed=installed)
+
+
+def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupState | None) -> _Known:
+    """What the ledger says; or a new log of itself; or, where the ledger has nothing, the files."""
+    disk = ledger.disk
+    state = installed or ledger.state((identity.group_id, identity.incarnation)) or _NOTHING
+    if state.hard_state is not None and not state.memory_lost:
+        return _Known(state=state, expected=Expected.of(state), hard_state=state.hard_state)
+    files = legacy.DiskFiles(disk)
+    is_old = legacy.is_of_format_2(files, group)
+    if not is_old and not state.memory_lost:
+        return _Known(state=state, expected=Expected(heads=()), hard_state=HardState(term=0, vote=None))
+    generation = legacy.newest_generation(files, group) or 1
+    expected = legacy.expected_of(files, group / generation_name(generation), identity)
+    try:
+        hard_state = legacy.hard_state_of(files, group, identity) if is_old else None
+    except HardStateLost:
+        hard_state = None
+    names = disk.list_directory(group)
+    old = [group / name for name in legacy.HARD_STATE_NAMES if name in names]
+    log = group / generation_name(generation)
+    old += [log / legacy.TRIMMED_NAME] if legacy.TRIMMED_NAME in disk.list_directory(log) else []
+    return _Known(
+        state=attrs.evolve(state, generation=generation),
+        expected=expected,
+        hard_state=hard_state,
+        superfluous=tuple(old),
+    )
+
+
+def _as_found(state: GroupState, recovered: Recovered, hard_state: HardState) -> GroupState:
+    """What the ledger must know of a log whose files alone could tell until now."""
+    births = []
+    for item in recovered.blocks:
+        head = item.head
+        reserved = min(head.reserved_bytes, item.file_bytes)
+        births.append(Born(head.serial, head.first_index, head.boundary_term, reserved))
+    last_index = recovered.blocks[-1].block.last_index if recovered.blocks else 0
+    return GroupState(
+        hard_state=hard_state,
+        generation=state.generation,
+        births=tuple(births),
+        floor=Point(last_index, recovered.last_term),
+        dropped=recovered.dropped,
+        checkpoints=tuple(Point(index, 0) for index in recovered.checkpoints),
+        is_noted=state.is_noted,
+    )
+
+
+def _continues(place: LogPlace, recovered: Recovered, reader: FrameReader) -> bool:
+    """Whether the newest block can go on growing, so that a start costs no new block.
+
+    It must have been read whole and sound, with nothing but zeros behind its end, so that no old frame can come to
+    stand behind a new one; and its frames must be sealed if the next ones are.
+    """
+    if not recovered.blocks or recovered.report.torn_bytes:
+        return False
+    newest = recovered.blocks[-1]
+    block = newest.block
+    if newest.gaps or newest.head_damaged or newest.end_lost or block.indexes is not None:
+        return False
+    if newest.head.reserved_bytes == 0 or newest.file_bytes < newest.head.reserved_bytes:
+        return False
+    return place.cipher is None or not block.offsets or reader.is_sealed(block)
 
 
 def mend(log: FileLog, frames: Mapping[int, bytes]) -> FileLog:
@@ -111,69 +207,6 @@ def mend(log: FileLog, frames: Mapping[int, bytes]) -> FileLog:
         if all(index in frames for index in wanted):
             faulty.mend_block(place, item, frames)
     return log.reopen()
-
-
-def discard_log(disk: Disk, group: Path) -> None:
-    """Remove a group's directory for good: under another name first, so that a crash leaves nothing to be opened."""
-    gone = group.with_name(group.name + TMP_SUFFIX)
-    disk.remove_directory(gone)
-    if disk.list_directory(group):
-        batch = disk.batch()
-        batch.rename(bytes(group), bytes(gone))
-        fd = disk.open_directory(group.parent)
-        batch.sync(fd)
-        try:
-            disk.perform(batch)
-        finally:
-            disk.close_file(fd)
-        disk.remove_directory(gone)
-
-
-def _generations(disk: Disk, group: Path) -> list[str]:
-    """The names of the generation directories, ascending."""
-    names = disk.list_directory(group)
-    found = [name for name in names if name.startswith(GENERATION_PREFIX) and not name.endswith(TMP_SUFFIX)]
-    if not found and any(name in names for name in HARD_STATE_NAMES):
-        raise StoreCorrupt(f"{group}: term and vote are here, the log is not")
-    return sorted(found)
-
-
-def _read_hard_state(place: LogPlace, recovered: Recovered) -> Copy | None:
-    """The newest copy; None when none can have been durable yet. Raises HardStateLost."""
-    present = place.disk.list_directory(place.group)
-    files = []
-    for name in HARD_STATE_NAMES:
-        if name in present:
-            data = read_file(place.disk, place.group / name)
-            if data.strip(b"\0"):
-                files.append((str(place.group / name), data))
-    try:
-        return hard_state_file.newest(files, place.identity)
-    except HardStateLost:
-        # The second copy is begun when the first is durable, and the first block after both.
-        begun = any(what.endswith(HARD_STATE_NAMES[1]) for what, _ in files)
-        if begun or recovered.blocks or recovered.checkpoints:
-            raise
-        return None
-
-
-def _sync_names(place: LogPlace) -> None:
-    """Make durable what is there: a process that was killed may have left names and a vote in the cache only.
-
-    The vote is read from the device afterwards: that process may also have seen its fsync fail.
-    """
-    disk = place.disk
-    present = disk.list_directory(place.group)
-    _settle(disk, [place.group / name for name in HARD_STATE_NAMES if name in present])
-    fds = [disk.open_directory(place.group), disk.open_directory(place.log)]
-    batch = disk.batch()
-    for fd in fds:
-        batch.sync(fd)
-    try:
-        disk.perform(batch)
-    finally:
-        for fd in fds:
-            disk.close_file(fd)
 
 
 def _forget_cached(place: LogPlace) -> None:
@@ -195,16 +228,40 @@ def _settle(disk: Disk, paths: Sequence[Path]) -> None:
             disk.close_file(fd)
 
 
-def _tidy(place: LogPlace, recovered: Recovered, generations: Sequence[str]) -> None:
-    """Remove what does not count: void blocks, unfinished files, older generations."""
-    names = place.disk.list_directory(place.group)
-    unfinished = [name for name in names if name.endswith(TMP_SUFFIX)]
+def _set_aside_unrecorded(place: LogPlace) -> None:
+    """Nobody was told of what a log holds that the ledger does not know; it is kept all the same, once a group."""
+    if not place.disk.list_directory(place.log) or legacy.is_of_format_2(legacy.DiskFiles(place.disk), place.group):
+        return
+    aside = place.group / UNRECORDED_NAME
+    place.disk.remove_directory(aside)
     batch = place.disk.batch()
-    for name in (*generations, *unfinished):
-        if is_unfinished(name):
+    batch.rename(bytes(place.log), bytes(aside))
+    place.disk.perform(batch)
+    log_.warning("%s: the ledger does not know this log, which was never finished; it is kept as %s", place.log, aside)
+
+
+def _generations(place: LogPlace) -> list[Path]:
+    names = place.disk.list_directory(place.group)
+    return [place.group / name for name in names if name.startswith(GENERATION_PREFIX) and name != place.generation]
+
+
+def _older_generations(place: LogPlace) -> tuple[Path, ...]:
+    """The files of logs that this one takes the place of; their directories go with the next opening."""
+    return tuple(path / name for path in _generations(place) for name in place.disk.list_directory(path))
+
+
+def _tidy(place: LogPlace, recovered: Recovered, *, is_installed: bool) -> None:
+    """Remove what does not count: void blocks, unfinished files, older generations unless they still do."""
+    names = place.disk.list_directory(place.group)
+    batch = place.disk.batch()
+    for name in names:
+        if name.endswith(TMP_SUFFIX) and is_unfinished(name):
             batch.unlink(bytes(place.group / name))
-        else:
+        elif name.endswith(TMP_SUFFIX):
             place.disk.remove_directory(place.group / name)
+    for path in () if is_installed else _generations(place):
+        if not path.name.endswith(TMP_SUFFIX):
+            place.disk.remove_directory(path)
     for name in recovered.remove:
         batch.unlink(bytes(place.log / name))
     place.disk.perform(batch)

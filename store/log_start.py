@@ -3,9 +3,8 @@
 Made by `open_log` (store/log_open.py), taken by the layers of a log in files (store/log.py).
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -13,8 +12,9 @@ from jetraft.store import trimmed
 from jetraft.store.backlog import LogPlace
 from jetraft.store.block import BlockList
 from jetraft.store.block_cache import BlockCache
-from jetraft.store.hard_state import Copy
 from jetraft.store.keyring import Secrets
+from jetraft.store.ledger_records import GroupState
+from jetraft.store.port import HardState
 from jetraft.store.prepare import DEFAULT_SIZES, PieceSizes
 from jetraft.store.recovery import FoundBlock, RecoveryMode, RecoveryReport
 
@@ -42,19 +42,32 @@ class LogOptions:
 DEFAULT_OPTIONS: Final = LogOptions()
 
 
+class OpenAgain(Protocol):
+    """Opens a log again, or the one that was installed in its place."""
+
+    def __call__(
+        self, place: LogPlace, cache: BlockCache, options: LogOptions, *, installed: GroupState | None = None
+    ) -> "FileLog":
+        """See `open_log`."""
+        ...
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class LogStart:
     """What a log begins with: an empty one, or what store/log_open.py found on disk."""
 
     blocks: BlockList
-    copy: Copy
+    hard_state: HardState
     serial: int  # of the next block
     dropped: trimmed.Ranges
     checkpoints: tuple[int, ...]
     new_directories: tuple[Path, ...]  # whose entries are not durable yet
-    fresh: bool  # the first batch must write term and vote
+    facts: tuple[bytes, ...]  # records of the ledger that the first batch must add
+    superfluous: tuple[Path, ...]  # files to be removed once the facts are durable
+    continues: bool  # the newest block can go on growing: it is sound, and nothing but zeros is behind its end
     torn: bool
     hard_state_lost: bool
+    floor_index: int  # up to here the ledger knows that the log is durable
     report: RecoveryReport
     damaged: tuple[FoundBlock, ...]  # blocks with gaps or a damaged head
-    open_again: Callable[[LogPlace, BlockCache, LogOptions], "FileLog"]  # one for all logs
+    open_again: "OpenAgain"  # one for all logs

@@ -139,7 +139,7 @@ class KeptUpLog(DurableLog):
         if self.failed is not None or self._closed or self._damage.lost or number not in self._reader.files:
             return None
         block = self._blocks.numbered(number)
-        pending = [self._backlog, *(flight.backlog for flight in self._in_flight)]
+        pending = [self._backlog, *(flight.backlog for flight in self._in_flight), *self._cleaning]
         is_touched = any(
             any(retired is block for retired, _ in backlog.retired)
             or any(segment.block is block for segment in backlog.segments)

@@ -121,6 +121,10 @@ class MemLog:
         """See GroupLog."""
         return self._token
 
+    def note_floor(self) -> bool:
+        """See GroupLog. A log that a restart loses has no floor."""
+        return False
+
     def would_block(self, bytes_max: int) -> bool:
         """See GroupLog."""
         del bytes_max

@@ -1,62 +1,66 @@
 """The directory of one node's store: who it belongs to, one process at a time, a place per group.
 
-    node.json        format version, node id, server name, cluster: read before anything else is touched
+    ledger.0, .1     whose directory it is, and what must be in it (store/ledger.py)
+    node.json        format version, node id, server name, cluster, for people and for servers of older formats
     lock             held with flock while a process uses the directory
-    <small files>    others of the node, each replaced as a whole
     groups/<id>.<incarnation>/   a group's log, see store/format.py
     trash/           groups that were deleted, on their way out
     quarantine/      logs that could not be repaired and were replaced from other members
+
+A directory of format 2 has small files in place of the ledger; their content is taken over when it is opened.
 
 Opening refuses a directory of another node, of a newer format, or in use, with one line that says which.
 """
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import orjson
 
-from jetraft.store.format import FORMAT_VERSION
+from jetraft.store import ledger_records
+from jetraft.store.format import STORE_VERSION, TMP_SUFFIX
+from jetraft.store.io import Disk
+from jetraft.store.ledger import NAMES, Ledger
+from jetraft.store.ledger_file import merge, parse
+from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
+from jetraft.store.legacy import HARD_STATE_NAMES
 from jetraft.store.model.ids import GroupId, NodeId, node_id_of
 from jetraft.store.port import StoreCorrupt, StoreRefused
+
+log = logging.getLogger(__name__)
 
 IDENTITY_NAME: Final = "node.json"
 LOCK_NAME: Final = "lock"
 GROUPS_NAME: Final = "groups"
 TRASH_NAME: Final = "trash"
 QUARANTINE_NAME: Final = "quarantine"
-SMALL_FILE_BYTES_MAX: Final = 1 << 20
+IDENTITY_VALUE: Final = "node"  # in the ledger
+OLD_VALUES: Final = ("meta.record",)  # small files in format 2
+OLD_NOTED_FILE: Final = "memory-groups.json"
 STAT_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's is
 
 
 @attrs.frozen
-class SmallFile:
-    """A small file that is replaced as a whole: written aside, fsynced, renamed, its directory fsynced."""
+class SmallValue:
+    """A small value of the node that is replaced as a whole, kept in the ledger under a name."""
 
-    path: Path
+    ledger: Ledger
+    name: str
 
     def load(self) -> bytes | None:
-        """Its content; None when there is no such file."""
-        try:
-            with self.path.open("rb") as file:
-                return file.read(SMALL_FILE_BYTES_MAX)
-        except FileNotFoundError:
-            return None
+        """Its content; None when there is none."""
+        return self.ledger.values.get(self.name)
 
-    def save(self, content: bytes) -> None:
+    async def save(self, content: bytes) -> None:
         """Replace it; durable when this returns. Raises OSError."""
-        temporary = self.path.with_name(self.path.name + ".tmp")
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(self.path)
-        sync_directory(self.path.parent)
+        await self.ledger.commit(ledger_records.value(self.name, content))
 
 
 def sync_directory(path: Path) -> None:
@@ -89,10 +93,11 @@ class NodeDir:
 
     root: Path
     node_id: NodeId
+    ledger: Ledger
     _lock_fd: int
 
     @classmethod
-    def open(cls, root: Path, *, server_name: str, named: bool, cluster: str) -> "NodeDir":
+    def open(cls, disk: Disk, root: Path, *, server_name: str, named: bool, cluster: str) -> "NodeDir":
         """Take the directory for this process, making it when it is missing.
 
         Raises StoreRefused, StoreCorrupt, OSError.
@@ -105,24 +110,24 @@ class NodeDir:
         lock_fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            node_id = _claim(
-                SmallFile(root / IDENTITY_NAME), root, server_name=server_name, named=named, cluster=cluster
-            )
+            ledger = _open_ledger(disk, root)
+            node_id = _claim(ledger, root, server_name=server_name, named=named, cluster=cluster)
         except BlockingIOError as error:
             os.close(lock_fd)
             raise StoreRefused(f"{root}: another server process uses this store directory") from error
         except BaseException:
             os.close(lock_fd)
             raise
-        return cls(root, node_id, lock_fd)
+        return cls(root, node_id, ledger, lock_fd)
 
     def close(self) -> None:
         """Give the directory back."""
+        self.ledger.close()
         os.close(self._lock_fd)
 
-    def file(self, name: str) -> SmallFile:
-        """A small file of the node."""
-        return SmallFile(self.root / name)
+    def value(self, name: str) -> SmallValue:
+        """A small value of the node."""
+        return SmallValue(self.ledger, name)
 
     def group(self, group_id: GroupId, incarnation: int) -> Path:
         """Where a group's log lives. Group ids are made by this program: letters, digits and dashes."""
@@ -131,18 +136,28 @@ class NodeDir:
 
     def groups(self) -> Iterator[tuple[GroupId, int]]:
         """Every group (id, incarnation) that has a directory."""
-        for path in sorted((self.root / GROUPS_NAME).iterdir()):
-            group_id, _, incarnation = path.name.rpartition(".")
-            if group_id and incarnation.isdigit():
-                yield GroupId(group_id), int(incarnation)
+        yield from _groups(self.root)
 
     def stored_bytes(self) -> int:
         """What the groups' files take on disk."""
         files = (path for path in (self.root / GROUPS_NAME).rglob("*") if path.is_file())
         return sum(path.stat().st_blocks * STAT_BLOCK_BYTES for path in files)
 
-    def set_aside(self, group_id: GroupId, incarnation: int) -> None:
-        """Rename a group's directory into the quarantine, durably, for whoever wants to look at it: the newest one."""
+    async def set_aside(self, group_id: GroupId, incarnation: int) -> None:
+        """Rename a group's directory into the quarantine, for whoever wants to look at it: the newest one.
+
+        When this returns it is durable that this node may have promised there what it has forgotten. A crash in between
+        leaves a group whose files are missing, and that does not vote either.
+        """
+        self._move_aside(group_id, incarnation)
+        await self.ledger.commit(_forgotten((group_id, incarnation)))
+
+    def set_aside_now(self, group_id: GroupId, incarnation: int) -> None:
+        """The same, blocking, for a server that does not run."""
+        self._move_aside(group_id, incarnation)
+        self.ledger.commit_now(_forgotten((group_id, incarnation)))
+
+    def _move_aside(self, group_id: GroupId, incarnation: int) -> None:
         source = self.group(group_id, incarnation)
         target = self.root / QUARANTINE_NAME / source.name
         if not source.exists():
@@ -155,18 +170,20 @@ class NodeDir:
         sync_directory(source.parent)
         sync_directory(self.root)
 
-    def move_to_trash(self, group_id: GroupId, incarnation: int) -> Path | None:
-        """Rename a group's directory out of the way, durably; None when there is none."""
+    async def move_to_trash(self, group_id: GroupId, incarnation: int) -> Path | None:
+        """Rename a group's directory out of the way and strike it from the ledger, durably; None when there is none."""
         source = self.group(group_id, incarnation)
         target = self.root / TRASH_NAME / source.name
-        if not source.exists():
-            return None
-        if target.exists():
-            shutil.rmtree(target)
-        source.rename(target)
-        sync_directory(source.parent)
-        sync_directory(target.parent)
-        return target
+        is_there = source.exists()
+        if is_there:
+            if target.exists():
+                shutil.rmtree(target)
+            source.rename(target)
+            sync_directory(source.parent)
+            sync_directory(target.parent)
+        if self.ledger.state((group_id, incarnation)) is not None:
+            await self.ledger.commit(ledger_records.removed((group_id, incarnation)))
+        return target if is_there else None
 
     def empty_trash(self) -> None:
         """Remove what was thrown away, for instance by a process that died meanwhile."""
@@ -174,25 +191,137 @@ class NodeDir:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _claim(file: SmallFile, root: Path, *, server_name: str, named: bool, cluster: str) -> NodeId:
-    """Check whose directory it is, or write that it is ours; returns the node id to go by."""
-    content, node_id = file.load(), node_id_of(server_name)
-    if content is None:
-        identity = {"format": FORMAT_VERSION, "node_id": node_id, "server_name": server_name, "named": named}
-        file.save(orjson.dumps(identity | {"cluster": cluster}))
-        return node_id
+def _forgotten(key: GroupKey) -> bytes:
+    return ledger_records.replaced(key, GroupState(is_noted=True))
+
+
+def peek_identity(root: Path) -> dict[str, Any]:
+    """What a store says of its server, read without changing anything; empty when it says nothing."""
+    copies = []
+    for name in NAMES:
+        try:
+            copies.append(parse((root / name).read_bytes()))
+        except (OSError, ValueError):
+            copies.append(None)
+    merged, state = merge(*copies), NodeState()
+    for record in () if merged is None else merged.records:
+        with suppress(ValueError):
+            state.apply(record)
+    for content in (state.values.get(IDENTITY_VALUE), _read_if_there(root / IDENTITY_NAME)):
+        with suppress(ValueError, TypeError):
+            return dict(orjson.loads(content or b""))
+    return {}
+
+
+def _read_if_there(path: Path) -> bytes | None:
+    with suppress(OSError):
+        return path.read_bytes()
+    return None
+
+
+def _open_ledger(disk: Disk, root: Path) -> Ledger:
+    """The ledger; a store of format 2 gets one, with what its small files say."""
+    is_new = not any((root / name).exists() for name in NAMES)
+    old = _format_2(root) if is_new else None
+    # Groups of format 2 tell their own term and vote; any other group whose ledger is gone has forgotten them.
+    known = [] if old is not None else [key for key in _groups(root) if not _is_of_format_2(root, key)]
+    if is_new and known:
+        log.error("%s: the ledger is lost: what %d groups have promised is not known", root, len(known))
+    begins_with: list[bytes] = []
+    if old is not None:
+        log.warning("%s: a store of an older format is taken over", root)
+        begins_with.append(ledger_records.value(IDENTITY_VALUE, old))
+        present = [name for name in OLD_VALUES if (root / name).exists()]
+        begins_with += [ledger_records.value(name, (root / name).read_bytes()) for name in present]
+        begins_with += _noted(root)
+    ledger = Ledger.open(disk, root, known, begins_with)
+    if not is_new and any(state.memory_lost for state in map(ledger.state, ledger.groups()) if state is not None):
+        log.error("%s: records of the ledger are lost: what groups have promised is not known", root)
+    return ledger
+
+
+def _format_2(root: Path) -> bytes | None:
+    """The identity of a store that has none in a ledger yet; None when this is no such store. Raises StoreCorrupt."""
     try:
-        identity = orjson.loads(content)
-        version, owner, was_named = int(identity["format"]), NodeId(identity["node_id"]), bool(identity["named"])
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise StoreCorrupt(f"{root / IDENTITY_NAME}: unreadable: {error}") from error
-    if version > FORMAT_VERSION:
-        raise StoreRefused(f"{root}: store format {version} is newer than this server's {FORMAT_VERSION}")
+        content = (root / IDENTITY_NAME).read_bytes()
+    except FileNotFoundError:
+        return None
+    version = _identity(content, what=root / IDENTITY_NAME)[0]
+    return content if version < STORE_VERSION else None
+
+
+def _noted(root: Path) -> list[bytes]:
+    """The groups in which this node may have promised what it has forgotten, of a store of format 2."""
+    path = root / OLD_NOTED_FILE
+    if not path.exists():
+        return []
+    try:
+        pairs = [(GroupId(str(group_id)), int(number)) for group_id, number in orjson.loads(path.read_bytes())]
+    except (ValueError, TypeError) as error:
+        raise StoreCorrupt(f"{path}: unreadable: {error}") from error
+    return [ledger_records.noted(key) for key in pairs]
+
+
+def _groups(root: Path) -> Iterator[GroupKey]:
+    """Every group that has a directory."""
+    for path in sorted((root / GROUPS_NAME).iterdir()):
+        group_id, _, incarnation = path.name.rpartition(".")
+        if group_id and incarnation.isdigit():
+            yield GroupId(group_id), int(incarnation)
+
+
+def _is_of_format_2(root: Path, key: GroupKey) -> bool:
+    path = root / GROUPS_NAME / f"{key[0]}.{key[1]}"
+    return any((path / name).exists() for name in HARD_STATE_NAMES)
+
+
+def _claim(ledger: Ledger, root: Path, *, server_name: str, named: bool, cluster: str) -> NodeId:
+    """Check whose directory it is, or write that it is ours; returns the node id to go by."""
+    node_id = node_id_of(server_name)
+    content = ledger.values.get(IDENTITY_VALUE)
+    if content is None:
+        known = _identity_from_files(root)
+        owner, was_named, name = known or (node_id, named, server_name)
+        version = STORE_VERSION if known is None else 0
+    else:
+        version, owner, was_named, name = _identity(content, what=root / NAMES[0])
+    if version > STORE_VERSION:
+        raise StoreRefused(f"{root}: store format {version} is newer than this server's {STORE_VERSION}")
     if owner != node_id and (cluster or (named and was_named)):
-        name = identity.get("server_name", "?")
         raise StoreRefused(
             f'{root}: belongs to server "{name}" (node {owner}), not to "{server_name}" (node {node_id})'
         )
-    if version < FORMAT_VERSION:  # what this server writes from now on an older one must not take for damage
-        file.save(orjson.dumps(identity | {"format": FORMAT_VERSION}))
+    if content is None or version < STORE_VERSION:
+        identity = {"format": STORE_VERSION, "node_id": owner, "server_name": name, "named": was_named}
+        content = orjson.dumps(identity | {"cluster": cluster})
+        ledger.commit_now(ledger_records.value(IDENTITY_VALUE, content))
+    _show(root / IDENTITY_NAME, content)
     return owner
+
+
+def _identity(content: bytes, *, what: Path) -> tuple[int, NodeId, bool, str]:
+    """(format, node id, whether its name was given, name). Raises StoreCorrupt."""
+    try:
+        identity = orjson.loads(content)
+        name = str(identity.get("server_name", "?"))
+        return int(identity["format"]), NodeId(identity["node_id"]), bool(identity["named"]), name
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StoreCorrupt(f"{what}: unreadable: {error}") from error
+
+
+def _identity_from_files(root: Path) -> tuple[NodeId, bool, str] | None:
+    """Whose directory it is when the ledger is lost: what node.json says; None when that is not there or unreadable."""
+    try:
+        return _identity((root / IDENTITY_NAME).read_bytes(), what=root / IDENTITY_NAME)[1:]
+    except (OSError, StoreCorrupt):
+        return None
+
+
+def _show(path: Path, content: bytes) -> None:
+    """Write for people, and for servers of older formats, whose directory it is. Nothing rests on it."""
+    with suppress(OSError):
+        if path.exists() and path.read_bytes() == content:
+            return
+        temporary = path.with_name(path.name + TMP_SUFFIX)
+        temporary.write_bytes(content)
+        temporary.rename(path)

@@ -35,8 +35,12 @@ class StoreRefused(StoreError):  # noqa: N818  (says what is so; an Error suffix
     """The file is sound, but belongs to another node or group, or was written by a newer version."""
 
 
+class StoreNewer(StoreRefused):
+    """The file was written by a newer version: whatever else is so, it must not be changed."""
+
+
 class HardStateLost(StoreError):  # noqa: N818  (says what is so; an Error suffix adds nothing)
-    """Both copies of term and vote are unreadable: this member must not vote again under its old identity."""
+    """Term and vote are not known: this member must not vote again under its old identity."""
 
 
 class StoreFailed(StoreError):  # noqa: N818  (says what is so; an Error suffix adds nothing)
@@ -183,6 +187,10 @@ class GroupLog(Protocol):
 
     def token(self) -> int:
         """A name for everything appended, cut, set and saved so far."""
+        ...
+
+    def note_floor(self) -> bool:
+        """Have it written down apart from the log how far it is durable; False when that is known already."""
         ...
 
     def would_block(self, bytes_max: int) -> bool:

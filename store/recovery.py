@@ -6,14 +6,16 @@ cutting damage off as if it were a torn tail loses acknowledged messages on one 
 (Protocol-Aware Recovery, FAST'18; nats-server issue 7549). So the end of the log is a torn tail only if nothing proves
 that it was durable, and these are the proofs:
 
+- the ledger: every block that it names was on disk whole with its head, every entry up to its floor was fsynced;
 - a mark at a later place of the block: it was written after the fsync of everything before it;
 - a block of a higher serial: its predecessor was fsynced first;
-- a file that is shorter than its head says, with a mark in it: it had its full length before the first mark came;
 - a checkpoint at a higher index: the entries before it were fsynced first.
 
-Cuts: entries at or above the first index of a block of higher serial are void. A block without a sound head and
-without a mark was never finished, and goes. Blocks that were dropped on purpose are listed in `trimmed`; any other gap
-is damage. Nothing is changed on disk while one of these questions is open.
+What must be there is what the ledger says (store/ledger_records.py): which blocks, where each begins and in which term,
+how long the newest file is, what was dropped on purpose. A block that it names and that is missing, too short, or does
+not begin as it says is damaged, and its head is known all the same. A block that it does not name was never finished,
+or was cut or dropped before, and goes. Without a ledger's word (a store of an older format, a ledger that is lost) the
+files say what they can: store/legacy.py. Nothing is changed on disk while one of these questions is open.
 
 Damage ends an opening, unless it is in `SALVAGE` mode: that goes on behind it (store/survey.py), and the entries in
 between keep their indexes and are faulty until another member has given them back (store/faulty.py).
@@ -35,16 +37,17 @@ from jetraft.store.format import (
     CHECKPOINT_SUFFIX,
     MARK_BYTES,
     TMP_SUFFIX,
-    TRIMMED_NAME,
     BlockHead,
     Identity,
     Stop,
     block_name,
+    checkpoint_name,
     unpack_block_head,
 )
 from jetraft.store.io import Disk
-from jetraft.store.port import StoreCorrupt, StoreRefused
-from jetraft.store.survey import Gap, Survey, has_lost_end, survey, with_lost_end
+from jetraft.store.ledger_records import Born, GroupState
+from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
+from jetraft.store.survey import Gap, Survey, survey, with_lost_end
 
 _NO_LIMIT: Final = (1 << 64) - 1
 MAX_SEQ: Final = (1 << 63) - 1
@@ -79,7 +82,10 @@ class FoundBlock:
     terms: tuple[tuple[int, int], ...]  # (first index, term) of each run
     last_term: int
     gaps: tuple[Gap, ...] = ()  # damaged ranges
-    head_damaged: bool = False  # `head` is what the name and the place in the log say
+    head_damaged: bool = False  # `head` is what the ledger says, or the name and the place in the log
+    is_there: bool = True  # there is a file
+    is_newest: bool = False
+    file_bytes: int = 0
     end_lost: bool = False  # how many entries were there nobody here knows: the last of `gaps` stands for them
 
 
@@ -93,6 +99,7 @@ class Recovered:
     next_serial: int
     marked: bool  # the newest block ends with a mark
     remove: tuple[str, ...]  # names that must go
+    floor_index: int  # up to here the log is known to have been durable
     report: RecoveryReport
 
     @property
@@ -101,46 +108,79 @@ class Recovered:
         return self.blocks[-1].last_term if self.blocks else 0
 
 
-def recover(disk: Disk, directory: Path, identity: Identity, mode: RecoveryMode) -> Recovered:
+@attrs.frozen(kw_only=True, slots=True)
+class Expected:
+    """What must be in a directory of blocks, according to the ledger or to the files themselves."""
+
+    heads: tuple[BlockHead, ...]  # by serial and by index; none is void
+    dropped: trimmed.Ranges = ()
+    checkpoints: tuple[int, ...] = ()
+    floor_index: int = 0  # up to here the log was durable
+    is_recorded: bool = True  # by the ledger: names that are not in here were never finished, or do not count any more
+
+    @classmethod
+    def of(cls, state: GroupState) -> "Expected":
+        """What the ledger says of a group."""
+        return cls(
+            heads=tuple(map(_head_of, state.births)),
+            dropped=state.dropped,
+            checkpoints=tuple(point.log_index for point in state.checkpoints),
+            floor_index=state.floor.log_index,
+        )
+
+    def limited(self) -> list[tuple[BlockHead, int | None]]:
+        """Each block with the last index that counts in it: what follows begins there, or was dropped from there on.
+
+        None for the newest.
+        """
+        found: list[tuple[BlockHead, int | None]] = []
+        limit: int | None = None
+        for head in reversed(self.heads):
+            behind = [first - 1 for first, _ in self.dropped if first > head.first_index]
+            found.append((head, min([*behind, *([] if limit is None else [limit])], default=None)))
+            limit = head.first_index - 1
+        found.reverse()
+        return found
+
+    def is_short(self, data: bytes, head: BlockHead, incarnation: int) -> bool:
+        """Whether the newest block has lost its end: it had its full length, durably, before anything was said of it.
+
+        Where only the files say so, before its first mark came.
+        """
+        if len(data) >= head.reserved_bytes:
+            return False
+        return self.is_recorded or find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=incarnation) >= 0
+
+
+def _head_of(born: Born) -> BlockHead:
+    return BlockHead(
+        serial=born.serial,
+        first_index=born.first_index,
+        boundary_term=born.boundary_term,
+        reserved_bytes=born.reserved_bytes,
+    )
+
+
+def recover(disk: Disk, directory: Path, identity: Identity, mode: RecoveryMode, expected: Expected) -> Recovered:
     """Read a directory of blocks. The newest block is fsynced first: what is counted here is durable afterwards.
 
-    Raises StoreCorrupt when something is missing or damaged, StoreRefused for a foreign or newer file. In SALVAGE mode
-    only damage that leaves nothing to go on with is an error: a first block that is missing, an unreadable record of
-    what was dropped.
+    Raises StoreCorrupt when something is missing or damaged; in SALVAGE mode only when the expectations contradict each
+    other. Raises StoreRefused for a newer file.
     """
     names = disk.list_directory(directory)
-    remove = [name for name in names if name.endswith(TMP_SUFFIX)]
-    dropped = _read_dropped(disk, directory, identity) if TRIMMED_NAME in names else ()
-    checkpoints = tuple(sorted(int(name.removesuffix(CHECKPOINT_SUFFIX)) for name in names if _is_checkpoint(name)))
-    heads = []
-    guessed = set()
-    for name in (name for name in names if name.endswith(BLOCK_SUFFIX)):
-        try:
-            head = _read_head(disk, directory / name, identity)
-        except StoreCorrupt:
-            if mode is not RecoveryMode.SALVAGE or not _serial(name):
-                raise
-            head = BlockHead(serial=_serial(name), first_index=int(name.partition("-")[0]), boundary_term=0)
-            guessed.add(head.serial)
-        if head is None:
-            remove.append(name)
-        else:
-            heads.append(head)
-    heads.sort(key=lambda head: head.serial)
-    kept, void = _without_void(heads, dropped)
-    remove += [block_name(head) for head in void]
-    checkpoint = checkpoints[-1] if checkpoints else 0
-    found, scanned, marked = _scan_all(disk, directory, identity, mode, kept, checkpoint)
-    found = _with_true_heads(directory, found, guessed)
-    _check_gaps(directory, found, dropped)
-    _check_length(directory, found, checkpoints)
+    wanted = {block_name(head) for head in expected.heads} | set(map(checkpoint_name, expected.checkpoints))
+    remove = [name for name in names if name.endswith(TMP_SUFFIX) or (_is_ours(name) and name not in wanted)]
+    _check_gaps(directory, expected)
+    reading = _Reading(disk=disk, directory=directory, identity=identity, mode=mode, expected=expected)
+    found, scanned, marked = _scan_all(reading, names)
     return Recovered(
         blocks=tuple(found),
-        dropped=dropped,
-        checkpoints=checkpoints,
-        next_serial=max((_serial(name) for name in names if name.endswith(BLOCK_SUFFIX)), default=0) + 1,
+        dropped=expected.dropped,
+        checkpoints=expected.checkpoints,
+        next_serial=max((serial_of(name) for name in {*names, *wanted}), default=0) + 1,
         marked=marked,
         remove=tuple(remove),
+        floor_index=expected.floor_index,
         report=attrs.evolve(scanned, blocks=len(found), blocks_removed=tuple(remove)),
     )
 
@@ -151,19 +191,14 @@ def ranges_of(blocks: Iterable[FoundBlock]) -> trimmed.Ranges:
     return trimmed.merged((gap.first_index, gap.last_index) for gap in gaps)
 
 
-def _is_checkpoint(name: str) -> bool:
-    return name.endswith(CHECKPOINT_SUFFIX) and name.removesuffix(CHECKPOINT_SUFFIX).isdigit()
+def _is_ours(name: str) -> bool:
+    return name.endswith((BLOCK_SUFFIX, CHECKPOINT_SUFFIX))
 
 
-def _serial(name: str) -> int:
+def serial_of(name: str) -> int:
     """The serial in the name of a block; 0 for a name that is none."""
     serial = name.removesuffix(BLOCK_SUFFIX).rpartition("-")[2]
-    return int(serial) if serial.isdigit() else 0
-
-
-def _read_dropped(disk: Disk, directory: Path, identity: Identity) -> trimmed.Ranges:
-    data = read_file(disk, directory / TRIMMED_NAME)
-    return trimmed.unpack(data, identity, what=str(directory / TRIMMED_NAME))
+    return int(serial) if name.endswith(BLOCK_SUFFIX) and serial.isdigit() else 0
 
 
 def read_file(disk: Disk, path: Path) -> bytes:
@@ -175,110 +210,161 @@ def read_file(disk: Disk, path: Path) -> bytes:
         disk.close_file(fd)
 
 
-def _read_head(disk: Disk, path: Path, identity: Identity) -> BlockHead | None:
-    """The head of a block; None when the block was never finished, which the absence of marks shows."""
-    fd = disk.open_file(path)
-    try:
-        data = disk.read(fd, BLOCK_HEAD_BYTES, 0)
-        try:
-            head = unpack_block_head(data, identity, what=str(path))
-        except StoreCorrupt:
-            whole = disk.read(fd, disk.size(fd), 0)
-            if find_mark(whole, offset=0, incarnation=identity.incarnation) >= 0:
-                raise
-            return None
-    finally:
-        disk.close_file(fd)
-    if block_name(head) != path.name:
-        raise StoreCorrupt(f"{path}: holds the head of {block_name(head)}")
-    return head
+@attrs.frozen(kw_only=True, slots=True)
+class _Reading:
+    """What a directory of blocks is read with."""
+
+    disk: Disk
+    directory: Path
+    identity: Identity
+    mode: RecoveryMode
+    expected: Expected
+
+    @property
+    def proven_index(self) -> int:
+        """Up to here the log was durable, whatever its newest block holds now."""
+        return max((self.expected.floor_index, *self.expected.checkpoints))
+
+    def refuse(self, path: Path, why: str) -> None:
+        """Damage ends an opening, except for one that goes on behind it."""
+        if self.mode is not RecoveryMode.SALVAGE:
+            raise StoreCorrupt(f"{path}: {why}")
 
 
-def _without_void(
-    heads: Sequence[BlockHead], dropped: trimmed.Ranges
-) -> tuple[list[tuple[BlockHead, int]], list[BlockHead]]:
-    """The blocks that count, each with the last index that counts in it, and those that do not, by serial."""
-    kept: list[tuple[BlockHead, int]] = []
-    void: list[BlockHead] = []
-    limit = _NO_LIMIT
-    for head in reversed(heads):
-        # What a dropped block cut off must not come back once that block's head is gone.
-        dropped_from = min((first for first, _ in dropped if first > head.first_index), default=_NO_LIMIT + 1)
-        last = min(limit, dropped_from - 1)
-        if head.first_index > limit or (last != _NO_LIMIT and trimmed.covers(dropped, head.first_index, last)):
-            void.append(head)
-        else:
-            kept.append((head, last))
-        limit = min(limit, head.first_index - 1)
-    kept.reverse()
-    return kept, void
+@attrs.frozen(kw_only=True, slots=True)
+class _Seen:
+    """One block as it was read."""
+
+    found: FoundBlock
+    walk: Scan
+    torn_bytes: int = 0
+    marked: bool = False
 
 
-def _scan_all(  # noqa: PLR0913, PLR0917  (whose blocks, which, and how far they are proven)
-    disk: Disk,
-    directory: Path,
-    identity: Identity,
-    mode: RecoveryMode,
-    kept: Sequence[tuple[BlockHead, int]],
-    checkpoint: int,
-) -> tuple[list[FoundBlock], RecoveryReport, bool]:
-    found: list[FoundBlock] = []
-    marked = False
-    frames = bytes_scanned = torn_bytes = damaged_marks = 0
-    for number, (head, limit) in enumerate(kept):
-        path = directory / block_name(head)
-        data = _read_block(disk, path, newest=number == len(kept) - 1)
-        walk = scan(
-            data,
-            offset=BLOCK_HEAD_BYTES,
-            incarnation=identity.incarnation,
-            next_index=head.first_index,
-            term=head.boundary_term,
-            last_index=limit,
-        )
-        gaps: tuple[Gap, ...] = ()
-        end_lost = limit == _NO_LIMIT and has_lost_end(data, head, identity.incarnation)
-        if end_lost and mode is not RecoveryMode.SALVAGE:
-            raise StoreCorrupt(f"{path}: {len(data)} bytes are left of {head.reserved_bytes}")
-        if mode is RecoveryMode.SALVAGE and not _is_whole(data, walk, identity, limit, checkpoint):
-            seen = _survey(data, head, identity, limit, checkpoint)
-            walk, gaps = seen.walk, seen.gaps
-        if end_lost:
-            seen = with_lost_end(walk, gaps, max(head.reserved_bytes, walk.end))
-            walk, gaps = seen.walk, seen.gaps
-        if limit == _NO_LIMIT:
-            torn_bytes = _judge_tail(path, data, walk, identity, mode)
-            marked = find_mark(data, offset=walk.end - MARK_BYTES, incarnation=identity.incarnation) >= 0
-        bytes_scanned += walk.end
-        frames += len(walk.offsets)
-        damaged_marks += walk.damaged_marks
-        block = Block(
-            number=number,
-            first_index=head.first_index,
-            boundary_term=head.boundary_term,
-            size=walk.end,
-            used=walk.end,
-            offsets=walk.offsets if walk.known_as is None else walk.known_as,
-            stored=None if walk.known_as is None else walk.offsets,
-            last_seq=walk.last_seq,
-            indexes=walk.indexes,
-            sealed_last_index=walk.next_index - 1,
-        )
-        if gaps:
-            block.last_seq = MAX_SEQ  # what is in a gap may be live: the block is not dropped
-        terms = tuple(walk.terms)
-        found.append(FoundBlock(block=block, head=head, terms=terms, last_term=walk.term, gaps=gaps, end_lost=end_lost))
-        if walk.stop not in (Stop.END, Stop.ZERO) and limit != _NO_LIMIT:
-            raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} is damaged")
+def _scan_all(reading: _Reading, names: Sequence[str]) -> tuple[list[FoundBlock], RecoveryReport, bool]:
+    limited = reading.expected.limited()
+    seen = [
+        _look(reading, number, item, limited[number + 1 : number + 2], is_there=block_name(item[0]) in names)
+        for number, item in enumerate(limited)
+    ]
     report = RecoveryReport(
-        blocks=len(found),
-        frames=frames,
-        bytes_scanned=bytes_scanned,
-        torn_bytes=torn_bytes,
+        blocks=len(seen),
+        frames=sum(len(item.walk.offsets) for item in seen),
+        bytes_scanned=sum(item.walk.end for item in seen),
+        torn_bytes=seen[-1].torn_bytes if seen else 0,
         blocks_removed=(),
-        damaged_marks=damaged_marks,
+        damaged_marks=sum(item.walk.damaged_marks for item in seen),
     )
-    return found, report, marked
+    return [item.found for item in seen], report, bool(seen) and seen[-1].marked
+
+
+def _look(
+    reading: _Reading,
+    number: int,
+    item: tuple[BlockHead, int | None],
+    after: Sequence[tuple[BlockHead, int | None]],
+    *,
+    is_there: bool,
+) -> _Seen:
+    """Read one block. `item` is its head and its last index, None for the newest; `after` is the next one, if any."""
+    head, last_index = item
+    path, identity = reading.directory / block_name(head), reading.identity
+    is_newest = not after
+    data = _read_block(reading.disk, path, newest=is_newest) if is_there else b""
+    head_damaged = not _is_head(data, head, identity, path)
+    if head_damaged:
+        reading.refuse(path, "the head is damaged" if is_there else "the block is missing")
+    is_short = is_newest and reading.expected.is_short(data, head, identity.incarnation)
+    if is_short:
+        reading.refuse(path, f"{len(data)} bytes are left of {head.reserved_bytes}")
+    walk, gaps = _walk(reading, data, head, last_index, path)
+    # Where nothing is left of the first frames either, nothing here can tell what else was in it.
+    end_lost = is_short or (head_damaged and is_newest and walk.next_index == head.first_index)
+    if end_lost:
+        lost = with_lost_end(walk, gaps, max(head.reserved_bytes, walk.end))
+        walk, gaps = lost.walk, lost.gaps
+    terms, last_term = _terms(walk, gaps, after[0][0] if after else None)
+    found = FoundBlock(
+        block=_block(walk, head, number, gaps, file_bytes=len(data) if is_newest else 0),
+        head=head,
+        terms=terms,
+        last_term=last_term,
+        gaps=gaps,
+        head_damaged=head_damaged,
+        is_there=is_there,
+        is_newest=is_newest,
+        file_bytes=len(data),
+        end_lost=end_lost,
+    )
+    if last_index is not None:
+        if walk.stop not in (Stop.END, Stop.ZERO):
+            raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} is damaged")
+        return _Seen(found=found, walk=walk)
+    torn_bytes = _judge_tail(path, data, walk, identity, reading.mode)
+    marked = find_mark(data, offset=walk.end - MARK_BYTES, incarnation=identity.incarnation) >= 0
+    return _Seen(found=found, walk=walk, torn_bytes=torn_bytes, marked=marked)
+
+
+def _walk(
+    reading: _Reading, data: bytes, head: BlockHead, last_index: int | None, path: Path
+) -> tuple[Scan, tuple[Gap, ...]]:
+    """The entries of a block up to its last index, or to the end that is proven; with gaps where they are damaged."""
+    limit = _NO_LIMIT if last_index is None else last_index
+    incarnation = reading.identity.incarnation
+    walk = scan(
+        data,
+        offset=BLOCK_HEAD_BYTES,
+        incarnation=incarnation,
+        next_index=head.first_index,
+        term=head.boundary_term,
+        last_index=limit,
+    )
+    proven_index = reading.proven_index
+    if reading.mode is RecoveryMode.SALVAGE and not _is_whole(data, walk, reading.identity, limit, proven_index):
+        seen = _survey(data, head, reading.identity, limit, proven_index)
+        return seen.walk, seen.gaps
+    if last_index is None and walk.stop in (Stop.END, Stop.ZERO) and walk.next_index <= proven_index:
+        reading.refuse(path, f"the log ends at {walk.next_index - 1}, and was durable up to {proven_index}")
+    return walk, ()
+
+
+def _block(walk: Scan, head: BlockHead, number: int, gaps: Sequence[Gap], *, file_bytes: int) -> Block:
+    block = Block(
+        number=number,
+        first_index=head.first_index,
+        boundary_term=head.boundary_term,
+        size=max(walk.end, file_bytes),
+        used=walk.end,
+        offsets=walk.offsets if walk.known_as is None else walk.known_as,
+        stored=None if walk.known_as is None else walk.offsets,
+        last_seq=walk.last_seq,
+        indexes=walk.indexes,
+        sealed_last_index=walk.next_index - 1,
+    )
+    if gaps:
+        block.last_seq = MAX_SEQ  # what is in a gap may be live: the block is not dropped
+    return block
+
+
+def _is_head(data: bytes, head: BlockHead, identity: Identity, path: Path) -> bool:
+    """Whether a block begins as it must. Raises StoreNewer for a head of a newer version."""
+    try:
+        return unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=str(path)) == head
+    except StoreNewer:
+        raise
+    except (StoreCorrupt, StoreRefused):
+        return False
+
+
+def _terms(walk: Scan, gaps: Sequence[Gap], after: BlockHead | None) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The runs of terms of a block, and the last one. Where its end is damaged the next head says that entry's term."""
+    terms = tuple(walk.terms)
+    last_index = walk.next_index - 1
+    if after is None or after.first_index != last_index + 1 or after.boundary_term == walk.term:
+        return terms, walk.term
+    if gaps and gaps[-1].entries and gaps[-1].last_index == last_index and after.boundary_term > walk.term:
+        return (*terms, (last_index, after.boundary_term)), after.boundary_term
+    return terms, walk.term
 
 
 def _is_whole(data: bytes, walk: Scan, identity: Identity, limit: int, checkpoint: int) -> bool:
@@ -310,25 +396,6 @@ def _survey(data: bytes, head: BlockHead, identity: Identity, limit: int, checkp
     return seen if seen.walk.next_index > checkpoint else to(checkpoint)
 
 
-def _with_true_heads(directory: Path, found: Sequence[FoundBlock], guessed: set[int]) -> list[FoundBlock]:
-    """Give blocks whose heads were damaged the term that the block before them ends with."""
-    items: list[FoundBlock] = []
-    for item in found:
-        if item.head.serial not in guessed:
-            items.append(item)
-            continue
-        first_index = item.head.first_index
-        if first_index == 1:
-            term = 0
-        elif items and items[-1].block.last_index + 1 == first_index:
-            term = items[-1].last_term
-        else:
-            raise StoreCorrupt(f"{directory / block_name(item.head)}: the head of the oldest block is damaged")
-        item.block.boundary_term = term
-        items.append(attrs.evolve(item, head=attrs.evolve(item.head, boundary_term=term), head_damaged=True))
-    return items
-
-
 def _read_block(disk: Disk, path: Path, *, newest: bool) -> bytes:
     """All bytes of a block; of the newest as the device has them, since an earlier process may have seen fsync fail."""
     fd = disk.open_file(path)
@@ -356,20 +423,12 @@ def _judge_tail(path: Path, data: bytes, walk: Scan, identity: Identity, mode: R
     return torn_bytes
 
 
-def _check_gaps(directory: Path, found: Sequence[FoundBlock], dropped: trimmed.Ranges) -> None:
-    """Every index from 1 to the end is in a block, or was dropped on purpose."""
+def _check_gaps(directory: Path, expected: Expected) -> None:
+    """Every index from 1 to the newest block is in a block, or was dropped on purpose."""
     next_index = 1
-    for item in found:
-        first = item.head.first_index
-        if not trimmed.covers(dropped, next_index, first - 1):
-            raise StoreCorrupt(f"{directory}: entries from {next_index} to {first - 1} are missing")
-        next_index = item.block.last_index + 1
-    if not found and dropped:
-        raise StoreCorrupt(f"{directory}: no block is left after entry {dropped[-1][1]}")
-
-
-def _check_length(directory: Path, found: Sequence[FoundBlock], checkpoints: Sequence[int]) -> None:
-    """The log reaches at least to the newest checkpoint."""
-    last_index = found[-1].block.last_index if found else 0
-    if checkpoints and checkpoints[-1] > last_index:
-        raise StoreCorrupt(f"{directory}: a checkpoint at {checkpoints[-1]}, but the log ends at {last_index}")
+    for head, limit in expected.limited():
+        if not trimmed.covers(expected.dropped, next_index, head.first_index - 1):
+            raise StoreCorrupt(f"{directory}: entries from {next_index} to {head.first_index - 1} are missing")
+        next_index = _NO_LIMIT if limit is None else limit + 1
+    if not expected.heads and (expected.dropped or expected.floor_index):
+        raise StoreCorrupt(f"{directory}: no block is left after entry {expected.floor_index}")

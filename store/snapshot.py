@@ -121,10 +121,12 @@ class Staging(Protocol):
         ...
 
     def finish(self) -> GroupLog:
-        """Verify everything, make it durable, put it in place of the old log, and open it.
+        """Verify everything, put it in place of the old log, and open it.
 
-        The old log must be closed. Blocking for files: call it in a thread. Raises PartDamagedError when a frame is
-        damaged; the old log is then untouched and can be opened again.
+        It is what the next start finds when everything up to the new log's `token()` is durable: until then a crash
+        leaves the old log, so nobody may be told that it is here. The old log must be closed. Blocking for files: call
+        it in a thread. Raises PartDamagedError when a frame is damaged; the old log is then untouched and can be opened
+        again.
         """
         ...
 

@@ -1,26 +1,26 @@
 """Another member's log on its way into this member's directory.
 
-Everything gathers in the directory of the next generation under a temporary name; the rename to its final name is the
-moment at which the new log replaces the old one. A crash before it leaves the old log as it was.
+Everything gathers in the directory of the next generation under a temporary name. When it is whole it gets its final
+name, and the new log is opened; the moment at which it replaces the old one is the batch of the ledger that says so,
+which the new log's first batch brings. A crash before that leaves the old log as it was.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
 from jetraft.store import checkpoint as checkpoint_file
-from jetraft.store import trimmed
 from jetraft.store.backlog import LogPlace
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     GENERATION_PREFIX,
     TMP_SUFFIX,
-    TRIMMED_NAME,
     BlockHead,
     block_name,
     checkpoint_name,
     generation_name,
     pack_block_head,
 )
+from jetraft.store.ledger_records import Born, GroupState, Point
 from jetraft.store.port import Checkpoint, GroupLog
 from jetraft.store.reseal import Resealer
 from jetraft.store.snapshot import Arrivals, Manifest, Part, verify_part
@@ -30,12 +30,17 @@ class FileStaging:
     """Implements Staging: the next generation of a group's log, gathered under another name beside the present one."""
 
     def __init__(
-        self, place: LogPlace, manifest: Manifest, checkpoint: Checkpoint, reopen: Callable[[], GroupLog]
+        self,
+        place: LogPlace,
+        manifest: Manifest,
+        checkpoint: Checkpoint,
+        open_installed: Callable[[GroupState], GroupLog],
     ) -> None:
         assert (manifest.index, manifest.term) == (checkpoint.index, checkpoint.term)
         generation = int(place.log.name.removeprefix(GENERATION_PREFIX)) + 1
         self._place = place
-        self._reopen = reopen
+        self._open_installed = open_installed
+        self._generation = generation
         self._checkpoint = checkpoint
         self._manifest = manifest
         self._final = place.group / generation_name(generation)
@@ -70,9 +75,6 @@ class FileStaging:
         )
         identity = self._place.identity
         self._put(block_name(empty), pack_block_head(empty, identity))
-        dropped = self._manifest.dropped()
-        if dropped:
-            self._put(TRIMMED_NAME, trimmed.pack(dropped, identity))
         self._put(
             checkpoint_name(self._checkpoint.index),
             checkpoint_file.pack(self._checkpoint, identity, self._place.cipher),
@@ -87,7 +89,23 @@ class FileStaging:
         finally:
             for fd in fds:
                 disk.close_file(fd)
-        return self._reopen()
+        return self._open_installed(self._state(empty))
+
+    def _state(self, empty: BlockHead) -> GroupState:
+        """What the ledger is to know of the new log. Term and vote stay."""
+        before = self._place.ledger.state(self._place.key) or GroupState()
+        heads = [*map(self._head, range(len(self._manifest.parts))), empty]
+        point = Point(self._checkpoint.index, self._checkpoint.term)
+        return GroupState(
+            hard_state=before.hard_state,
+            generation=self._generation,
+            births=tuple(Born(head.serial, head.first_index, head.boundary_term, 0) for head in heads),
+            floor=point,
+            dropped=self._manifest.dropped(),
+            checkpoints=(point,),
+            is_noted=before.is_noted,
+            memory_lost=before.memory_lost,
+        )
 
     def _path(self, number: int) -> Path:
         return self._directory / block_name(self._head(number))

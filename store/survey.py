@@ -17,12 +17,10 @@ import attrs
 
 from jetraft.store._frame import Scan, find_mark, parse_header, scan, verify
 from jetraft.store.format import (
-    BLOCK_HEAD_BYTES,
     FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
     FRAME_VERSION,
     MARK_BYTES,
-    BlockHead,
     Stop,
 )
 
@@ -106,13 +104,6 @@ def survey(  # noqa: PLR0913  (what a scan needs, and where the proofs end)
         gaps.append(gap)
         parts.append(_placeholder(gap, last))
     return Survey(walk=_joined(parts), gaps=tuple(gaps))
-
-
-def has_lost_end(data: bytes, head: BlockHead, incarnation: int) -> bool:
-    """Whether the newest block is shorter than it was: it had its full length, durably, before its first mark came."""
-    if len(data) >= head.reserved_bytes:
-        return False
-    return find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=incarnation) >= 0
 
 
 def with_lost_end(walk: Scan, gaps: tuple[Gap, ...], end: int) -> Survey:

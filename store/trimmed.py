@@ -1,19 +1,8 @@
-"""The positive record of what was dropped from a log.
+"""Ranges of log indexes: what was dropped from a log, what is damaged in it."""
 
-A block that is missing is damage unless this record says that it was dropped on purpose: absence is never taken for a
-deletion. The record is durable before the first file goes, so a crash in between only leaves files that the next
-opening removes.
-"""
-
-import struct
 from collections.abc import Iterable
 
-from jetraft.store.format import FileKind, Identity, pack_envelope, unpack_envelope
-from jetraft.store.port import StoreCorrupt
-
-_RANGE = struct.Struct("<QQ")
-
-Ranges = tuple[tuple[int, int], ...]  # (first index, last index) of what was dropped: ascending, apart from each other
+Ranges = tuple[tuple[int, int], ...]  # (first index, last index): ascending, apart from each other
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -29,18 +18,5 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def covers(ranges: Ranges, first: int, last: int) -> bool:
-    """True when every index of first..last was dropped; an empty range always was."""
+    """True when every index of first..last is in one of the ranges; an empty range always is."""
     return first > last or any(low <= first and last <= high for low, high in ranges)
-
-
-def pack(ranges: Ranges, identity: Identity) -> bytes:
-    """The bytes of the record's file."""
-    return pack_envelope(FileKind.TRIMMED, identity, b"".join(_RANGE.pack(*bounds) for bounds in ranges))
-
-
-def unpack(data: bytes, identity: Identity, *, what: str) -> Ranges:
-    """Raises StoreCorrupt or StoreRefused."""
-    body = unpack_envelope(data, FileKind.TRIMMED, identity, what=what)
-    if len(body) % _RANGE.size:
-        raise StoreCorrupt(f"{what}: {len(body)} bytes are no list of ranges")
-    return merged(bounds for bounds in _RANGE.iter_unpack(body))

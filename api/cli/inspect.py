@@ -94,10 +94,8 @@ def _group_lines(group: GroupView) -> list[str]:
         f"group {group.group_id}  incarnation {group.incarnation}  node {group.node_id}  {group.generation}",
         f"  entries {group.first_index}..{group.last_index}  term {group.last_term}  last sequence {group.last_seq}",
     ]
-    lines += [
-        f"  {copy.name}: " + (copy.damage or f"term {copy.term}, vote {copy.vote or '-'}, copy {copy.counter}")
-        for copy in group.hard_state
-    ]
+    if group.hard_state is not None:
+        lines.append(f"  term {group.hard_state.term}, vote {group.hard_state.vote or '-'}")
     lines += [
         f"  checkpoint {item.name}: " + (item.damage or f"term {item.term}, {item.state_bytes} bytes of state")
         for item in group.checkpoints

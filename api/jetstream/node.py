@@ -36,6 +36,7 @@ from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import NodeId
 from jetraft.store.node_dir import NodeDir
 
+FLOOR_S = 1.0  # of the last second's writes alone the loss of the last page cannot be told from a torn tail
 ACCOUNT = "$G"  # the one account that is served so far
 
 
@@ -136,11 +137,16 @@ class JetStreamNode:
         self._reactor = reactor
         self._timers = timers
         self._clock = clock
+        self.writer = Writer()
+        disk = LocalDisk(self.writer)
         self._node_dir = NodeDir.open(
-            setting.store_dir, server_name=setting.server_name, named=setting.named, cluster=setting.cluster_name or ""
+            disk,
+            setting.store_dir,
+            server_name=setting.server_name,
+            named=setting.named,
+            cluster=setting.cluster_name or "",
         )
         self.node_id = self._node_dir.node_id
-        self.writer = Writer()
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
         links: Links = MeshLinks(mesh, reactor) if mesh is not None else NoLinks(self.node_id)
@@ -174,7 +180,7 @@ class JetStreamNode:
                 clock=clock,
                 rng=rng,
                 node_dir=self._node_dir,
-                disk=LocalDisk(self.writer),
+                disk=disk,
                 cache=self.cache,
                 secrets=setting.secrets,
             ),
@@ -207,12 +213,19 @@ class JetStreamNode:
         finally:
             self._reactor.unwatch(self.writer.fileno())
 
+    async def _note_floors(self) -> None:
+        """Say now and then how far the logs are durable."""
+        while True:
+            await trio.sleep(FLOOR_S)
+            self.manager.note_floors()
+
     # Life.
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled. Started when a server that stands alone has recovered its streams."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_writer)
+            nursery.start_soon(self._note_floors)
             await nursery.start(self.gateway.run)
             await nursery.start(self.node.run)
             task_status.started()

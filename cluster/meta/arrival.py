@@ -73,19 +73,14 @@ class Arrival:
         assert founders is not None
         self.is_outside = True
         admission = await self._seat.join(founders, partial(self._ask, founders), give_up=self._seat.trash)
-        self._bootstrap.joined(founders, admission.commit_index)
+        await self._bootstrap.joined(founders, admission.commit_index)
         self.is_outside = False
         return founders
 
     async def _retake(self, founders: Founders) -> None:
         """Start the meta group as a learner anew, when its leader agrees: this member's log is of no use."""
-
-        def give_up() -> None:
-            self._memory_groups.note(META_GROUP, founders.incarnation)
-            self._seat.set_aside()
-
         self.is_outside = True
-        await self._seat.join(founders, partial(self._ask, founders), give_up=give_up)
+        await self._seat.join(founders, partial(self._ask, founders), give_up=self._seat.set_aside)
         self.is_outside = False
         await self._seat.take(founders, is_known=True)
 

@@ -41,12 +41,12 @@ EXPECTED_MIN: Final = 2  # a clustered node alone founds nothing
 
 
 class RecordFile(Protocol):
-    """A small file that is replaced as a whole."""
+    """A small record that is replaced as a whole."""
 
     def load(self) -> bytes | None:
-        """Return its content, None when there is no file."""
+        """Return its content, None when there is none."""
 
-    def save(self, content: bytes) -> None:
+    async def save(self, content: bytes) -> None:
         """Replace it; durable when this returns. Raises OSError."""
 
 
@@ -101,15 +101,15 @@ class Bootstrap:
         """The index of the meta log when this store joined it with an empty memory; 0 for a founder's."""
         return self._record.joined_index
 
-    def joined(self, founders: Founders, index: int) -> None:
+    async def joined(self, founders: Founders, index: int) -> None:
         """This node was admitted to the group of these founders, at that index of its log. Durable when it returns."""
-        self._write(attrs.evolve(self._record, founded=founders, joined_index=max(1, index)))
+        await self._write(attrs.evolve(self._record, founded=founders, joined_index=max(1, index)))
         self._outside = False
 
     async def run(self) -> Founders | None:
         """Return the founders when this node may start the group, None when it has to be admitted: see `elsewhere`."""
         if self._record.founded is None and self._mesh is None:
-            self._found(founders_of(self._cluster, [self._node_id]))
+            await self._found(founders_of(self._cluster, [self._node_id]))
         while self._record.founded is None:
             sees = self._see()
             views = await self._ask(sees)
@@ -120,10 +120,10 @@ class Bootstrap:
                 self._stay_outside(decision.founders)
                 return None
             if decision.step is Step.FOUND and decision.founders is not None:
-                self._found(decision.founders)
+                await self._found(decision.founders)
                 break
             if may_vouch(record=self._record, sees=sees, expected=expected, views=views):
-                self._vouch(sees)
+                await self._vouch(sees)
             await trio.sleep(ROUND_S)
         return self._record.founded
 
@@ -174,12 +174,13 @@ class Bootstrap:
             self._see()
         return pack_view(View(founders=self._record.founded, vouches=self._vouches))
 
-    def _vouch(self, sees: Founders) -> None:
-        self._write(self._record.vouching_for(sees))
-        self._vouches = sees.members
+    async def _vouch(self, sees: Founders) -> None:
+        await self._write(self._record.vouching_for(sees))
+        if self._seen == sees.members:  # what is seen may have changed meanwhile
+            self._vouches = sees.members
 
-    def _found(self, founders: Founders) -> None:
-        self._write(attrs.evolve(self._record, founded=founders))
+    async def _found(self, founders: Founders) -> None:
+        await self._write(attrs.evolve(self._record, founded=founders))
         log.info("meta group of cluster %r founded by %s", self._cluster, ", ".join(founders.members))
 
     def _stay_outside(self, founders: Founders | None) -> None:
@@ -189,9 +190,9 @@ class Bootstrap:
         reason = "counts on this node, but its store is empty" if counted else "was founded without this node"
         log.warning("JetStream: the meta group %s; this node asks to be admitted, without a vote at first", reason)
 
-    def _write(self, record: Record) -> None:
+    async def _write(self, record: Record) -> None:
         if record != self._record:
-            self._file.save(pack_record(record))
+            await self._file.save(pack_record(record))
             self._record = record
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from jetraft.raft.manager import Manager
     from jetraft.raft.repair import Repairs
     from jetraft.store.block_cache import BlockCache
-    from jetraft.store.io import Disk
     from jetraft.store.model.ids import NodeId
     from jetraft.store.node_dir import NodeDir
     from jetraft.store.port import GroupLog
@@ -53,7 +52,6 @@ class MetaSeat:
         manager: Manager,
         repairs: Repairs,
         node_dir: NodeDir,
-        disk: Disk,
         cache: BlockCache,
         on_group: Callable[[Group], None],
     ) -> None:
@@ -62,7 +60,6 @@ class MetaSeat:
         self._manager = manager
         self._repairs = repairs
         self._node_dir = node_dir
-        self._disk = disk
         self._cache = cache
         self._on_group = on_group
         self._founders: Founders | None = None
@@ -82,18 +79,18 @@ class MetaSeat:
             raise StoreCorrupt(f"{META_GROUP}: the log was given up, and no leader has admitted this node since")
         self._start(opened)
 
-    def trash(self) -> None:
+    async def trash(self) -> None:
         """Throw away what a log of an earlier attempt holds: it was never spoken of."""
         assert self._founders is not None
-        self._node_dir.move_to_trash(META_GROUP, self._founders.incarnation)
+        await self._node_dir.move_to_trash(META_GROUP, self._founders.incarnation)
 
-    def set_aside(self) -> None:
+    async def set_aside(self) -> None:
         """Keep what is left of a log that is of no use, out of the way."""
         assert self._founders is not None
-        self._node_dir.set_aside(META_GROUP, self._founders.incarnation)
+        await self._node_dir.set_aside(META_GROUP, self._founders.incarnation)
 
     async def join(
-        self, founders: Founders, ask: Callable[[], Awaitable[Admission]], *, give_up: Callable[[], None]
+        self, founders: Founders, ask: Callable[[], Awaitable[Admission]], *, give_up: Callable[[], Awaitable[None]]
     ) -> Admission:
         """Start as a learner of a group that exists, once its leader has admitted this node.
 
@@ -111,7 +108,7 @@ class MetaSeat:
                     told = str(error)
                     log.info("not a member of the meta group yet: %s", told)
                 await trio.sleep(JOIN_RETRY_S)
-        give_up()
+        await give_up()
         new = await self._open()
         admission.begin(new)
         await until_durable(new)
@@ -166,7 +163,7 @@ class MetaSeat:
             self._heard = trio.Event()
             try:
                 meta_log = await self._repairs.open(
-                    self._disk, path, identity, self._cache, others, accept_lost_hard_state=not others
+                    self._node_dir.ledger, path, identity, self._cache, others, accept_lost_hard_state=not others
                 )
             except RepairPendingError:
                 attempts += 1

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from jetraft.raft.catchup import Swap
     from jetraft.raft.repair import Repairs
     from jetraft.store.block_cache import BlockCache
-    from jetraft.store.io import Disk
     from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.node_dir import NodeDir
     from jetraft.store.port import GroupLog
@@ -47,7 +46,6 @@ class StreamHost:
 
     site: Site
     node_dir: NodeDir
-    disk: Disk
     cache: BlockCache
     repairs: Repairs
     memory_groups: MemoryGroups
@@ -108,7 +106,9 @@ class StreamHost:
         key = assignment.group_id, assignment.incarnation
         identity = Identity(node_id=self.node_dir.node_id, group_id=key[0], incarnation=key[1])
         path, is_alone = self.node_dir.group(*key), not others
-        return await self.repairs.open(self.disk, path, identity, self.cache, others, accept_lost_hard_state=is_alone)
+        return await self.repairs.open(
+            self.node_dir.ledger, path, identity, self.cache, others, accept_lost_hard_state=is_alone
+        )
 
     async def _begin(self, assignment: StreamAssignment, log: GroupLog) -> None:
         """There is no checkpoint: the log is new, or its first batch was cut short, or its checkpoints are gone."""
@@ -122,14 +122,13 @@ class StreamHost:
     async def _begin_anew(self, assignment: StreamAssignment, error: Exception) -> GroupLog:
         """Give the log up and become a learner of the group, as if the disk were new.
 
-        Until the group's leader agrees everything stays as it is (JoinPendingError). That the old self is forgotten is
-        on disk before its log is out of the way, so a crash in between cannot bring back a member that votes.
+        Until the group's leader agrees everything stays as it is (JoinPendingError). A crash between moving the log out
+        of the way and writing that down leaves a group whose files are missing: it comes here again, and never votes.
         """
         key = assignment.group_id, assignment.incarnation
         admission = await self.admit(assignment)
         log_.error("%s: %s; this replica is filled anew, what it held is kept aside", key[0], error)
-        self.memory_groups.note(*key)
-        await run_blocking(partial(self.node_dir.set_aside, *key))
+        await self.node_dir.set_aside(*key)
         log = await self._opened(assignment, ())
         admission.begin(log)
         await until_durable(log)
@@ -142,7 +141,7 @@ class StreamHost:
             log.save_checkpoint(0, 0, Configuration(voters=(own,)).encode(), b"")
         elif group in self.memory_groups or self._may_be_known(assignment):
             await self._be_admitted(assignment, log)
-        self.memory_groups.note(*group)
+        await self.memory_groups.note(*group)
         return log
 
     def _may_be_known(self, assignment: StreamAssignment) -> bool:
@@ -164,12 +163,12 @@ class StreamHost:
     async def discard(self, group_id: GroupId) -> None:
         """Move the group's data to the trash, then remove it."""
         self.repairs.forget(group_id)
-        self.memory_groups.forget(group_id)
         for found, incarnation in list(self.node_dir.groups()):
             if found == group_id:
-                trashed = self.node_dir.move_to_trash(group_id, incarnation)
+                trashed = await self.node_dir.move_to_trash(group_id, incarnation)
                 if trashed is not None:
                     await run_blocking(partial(shutil.rmtree, trashed, ignore_errors=True))
+        await self.memory_groups.forget(group_id)
 
     def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
         """The stream groups on disk, and those in memory that were here; the meta group is not one."""

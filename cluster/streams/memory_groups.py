@@ -1,57 +1,44 @@
-"""Groups in which this node may have promised what it has forgotten: on disk, as a lost log cannot tell that it was.
+"""Groups in which this node may have promised what it has forgotten, as the node's ledger has them.
 
-A memory group is noted before its replica starts for the first time, a group in files before its log is given up. One
+A memory group is noted before its replica starts for the first time, a group in files when its log is given up. One
 that is noted when a replica without a log is to be started is one whose log, term and vote this node has forgotten
 (raft/joining.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import orjson
-
-from jetraft.store.model.ids import GroupId
-from jetraft.store.port import StoreCorrupt
+from jetraft.store import ledger_records
 
 if TYPE_CHECKING:
-    from jetraft.store.node_dir import NodeDir
-
-RECORD_NAME: Final = "memory-groups.json"
+    from jetraft.store.ledger import Ledger
+    from jetraft.store.ledger_records import GroupKey
+    from jetraft.store.model.ids import GroupId
 
 
 class MemoryGroups:
     """See the module. Every change is durable when the method returns."""
 
-    def __init__(self, node_dir: NodeDir) -> None:
-        """Raises StoreCorrupt when the record is unreadable: nothing may be taken for new then."""
-        self._file = node_dir.file(RECORD_NAME)
-        content = self._file.load()
-        try:
-            pairs = [] if content is None else orjson.loads(content)
-            self._noted = {(GroupId(group_id), int(incarnation)) for group_id, incarnation in pairs}
-        except (ValueError, TypeError) as error:
-            raise StoreCorrupt(f"{self._file.path}: unreadable: {error}") from error
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
 
-    def __contains__(self, group: tuple[GroupId, int]) -> bool:
-        return group in self._noted
+    def __contains__(self, group: GroupKey) -> bool:
+        state = self._ledger.state(group)
+        return state is not None and state.is_noted
 
-    def all(self) -> list[tuple[GroupId, int]]:
+    def all(self) -> list[GroupKey]:
         """Every group noted."""
-        return sorted(self._noted)
+        return sorted(key for key in self._ledger.groups() if key in self)
 
-    def note(self, group_id: GroupId, incarnation: int) -> None:
+    async def note(self, group_id: GroupId, incarnation: int) -> None:
         """A replica is about to start. Raises OSError."""
-        if (group_id, incarnation) not in self._noted:
-            self._noted.add((group_id, incarnation))
-            self._save()
+        key = group_id, incarnation
+        if key not in self:
+            await self._ledger.commit(ledger_records.noted(key))
 
-    def forget(self, group_id: GroupId) -> None:
+    async def forget(self, group_id: GroupId) -> None:
         """The group was deleted, or has left this node. Raises OSError."""
-        kept = {group for group in self._noted if group[0] != group_id}
-        if kept != self._noted:
-            self._noted = kept
-            self._save()
-
-    def _save(self) -> None:
-        self._file.save(orjson.dumps(sorted(self._noted)))
+        gone = [key for key in self._ledger.groups() if key[0] == group_id]
+        if gone:
+            await self._ledger.commit(*map(ledger_records.removed, gone))

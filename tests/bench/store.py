@@ -27,6 +27,7 @@ from jetraft.store.cipher import CipherKind, GroupCipher
 from jetraft.store.compaction import compact
 from jetraft.store.format import Identity, Kind
 from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.ledger import Ledger
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
@@ -121,7 +122,11 @@ class Bench:
     def __init__(self, directory: Path, *, limits: StoreLimits | None = None) -> None:
         self.writer = Writer(1)
         self.log: FileLog = open_log(
-            LocalDisk(self.writer), directory / "g", IDENTITY, BlockCache(1 << 20), LogOptions()
+            Ledger.open(LocalDisk(self.writer), directory),
+            directory / "groups" / "g",
+            IDENTITY,
+            BlockCache(1 << 20),
+            LogOptions(),
         )
         self.log.set_hard_state(HardState(term=1, vote=None))
         self.store = StreamStore(self.log, limits or StoreLimits())

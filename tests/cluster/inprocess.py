@@ -162,18 +162,19 @@ class InProcessNode:
         self.scope = trio.CancelScope()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        node_dir = NodeDir.open(self._directory, server_name=self.name, named=True, cluster=CLUSTER)
         writer = Writer()
+        disk = LocalDisk(writer)
+        node_dir = NodeDir.open(disk, self._directory, server_name=self.name, named=True, cluster=CLUSTER)
         try:
             with self.scope:
                 async with trio.open_nursery() as nursery:
-                    await self._assemble(nursery, node_dir, writer)
+                    await self._assemble(nursery, node_dir, disk, writer)
                     task_status.started()
         finally:
             writer.stop()
             node_dir.close()
 
-    async def _assemble(self, nursery: trio.Nursery, node_dir: NodeDir, writer: Writer) -> None:
+    async def _assemble(self, nursery: trio.Nursery, node_dir: NodeDir, disk: LocalDisk, writer: Writer) -> None:
         rng = random.Random(self.name)
         setting = GroupSetting(node_id=self.mesh.node_id, seal=seal, rng=rng)
         self.manager = Manager(setting, links=self.mesh, clock=self._clock)
@@ -187,7 +188,7 @@ class InProcessNode:
             clock=self._clock,
             rng=rng,
             node_dir=node_dir,
-            disk=LocalDisk(writer),
+            disk=disk,
             cache=BlockCache(1 << 20),
         )
         identity = NodeSetting(
@@ -288,10 +289,13 @@ class InProcessCluster:
 
 
 def _is_locked(node: InProcessNode, directory: Path) -> bool:
+    writer = Writer(1)
     try:
-        NodeDir.open(directory, server_name=node.name, named=True, cluster=CLUSTER).close()
+        NodeDir.open(LocalDisk(writer), directory, server_name=node.name, named=True, cluster=CLUSTER).close()
     except Exception:  # noqa: BLE001  (any refusal means that it is still held)
         return True
+    finally:
+        writer.stop()
     return False
 
 

@@ -1,5 +1,6 @@
 """What becomes of groups whose majority is lost for ever: on each server that is left, and when they start again."""
 
+import select
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -37,11 +38,11 @@ def written(tmp_path: Path) -> Callable[..., Path]:
     """Makes the store of the stopped server n1 with one group: two entries of term 3."""
 
     def write(configuration: Configuration, key: bytes | None = None) -> Path:
-        node_dir = NodeDir.open(tmp_path, server_name="n1", named=True, cluster="C")
         writer = Writer()
+        node_dir = NodeDir.open(LocalDisk(writer), tmp_path, server_name="n1", named=True, cluster="C")
         identity = Identity(node_id=node_dir.node_id, group_id=GROUP, incarnation=INCARNATION)
         options = LogOptions(secrets=None if key is None else Secrets(key=key))
-        log = open_log(LocalDisk(writer), node_dir.group(GROUP, INCARNATION), identity, BlockCache(), options)
+        log = open_log(node_dir.ledger, node_dir.group(GROUP, INCARNATION), identity, BlockCache(), options)
         log.set_hard_state(HardState(term=TERM, vote=None))
         log.save_checkpoint(0, 0, configuration.encode(), b"")
         for index in (1, 2):
@@ -51,6 +52,9 @@ def written(tmp_path: Path) -> Callable[..., Path]:
             )
             log.append([Entry(index=index, term=TERM, kind=Kind.MESSAGES, frame=frame)])
         log.submit()
+        while log.durable_token < log.token():
+            select.select([writer.fileno()], [], [])
+            writer.drain()
         writer.stop()
         log.close()
         node_dir.close()
@@ -96,9 +100,9 @@ def test_the_others_give_their_copy_up_and_remember_that_they_did(written: Calla
     path = written(voters("n1", "n2", "n3", "n4", "n5"))
     verdict = judged(path, "n2", "n1")
     assert (verdict.fate, verdict.keeper) == (Fate.GIVEN_UP, node_id_of("n2"))
-    node_dir = NodeDir.open(path, server_name="n1", named=True, cluster="C")
+    node_dir = NodeDir.open(LocalDisk(Writer(1)), path, server_name="n1", named=True, cluster="C")
     assert list(node_dir.groups()) == []
-    assert (GROUP, INCARNATION) in MemoryGroups(node_dir)
+    assert (GROUP, INCARNATION) in MemoryGroups(node_dir.ledger)
     assert (path / "quarantine" / f"{GROUP}.{INCARNATION}").is_dir()
     node_dir.close()
 
@@ -125,7 +129,7 @@ def test_it_is_refused_for_others_than_the_members_of_a_cluster(written: Callabl
             recovering.judge(["n1"], only="S-R3F-nothere0")
     with pytest.raises(NotRecoverableError, match="no store directory"):
         Recovering(tmp_path / "elsewhere")
-    NodeDir.open(tmp_path / "alone", server_name="n1", named=True, cluster="").close()
+    NodeDir.open(LocalDisk(Writer(1)), tmp_path / "alone", server_name="n1", named=True, cluster="").close()
     with pytest.raises(NotRecoverableError, match="no server of a cluster"):
         Recovering(tmp_path / "alone")
 

@@ -19,6 +19,7 @@ from jetraft.store._frame import make_record, seal
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
 from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.ledger import Ledger
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
@@ -52,7 +53,8 @@ class Server:
         self.writer = Writer(threads=1)
         self._disk = LocalDisk(self.writer)
         self._cache = BlockCache(1 << 20)
-        self._directory = directory / name
+        self._directory = directory / "groups" / name
+        self._ledger = Ledger.open(self._disk, directory / f"ledger-{name}")
         self._clock = clock
         self._wake = trio.Event()
         self.turned = trio.Event()
@@ -64,7 +66,7 @@ class Server:
     def open_log(self) -> GroupLog:
         identity = Identity(node_id=self.mesh.node_id, group_id=NAME, incarnation=7)
         options = LogOptions(block_bytes_first=4096, block_bytes_max=4096)
-        return open_log(self._disk, self._directory, identity, self._cache, options)
+        return open_log(self._ledger, self._directory, identity, self._cache, options)
 
     def start_replica(self, log: GroupLog) -> None:
         self.machine = ListMachine()

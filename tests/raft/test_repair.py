@@ -22,6 +22,7 @@ from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.stand_in import stands_in
+from tests.store.ledgers import ledger_of
 
 GROUP_ID = GroupId("S-R3F-abcdefgh")
 GROUP = Path("/groups/S-R3F-abcdefgh")
@@ -84,7 +85,7 @@ class Node:
         return Identity(node_id=self.node_id, group_id=GROUP_ID, incarnation=7)
 
     def write(self, entries: list[Entry], *, term: int = 0) -> None:
-        log = open_log(self.disk, GROUP, self.identity, BlockCache())
+        log = open_log(ledger_of(self.disk, GROUP), GROUP, self.identity, BlockCache())
         if term:
             log.set_hard_state(HardState(term=term, vote=None))
         log.append(entries)
@@ -98,14 +99,16 @@ class Node:
 
     def lead(self, commit_index: int = ENTRIES) -> None:
         """Run the group over the log, with so much committed."""
-        log = open_log(self.disk, GROUP, self.identity, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
+        log = open_log(
+            ledger_of(self.disk, GROUP), GROUP, self.identity, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE)
+        )
         self.manager.groups[GROUP_ID] = FakeGroup(log, commit_index)
 
     def lead_trimmed(self, first_index: int) -> None:
         """The same with a log that begins at `first_index`."""
         self.disk = LossyDisk()
         small = LogOptions(block_bytes_first=BLOCK_HEAD_BYTES + FRAME_BYTES, block_bytes_max=1)
-        log = open_log(self.disk, GROUP, self.identity, BlockCache(), small)
+        log = open_log(ledger_of(self.disk, GROUP), GROUP, self.identity, BlockCache(), small)
         log.append([entry(index) for index in range(1, ENTRIES + 1)])
         log.save_checkpoint(ENTRIES, 1, b"", b"")
         log.submit()
@@ -115,7 +118,7 @@ class Node:
         self.manager.groups[GROUP_ID] = FakeGroup(log, ENTRIES)
 
     def checkpoint(self, index: int) -> None:
-        log = open_log(self.disk, GROUP, self.identity, BlockCache())
+        log = open_log(ledger_of(self.disk, GROUP), GROUP, self.identity, BlockCache())
         log.save_checkpoint(index, 1, b"", b"")
         log.submit()
         self.disk.finish()
@@ -123,7 +126,7 @@ class Node:
 
     async def open(self) -> FileLog:
         others = [node for node in self.wire if node != self.node_id]
-        return await self.repairs.open(self.disk, GROUP, self.identity, BlockCache(), others)
+        return await self.repairs.open(ledger_of(self.disk, GROUP), GROUP, self.identity, BlockCache(), others)
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from jetraft.store.format import (
     BLOCK_SUFFIX,
     CHECKPOINT_SUFFIX,
     GENERATION_PREFIX,
-    HARD_STATE_NAMES,
     TMP_SUFFIX,
 )
 from jetraft.store.io import Batch, Done
+from jetraft.store.ledger import NAMES
 from jetraft.store.lossy_disk import LossyBatch, LossyDisk
+from jetraft.store.model.ids import GroupId
 from tests.simulator.world import MS, US, World
 
 
@@ -111,7 +112,7 @@ class SimDisk(LossyDisk):
             return None
         checkpoints = [name for name in self.list_directory(log) if name.endswith(CHECKPOINT_SUFFIX)][:-1]
         files = [*self._blocks_at_rest(log), *(log / name for name in checkpoints)]
-        files += [group / HARD_STATE_NAMES[0]] if HARD_STATE_NAMES[0] in self.list_directory(group) else []
+        files += [group.parent.parent / self._world.rng.choice(NAMES)]
         if not files:
             return None
         path = self._world.rng.choice(files)
@@ -137,12 +138,15 @@ class SimDisk(LossyDisk):
         names = sorted((name for name in self.list_directory(log) if name.endswith(BLOCK_SUFFIX)), key=_serial)
         return [log / name for name, after in pairwise(names) if _first_index(after) <= last_index + 1]
 
-    def lose_hard_state(self, group: Path) -> bool:
-        """Damage both copies of term and vote; returns whether there were two."""
-        if not set(HARD_STATE_NAMES) <= set(self.list_directory(group)):
+    def lose_hard_state(self, root: Path, group_id: GroupId) -> bool:
+        """Damage a record of the ledger in both copies; returns whether both had it."""
+        copies = [root / name for name in NAMES]
+        places = [self.read_whole(path).find(group_id.encode()) for path in copies]
+        if min(places) < 0:
             return False
-        damaged = [self._flip(group / name) for name in HARD_STATE_NAMES]
-        return all(damaged)
+        for path, place in zip(copies, places, strict=True):
+            self.flip_bit(path, place)
+        return True
 
     def _flip(self, path: Path, start: int = 0) -> bool:
         size = len(self.read_whole(path).rstrip(b"\0"))

@@ -11,7 +11,7 @@ from jetraft.raft.membership import Configuration
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from tests.simulator.checkers import Checker
-from tests.simulator.host import PATH, Host
+from tests.simulator.host import GROUP, PATH, ROOT, Host
 from tests.simulator.network import Network
 from tests.simulator.process import Process
 from tests.simulator.world import MS, World
@@ -252,7 +252,7 @@ class HostFaults:
             victim.lose_disk()
         else:
             victim.crash(power=world.chance(0.5))
-            if kind < 0.6 and victim.disk.lose_hard_state(PATH):
+            if kind < 0.6 and victim.disk.lose_hard_state(ROOT, GROUP):
                 world.note(f"{victim.node_id} loses term and vote")
                 world.counts["lost hard states"] += 1
                 self._checker.damage(victim.node_id)

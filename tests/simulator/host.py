@@ -27,6 +27,7 @@ from jetraft.raft.membership import Configuration
 from jetraft.store._frame import seal
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity
+from jetraft.store.ledger import Ledger
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
 
 GROUP = GroupId("S-R3F-simulate")
 INCARNATION = 7
-PATH = Path("/node/groups/simulate")
+ROOT = Path("/node")
+PATH = ROOT / "groups" / "simulate"
 SMALL_BLOCKS = LogOptions(block_bytes_first=900, block_bytes_max=1200, mode=RecoveryMode.SALVAGE)  # much to be trimmed
 LARGE_BLOCKS = LogOptions(  # room for zeros ahead of the frames (store/prepare.py)
     block_bytes_first=4000,
@@ -149,6 +151,7 @@ class Host(Process):
         self.catchup = SimCatchup(self._world, self)
         self.joining = SimJoining(self._world, self)
         self.repairs = SimRepairs(self._world, self)
+        self.ledger = self._open_ledger()
         self.open()
 
     def open(self) -> None:
@@ -185,17 +188,22 @@ class Host(Process):
             except StoreCorrupt as error:
                 self.group.distrust(error)
 
+    def _open_ledger(self) -> Ledger:
+        """As store/node_dir.py does: what has a directory is known, whatever the ledger says."""
+        known = [(GROUP, INCARNATION)] if self.disk.list_directory(PATH) else []
+        return Ledger.open(self.disk, ROOT, known)
+
     def _open_log(self) -> FileLog:
         """What the disk has kept. Without term and vote, or without a start, it is as good as nothing (rule 30)."""
         identity = Identity(node_id=self.node_id, group_id=GROUP, incarnation=INCARNATION)
         cache = BlockCache(1 << 20)
         try:
-            return open_log(self.disk, PATH, identity, cache, self._setting.options)
+            return open_log(self.ledger, PATH, identity, cache, self._setting.options)
         except (HardStateLost, StoreCorrupt, StoreRefused) as error:
             if not self.forgetful and not self._checker.may_lose(self.node_id):
                 raise ViolationError(f"{self.node_id} cannot open its log: {error}") from error
             self._give_up(error)
-            return open_log(self.disk, PATH, identity, cache, self._setting.options)
+            return open_log(self.ledger, PATH, identity, cache, self._setting.options)
 
     def _give_up(self, error: StoreError) -> None:
         self._world.note(f"{self.node_id} gives up its log: {error}")
@@ -244,6 +252,7 @@ class Host(Process):
 
     def _forget(self) -> None:
         self.disk.wipe()
+        self.ledger = self._open_ledger()
         self._network.forget(self.node_id)
         self.forgetful = True
 
@@ -298,7 +307,7 @@ class Host(Process):
             self._world.counts["snapshots"] += 1
             self._world.note(f"{self.node_id} has installed a snapshot up to {log.boundary[0]}")
             done(None)
-            self.begin(log)
+            self._when_durable(log, lambda: self.begin(log))
 
         self.later(self._world.between(0, 20 * MS), lambda: self._when_durable(old, finish))
 

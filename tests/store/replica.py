@@ -15,6 +15,7 @@ from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
 from jetraft.store.stream_store import StoreLimits, StreamStore
+from tests.store.ledgers import ledger_of
 
 if TYPE_CHECKING:
     from jetraft.store.log import FileLog
@@ -43,7 +44,9 @@ class Replica:
 
     def start(self) -> None:
         """Recover as a group does: the newest checkpoint, and the entries behind it."""
-        self.log: FileLog = open_log(self.disk, GROUP, IDENTITY, BlockCache(bytes_max=4000), self.options)
+        self.log: FileLog = open_log(
+            ledger_of(self.disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=4000), self.options
+        )
         self.plans.clear()
         self.store = StreamStore(self.log, self.limits)
         checkpoint = self.log.load_checkpoint()
@@ -58,6 +61,7 @@ class Replica:
 
     def restart(self) -> None:
         self.log.close()
+        self.log.place.ledger.close()
         assert self.disk.open_files == 0
         self.start()
 

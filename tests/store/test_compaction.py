@@ -3,19 +3,21 @@
 from pathlib import Path
 from random import Random
 
+import attrs
 import pytest
 
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.compaction import Compacted, compact, is_worthwhile, tmp_path
-from jetraft.store.format import Identity
 from jetraft.store.keyring import Secrets
 from jetraft.store.log_open import mend, open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
+from jetraft.store.model.ids import GroupId
 from jetraft.store.port import HardState, StoreCorrupt
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.scrub import verify
 from jetraft.store.stream_store import StoreLimits, StreamStore
+from tests.store.ledgers import ledger_of
 from tests.store.replica import GROUP, IDENTITY, Replica
 
 SMALL = LogOptions(block_bytes_first=4096, block_bytes_max=4096)
@@ -226,7 +228,7 @@ def test_damage_in_a_compacted_block_is_found_and_its_other_messages_are_served(
         replica.start()
     replica.options = LogOptions(mode=RecoveryMode.SALVAGE)
 
-    damaged = open_log(disk, GROUP, IDENTITY, BlockCache(), replica.options)
+    damaged = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), replica.options)
     assert damaged.faulty == ((index, index),)
     mend(damaged, {index: frame}).close()
     replica.start()
@@ -244,7 +246,7 @@ def test_an_entry_of_a_compacted_block_that_nobody_has_is_given_up_alone(disk: L
     (target, *_) = replica.log.scrub_targets()
     disk.flip_bit(target.path, 128 + 32 + 70)
 
-    log = open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
     log.give_up(log.faulty)
     checkpoint = log.load_checkpoint()
     assert checkpoint is not None
@@ -270,8 +272,8 @@ def test_a_compacted_log_is_copied_to_another_member(
     assert found is not None
     manifest, checkpoint = found
     other = Path("/groups/other")
-    identity = Identity(node_id=IDENTITY.node_id, group_id=IDENTITY.group_id, incarnation=7)
-    target = open_log(disk, other, identity, BlockCache(), LogOptions(secrets=receiver))
+    identity = attrs.evolve(IDENTITY, group_id=GroupId("other"))
+    target = open_log(replica.log.place.ledger, other, identity, BlockCache(), LogOptions(secrets=receiver))
     target.set_hard_state(HardState(term=1, vote=None))
     target.submit()
     disk.finish()

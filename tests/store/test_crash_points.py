@@ -25,6 +25,7 @@ from jetraft.store.port import Checkpoint, Entry, HardState, StoreError
 from jetraft.store.prepare import PieceSizes
 from jetraft.store.recovery import RecoveryMode
 from tests.store.crash_points import RecordingDisk, disk_of, outcomes
+from tests.store.ledgers import ledger_of
 
 GROUP = Path("/store/groups/S-R3F-abcdefgh")
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R3F-abcdefgh"), incarnation=7)
@@ -80,7 +81,7 @@ class Life:
         self.disk = disk_type(self.promise)
         self.disk.make_directory(GROUP.parent.parent)
         self.disk.sync_names()
-        self.log = open_log(self.disk, GROUP, IDENTITY, BlockCache(bytes_max=2000), OPTIONS)
+        self.log = open_log(ledger_of(self.disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=2000), OPTIONS)
 
     def promise(self) -> Promise:
         durable = 0 if self.log is None else self.log.durable_token
@@ -134,9 +135,10 @@ class Life:
         assert self.log is not None
         self.settle()
         self.log.close()
+        self.log.place.ledger.close()
         self.history = [(0, self.state)]
         self.log = None
-        self.log = open_log(self.disk, GROUP, IDENTITY, BlockCache(), OPTIONS)
+        self.log = open_log(ledger_of(self.disk, GROUP), GROUP, IDENTITY, BlockCache(), OPTIONS)
 
     def install(self, count: int) -> None:
         """Another member's log with `count` entries takes the place of this one."""
@@ -157,8 +159,9 @@ class Life:
         self.log = None
         installed = staging.finish()
         assert isinstance(installed, FileLog)
+        self.history = [(0, self.state), (installed.token(), after)]
         self.log, self.state = installed, after
-        self.history = [(0, after)]
+        self.settle()
         self.disk.take("installed")
 
 
@@ -208,7 +211,7 @@ def life() -> Life:
 
 
 def opened(root: LossyDirectory, options: LogOptions = OPTIONS) -> FileLog:
-    return open_log(disk_of(root), GROUP, IDENTITY, BlockCache(), options)
+    return open_log(ledger_of(disk_of(root), GROUP), GROUP, IDENTITY, BlockCache(), options)
 
 
 def check(log: FileLog, promise: Promise, what: str) -> None:
@@ -271,7 +274,7 @@ def test_an_opening_that_is_cut_short_changes_nothing_for_the_next_one(life: Lif
         for name, root in list(outcomes(picture.root))[:4]:
             second: RecordingDisk[None] = RecordingDisk(lambda: None)
             second._root = disk_of(root)._root
-            open_log(second, GROUP, IDENTITY, BlockCache(), OPTIONS)
+            open_log(ledger_of(second, GROUP), GROUP, IDENTITY, BlockCache(), OPTIONS)
             for step, later in enumerate(second.pictures):
                 for again, left in list(outcomes(later.root))[:4]:
                     what = f"picture {number}, {name}, operation {step} of the opening, {again}"
@@ -308,7 +311,7 @@ def test_a_block_that_is_being_mended_is_damaged_or_whole_wherever_the_power_goe
     life.log.close()
     block = GROUP / "log-00000001" / "00000000000000000001-00000001.blk"
     life.disk.flip_bit(block, BLOCK_HEAD_BYTES + FRAME_HEADER_BYTES + 30)
-    damaged = open_log(life.disk, GROUP, IDENTITY, BlockCache(), SALVAGE)
+    damaged = open_log(ledger_of(life.disk, GROUP), GROUP, IDENTITY, BlockCache(), SALVAGE)
     assert damaged.faulty == ((1, 1),)
     life.disk.pictures.clear()
 

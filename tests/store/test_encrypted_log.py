@@ -22,12 +22,14 @@ from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState, StoreCorrupt, StoreRefused
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.scrub import verify
+from tests.store.ledgers import ledger_of
 from tests.store.test_log_model import FileLogModel
 
 pytest.importorskip("cryptography", reason="encryption at rest needs the package cryptography")
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 OTHER = Path("/groups/S-R1F-other")
+OTHER_IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-other"), incarnation=7)
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
 OLD = Secrets(key=b"old", cipher=CipherKind.AES)
 NEW = Secrets(key=b"new", prev_key=b"old")
@@ -71,7 +73,7 @@ def disk() -> LossyDisk:
 
 
 def opened(disk: LossyDisk, secrets: Secrets | None, group: Path = GROUP, **options: Any) -> FileLog:
-    return open_log(disk, group, IDENTITY, BlockCache(), LogOptions(secrets=secrets, **options))
+    return open_log(ledger_of(disk, group), group, IDENTITY, BlockCache(), LogOptions(secrets=secrets, **options))
 
 
 def entry(index: int, payload: bytes = SECRET) -> Entry:
@@ -313,7 +315,7 @@ def test_a_log_is_copied_between_members_with_and_without_keys(
     found = source.manifest(1)
     assert found is not None
     manifest, checkpoint = found
-    target = opened(disk, receiver, OTHER)
+    target = open_log(source.place.ledger, OTHER, OTHER_IDENTITY, BlockCache(), LogOptions(secrets=receiver))
     target.set_hard_state(HardState(term=1, vote=None))
     target.submit()
     disk.finish()

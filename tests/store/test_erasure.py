@@ -16,6 +16,7 @@ from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry
 from jetraft.store.stream_store import StoreLimits, StreamStore
+from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 LOG = GROUP / "log-00000001"
@@ -39,7 +40,7 @@ def entry(index: int) -> Entry:
 
 
 def opened(disk: LossyDisk) -> FileLog:
-    return open_log(disk, GROUP, IDENTITY, BlockCache())
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache())
 
 
 def replayed(log: FileLog) -> StreamStore:

@@ -17,6 +17,7 @@ from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, StoreCorrupt
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.stand_in import stands_in
+from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R3F-abcdefgh")
 LOG = GROUP / "log-00000001"
@@ -34,7 +35,7 @@ def entry(index: int) -> Entry:
 
 
 def opened(disk: LossyDisk) -> FileLog:
-    return open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
 
 
 @pytest.fixture
@@ -43,6 +44,8 @@ def disk() -> LossyDisk:
     found = LossyDisk()
     for batches in ([[1, 2, 3], [4, 5]], [[6, 7, 8]]):
         log = opened(found)
+        if log.last_index:
+            log.roll_early()
         for batch in batches:
             log.append([entry(index) for index in batch])
             log.submit()
@@ -132,7 +135,9 @@ def test_a_log_is_mended_with_the_frames_of_another_member(disk: LossyDisk, dama
     log.submit()
     disk.finish()
     log.close()
-    assert read(open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.STRICT))) == [*ALL, 9]
+    assert read(
+        open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.STRICT))
+    ) == [*ALL, 9]
 
 
 def test_a_crash_while_mending_leaves_the_damaged_block_or_the_sound_one(disk: LossyDisk) -> None:

@@ -1,6 +1,7 @@
 """The offline inspector, over real files."""
 
 import json
+import select
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from jetraft.api.cli.main import main
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, Kind
-from jetraft.store.inspect import NotAStoreError, inspect
+from jetraft.store.inspect import HardStateView, NotAStoreError, inspect
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.log_open import open_log
 from jetraft.store.model.ids import GroupId, NodeId
@@ -30,13 +31,16 @@ def entry(index: int, seq: int) -> Entry:
 def store(tmp_path: Path) -> Path:
     """A node's store with one group of five messages, a vote and a checkpoint."""
     writer = Writer(1)
-    node_dir = NodeDir.open(tmp_path, server_name="n1", named=True, cluster="C")
+    node_dir = NodeDir.open(LocalDisk(writer), tmp_path, server_name="n1", named=True, cluster="C")
     identity = Identity(node_id=node_dir.node_id, group_id=GROUP, incarnation=7)
-    log = open_log(LocalDisk(writer), node_dir.group(GROUP, 7), identity, BlockCache())
+    log = open_log(node_dir.ledger, node_dir.group(GROUP, 7), identity, BlockCache())
     log.set_hard_state(HardState(term=3, vote=NodeId("AAAAAAAA")))
     log.append([entry(index, index + 10) for index in range(1, 6)])
     log.save_checkpoint(4, 3, b"", b"state")
     log.submit()
+    while log.durable_token < log.token():
+        select.select([writer.fileno()], [], [])
+        writer.drain()
     writer.stop()
     log.close()
     node_dir.close()
@@ -65,14 +69,15 @@ def test_a_sound_store_is_described(store: Path) -> None:
     assert view.all_damage == ()
     assert view.identity["server_name"] == "n1"
     assert (group.group_id, group.incarnation, group.last_index, group.last_seq) == (GROUP, 7, 5, 15)
-    assert [(copy.term, copy.vote) for copy in group.hard_state] == [(3, "AAAAAAAA")] * 2
+    assert group.hard_state == HardStateView(term=3, vote="AAAAAAAA")
     assert [(item.index, item.state_bytes) for item in group.checkpoints] == [(4, 5)]
     assert (block.frames, block.first_term, block.last_term) == ({"messages": 5}, 3, 3)
 
 
 @pytest.mark.parametrize("place", ["store", "group"])
 def test_nothing_is_changed_and_no_lock_is_needed(store: Path, place: str) -> None:
-    node_dir = NodeDir.open(store, server_name="n1", named=True, cluster="C")
+    writer = Writer(1)
+    node_dir = NodeDir.open(LocalDisk(writer), store, server_name="n1", named=True, cluster="C")
     before = tree(store)
     assert main(["verify", str(store if place == "store" else node_dir.group(GROUP, 7))]) == 0
     assert tree(store) == before
@@ -92,7 +97,7 @@ def test_a_flipped_bit_is_one_damaged_range(store: Path, capsys: pytest.CaptureF
     assert block["frames"] == {"messages": 4}
 
 
-@pytest.mark.parametrize("pattern", ["hard-state.0", "hard-state.1", "*.ckpt", "node.json", "*.blk"])
+@pytest.mark.parametrize("pattern", ["ledger.0", "ledger.1", "*.ckpt", "*.blk"])
 def test_damage_to_any_file_fails_the_verification(store: Path, pattern: str) -> None:
     flip(next(store.rglob(pattern)), 5)
     assert main(["verify", str(store)]) == 1

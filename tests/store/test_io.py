@@ -14,10 +14,11 @@ from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
 from jetraft.store.io import LocalDisk, Writer, free_bytes, run_blocking
 from jetraft.store.log import FileLog
-from jetraft.store.log_open import discard_log, open_log
+from jetraft.store.log_open import open_log
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
 from tests.harness.patience import PATIENCE_S
+from tests.store.ledgers import ledger_of
 
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
 
@@ -241,7 +242,12 @@ async def test_blocking_calls_run_in_a_thread() -> None:
 
 async def test_log_on_real_files_comes_back(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
     def opened() -> FileLog:
-        return open_log(disk, tmp_path / "groups" / "g", IDENTITY, BlockCache(bytes_max=1 << 16))
+        return open_log(
+            ledger_of(disk, tmp_path / "groups" / "g"),
+            tmp_path / "groups" / "g",
+            IDENTITY,
+            BlockCache(bytes_max=1 << 16),
+        )
 
     async def durable(log: FileLog) -> None:
         log.submit()
@@ -272,5 +278,3 @@ async def test_log_on_real_files_comes_back(tmp_path: Path, writer: Writer, disk
     await durable(log)
     assert [entry for _, entry in log.frames(1, 199)] == entries[log.first_index - 1 :]
     log.close()
-    discard_log(disk, tmp_path / "groups" / "g")
-    assert not (tmp_path / "groups" / "g").exists()

@@ -22,6 +22,7 @@ from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, HardState
 from jetraft.store.prepare import PieceSizes
+from tests.store.ledgers import ledger_of
 
 if TYPE_CHECKING:
     from jetraft.store.log import FileLog
@@ -156,7 +157,9 @@ class FileLogModel(LogModel):
         self.open()
 
     def open(self) -> None:
-        self.log: FileLog = open_log(self.disk, GROUP, IDENTITY, BlockCache(bytes_max=2000), self.options)
+        self.log: FileLog = open_log(
+            ledger_of(self.disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=2000), self.options
+        )
         assert self.log.durable_index == self.log.last_index
 
     @rule(count=st.integers(1, 12))
@@ -175,6 +178,7 @@ class FileLogModel(LogModel):
     def reopen(self) -> None:
         self.finish()
         self.log.close()
+        self.log.place.ledger.close()
         assert self.disk.open_files == 0
         self.open()
         assert self.log.recovery_report is not None

@@ -13,6 +13,7 @@ from jetraft.store.log_open import open_log
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState, StoreFailed
+from tests.store.ledgers import LEDGER_FILES, ledger_of
 
 GROUP = Path("/groups/S-R3F-abcdefgh")
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R3F-abcdefgh"), incarnation=7)
@@ -25,7 +26,7 @@ def entry(index: int) -> Entry:
 
 def written(disk: LossyDisk, count: int) -> FileLog:
     """A log with so many durable entries."""
-    log = open_log(disk, GROUP, IDENTITY, BlockCache())
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache())
     log.append([entry(index) for index in range(1, count + 1)])
     log.submit()
     disk.finish()
@@ -54,7 +55,7 @@ def test_after_a_failed_fsync_the_log_is_what_the_device_has() -> None:
     disk.finish()
     assert log.durable_index == 5
     log.close()
-    assert open_log(disk, GROUP, IDENTITY, BlockCache()).last_index == 5
+    assert open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache()).last_index == 5
 
 
 def test_a_vote_whose_fsync_has_failed_is_not_read_back_from_the_cache() -> None:
@@ -67,7 +68,7 @@ def test_a_vote_whose_fsync_has_failed_is_not_read_back_from_the_cache() -> None
     assert log.failed is not None
 
     disk.kill()  # the process ends; its successor opens the log as always
-    found = open_log(disk, GROUP, IDENTITY, BlockCache()).hard_state
+    found = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache()).hard_state
 
     assert found == HardState(term=0, vote=None)
 
@@ -83,7 +84,7 @@ def test_a_full_disk_costs_nothing_that_was_durable_and_the_log_goes_on_when_the
     assert isinstance(log.failed, OSError)
     assert log.failed.errno == errno.ENOSPC
     log.close()
-    assert disk.open_files == 0
+    assert disk.open_files == LEDGER_FILES
 
     log = log.reopen_cold()
 

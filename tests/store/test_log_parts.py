@@ -56,7 +56,6 @@ def test_merged_ranges_cover_the_same_indexes(pieces: list[tuple[int, int]], fir
     assert {index for start, end in found for index in range(start, end + 1)} == dropped
     assert all(end + 1 < start for (_, end), (start, _) in itertools.pairwise(found))
     assert trimmed.covers(found, first, last) == (set(range(first, last + 1)) <= dropped)
-    assert trimmed.unpack(trimmed.pack(found, IDENTITY), IDENTITY, what="t") == found
 
 
 def test_checkpoint_comes_back() -> None:

@@ -23,6 +23,7 @@ from jetraft.store.recovery import RecoveryMode
 from jetraft.store.snapshot import Manifest
 from jetraft.store.stand_in import MESSAGES_MAX, stand_in, stands_in
 from jetraft.store.stream_store import StoreLimits, StreamStore
+from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 BLOCK = GROUP / "log-00000001" / "00000000000000000001-00000001.blk"
@@ -38,7 +39,9 @@ def entry(index: int) -> Entry:
 
 
 def opened(disk: LossyDisk, secrets: Secrets | None = None) -> FileLog:
-    return open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets))
+    return open_log(
+        ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets)
+    )
 
 
 def damaged(

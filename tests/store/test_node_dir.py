@@ -1,23 +1,91 @@
 """The directory of a node: whose it is, and which servers may open it."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
+import pytest
 
-from jetraft.store.format import FORMAT_VERSION
-from jetraft.store.node_dir import NodeDir
+from jetraft.store.format import STORE_VERSION
+from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.node_dir import NodeDir, peek_identity
+from jetraft.store.port import StoreRefused
+
+Opened = Callable[..., NodeDir]
 
 
-def test_a_store_of_an_earlier_format_is_marked_before_anything_newer_is_in_it(tmp_path: Path) -> None:
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    writer = Writer(1)
+
+    def open_dir(server_name: str = "n1") -> NodeDir:
+        return NodeDir.open(LocalDisk(writer), tmp_path, server_name=server_name, named=True, cluster="c")
+
+    yield open_dir
+    writer.stop()
+
+
+def of_format_2(root: Path, node_id: str) -> None:
+    """What a store of the format before the ledger has in its directory."""
+    identity = {"format": 2, "node_id": node_id, "server_name": "n1", "named": True, "cluster": "c"}
+    (root / "node.json").write_bytes(orjson.dumps(identity))
+    (root / "meta.record").write_bytes(b"the founding")
+    (root / "memory-groups.json").write_bytes(orjson.dumps([["S-R3M-abcdefgh", 9]]))
+
+
+def test_the_directory_says_whose_it_is(opened: Opened, tmp_path: Path) -> None:
+    opened().close()
+    with pytest.raises(StoreRefused, match='belongs to server "n1"'):
+        opened("n2")
+    assert peek_identity(tmp_path)["server_name"] == "n1"
+
+
+@pytest.mark.parametrize("lost", ["node.json", "ledger.0", "ledger.1"])
+def test_no_single_file_is_needed_to_know_it(opened: Opened, tmp_path: Path, lost: str) -> None:
+    opened().close()
+    (tmp_path / lost).unlink()
+    with pytest.raises(StoreRefused, match='belongs to server "n1"'):
+        opened("n2")
+    opened().close()
+    assert (tmp_path / lost).exists()
+
+
+def test_servers_of_older_formats_are_kept_out(opened: Opened, tmp_path: Path) -> None:
     """An earlier server would take what this one writes for damage: it must refuse the directory instead."""
-    NodeDir.open(tmp_path, server_name="n1", named=True, cluster="c").close()
-    path = tmp_path / "node.json"
-    first = orjson.loads(path.read_bytes())
-    assert first["format"] == FORMAT_VERSION
-    path.write_bytes(orjson.dumps(first | {"format": 1}))
+    opened().close()
+    assert orjson.loads((tmp_path / "node.json").read_bytes())["format"] == STORE_VERSION
 
-    opened = NodeDir.open(tmp_path, server_name="n1", named=True, cluster="c")
 
-    assert opened.node_id == first["node_id"]
-    assert orjson.loads(path.read_bytes()) == first
-    opened.close()
+def test_a_store_of_format_2_is_taken_over(opened: Opened, tmp_path: Path) -> None:
+    first = opened()
+    node_id = first.node_id
+    first.close()
+    for name in ("ledger.0", "ledger.1"):
+        (tmp_path / name).unlink()
+    of_format_2(tmp_path, node_id)
+
+    for _ in range(2):
+        taken = opened()
+
+        assert taken.node_id == node_id
+        assert taken.value("meta.record").load() == b"the founding"
+        state = taken.ledger.state(("S-R3M-abcdefgh", 9))  # type: ignore[arg-type]
+        assert state is not None
+        assert state.is_noted
+        assert orjson.loads((tmp_path / "node.json").read_bytes())["format"] == STORE_VERSION
+        taken.close()
+        (tmp_path / "meta.record").write_bytes(b"changed since")  # it is not read any more
+
+
+def test_groups_whose_ledger_is_lost_are_without_memory(opened: Opened, tmp_path: Path) -> None:
+    opened().close()
+    (tmp_path / "groups" / "S-R3F-abcdefgh.7" / "log-00000001").mkdir(parents=True)
+    for name in ("ledger.0", "ledger.1"):
+        (tmp_path / name).unlink()
+
+    found = opened()
+
+    state = found.ledger.state(("S-R3F-abcdefgh", 7))  # type: ignore[arg-type]
+    assert state is not None
+    assert state.memory_lost
+    found.close()

@@ -17,6 +17,7 @@ from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, StoreFailed
 from jetraft.store.prepare import BATCH_BYTES_MAX, PieceSizes
+from tests.store.ledgers import LEDGER_FILES, ledger_of
 
 if TYPE_CHECKING:
     from jetraft.store.io import Batch
@@ -29,7 +30,7 @@ BLOCK_BYTES = 64 << 10
 
 def opened(disk: LossyDisk) -> FileLog:
     options = LogOptions(block_bytes_first=BLOCK_BYTES, block_bytes_max=4 * BLOCK_BYTES, pieces=SIZES)
-    return open_log(disk, GROUP, IDENTITY, BlockCache(bytes_max=2000), options)
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=2000), options)
 
 
 class Operations:
@@ -131,7 +132,7 @@ def test_a_block_is_not_given_back_while_zeros_are_on_their_way_to_it(disk: Loss
     disk.finish()
     assert log.durable_index == SIZES.after_batches
     log.close()
-    assert disk.open_files == 0
+    assert disk.open_files == LEDGER_FILES
 
 
 def test_an_error_of_the_zeros_is_one_of_the_log(disk: LossyDisk) -> None:
@@ -146,7 +147,7 @@ def test_an_error_of_the_zeros_is_one_of_the_log(disk: LossyDisk) -> None:
     with pytest.raises(StoreFailed):
         log.append([entry(SIZES.after_batches + 1)])
     log.close()
-    assert disk.open_files == 0
+    assert disk.open_files == LEDGER_FILES
 
 
 def test_a_piece_whose_file_cannot_be_opened_is_not_taken_for_prepared(

@@ -17,6 +17,7 @@ from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry
 from jetraft.store.retention import StoreLimits
 from jetraft.store.stream_store import StreamStore
+from tests.store.ledgers import ledger_of
 from tests.store.naive_stream import Message, append_messages
 
 GROUP = Path("/store/groups/S-R1F-abcdefgh")
@@ -26,7 +27,7 @@ HDR = b"NATS/1.0\r\nA: b\r\n\r\n"
 
 def open_files(disk: LossyDisk) -> FileLog:
     options = LogOptions(block_bytes_first=2048, block_bytes_max=4096)
-    return open_log(disk, GROUP, IDENTITY, BlockCache(bytes_max=1000), options)
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=1000), options)
 
 
 def fill(log: FileLog, store: StreamStore, count: int) -> None:

@@ -10,14 +10,15 @@ import pytest
 
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, Kind
+from jetraft.store.format import BLOCK_HEAD_BYTES, MARK_BYTES, Identity, Kind
 from jetraft.store.log import FileLog
-from jetraft.store.log_open import discard_log, open_log
+from jetraft.store.log_open import UNRECORDED_NAME, open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry, HardState, HardStateLost, StoreCorrupt, StoreError, StoreFailed, StoreRefused
+from jetraft.store.port import Entry, HardState, HardStateLost, StoreCorrupt, StoreError, StoreFailed
 from jetraft.store.recovery import RecoveryMode
+from tests.store.ledgers import LEDGER_FILES, ledger_of, lose_records
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 LOG = GROUP / "log-00000001"
@@ -32,7 +33,7 @@ def disk() -> LossyDisk:
 
 
 def opened(disk: LossyDisk, **options: Any) -> FileLog:
-    return open_log(disk, GROUP, IDENTITY, BlockCache(), attrs.evolve(LogOptions(), **options))
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), attrs.evolve(LogOptions(), **options))
 
 
 def entry(index: int, term: int = 1) -> Entry:
@@ -118,7 +119,7 @@ def test_damage_in_a_sealed_block_is_reported(disk: LossyDisk) -> None:
 def test_damaged_head_is_reported(disk: LossyDisk) -> None:
     written(disk, [1, 2, 3]).close()
     disk.flip_bit(FIRST, 5)
-    with pytest.raises(StoreCorrupt, match="does not start"):
+    with pytest.raises(StoreCorrupt, match="the head is damaged"):
         opened(disk)
 
 
@@ -132,25 +133,42 @@ def test_missing_block_is_damage(disk: LossyDisk) -> None:
     batch = disk.batch()
     batch.unlink(bytes(FIRST))
     disk.perform(batch)
-    with pytest.raises(StoreCorrupt, match="entries from 1 to 3 are missing"):
+    with pytest.raises(StoreCorrupt, match="the block is missing"):
         opened(disk)
 
 
-def test_a_block_that_never_got_its_length_is_not_taken_for_one_that_was_cut(disk: LossyDisk) -> None:
-    log = opened(disk)
-    log.append([entry(1)])
-    log.submit()
-    disk.finish()
-    log.close()
-    name = next(name for name in disk.list_directory(LOG) if name.endswith(".blk"))
-    fd = disk.open_file(LOG / name)
+@pytest.mark.parametrize("left", [0, 64, BLOCK_HEAD_BYTES, BLOCK_HEAD_BYTES + FRAME_BYTES, 4096])
+def test_a_block_that_has_lost_its_end_is_damaged(disk: LossyDisk, left: int) -> None:
+    """It had its whole length, durably, before anybody was told of anything in it."""
+    written(disk, [1]).close()
+    fd = disk.open_file(FIRST)
     batch = disk.batch()
-    batch.truncate(fd, BLOCK_HEAD_BYTES + len(entry(1).frame))  # the power went before the length was synced
-    batch.sync(fd)
+    batch.truncate(fd, left)
     disk.perform(batch)
-    for _ in range(2):
-        disk.kill()
-        assert opened(disk).last_index == 1
+    with pytest.raises(StoreCorrupt, match=f"{left} bytes are left|head is damaged"):
+        opened(disk)
+
+    log = opened(disk, mode=RecoveryMode.SALVAGE)
+
+    assert log.faulty == ((1, 1),) if left < BLOCK_HEAD_BYTES + FRAME_BYTES else ((2, 2),)
+    assert log.damaged[0].end_lost
+
+
+def test_a_block_that_no_record_names_was_never_finished(disk: LossyDisk) -> None:
+    log = written(disk, [1, 2])
+    log.roll_early()
+    log.append([entry(3)])
+    log.submit()
+    while len([name for name in disk.list_directory(LOG) if name.endswith(".blk")]) < 2:
+        disk.step()
+    for _ in range(3):
+        disk.step()  # head and frame are written, the file is fsynced
+    disk.kill()
+
+    log = opened(disk)
+
+    assert log.last_index == 2
+    assert disk.list_directory(LOG) == [FIRST.name]
 
 
 def test_log_shorter_than_its_checkpoint_is_damage(disk: LossyDisk) -> None:
@@ -162,14 +180,14 @@ def test_log_shorter_than_its_checkpoint_is_damage(disk: LossyDisk) -> None:
     batch = disk.batch()
     batch.unlink(bytes(FIRST))
     disk.perform(batch)
-    with pytest.raises(StoreCorrupt, match="checkpoint at 3, but the log ends at 0"):
+    with pytest.raises(StoreCorrupt, match="the block is missing"):
         opened(disk)
 
 
 def test_lost_log_beside_a_vote_is_damage(disk: LossyDisk) -> None:
     written(disk, [1]).close()
     disk.remove_directory(LOG)
-    with pytest.raises(StoreCorrupt, match="the log is not"):
+    with pytest.raises(StoreCorrupt, match="the block is missing"):
         opened(disk)
 
 
@@ -183,6 +201,7 @@ def test_cut_entries_do_not_come_back_when_the_block_that_cut_them_is_trimmed(di
     disk.finish()
     log.close()
     log = opened(disk)
+    log.roll_early()
     log.append([message(5, seq=9)])
     log.submit()
     disk.finish()
@@ -218,6 +237,7 @@ def test_blocks_between_live_ones_go_and_first_index_moves_behind_the_hole(disk:
     disk.finish()
     log.close()
     log = opened(disk)
+    log.roll_early()
     log.append([entry(5, term=3)])
     log.save_checkpoint(4, 3, b"", b"")
     log.submit()
@@ -235,39 +255,24 @@ def test_blocks_between_live_ones_go_and_first_index_moves_behind_the_hole(disk:
         log = opened(disk)
 
 
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"node_id": NodeId("N7654321")}, "belongs to"),
-        ({"group_id": GroupId("S-R1F-hgfedcba")}, "belongs to"),
-        ({"incarnation": 8}, "belongs to"),
-    ],
-)
-def test_foreign_log_is_refused(disk: LossyDisk, change: dict[str, Any], error: str) -> None:
+def test_the_files_of_another_node_are_not_believed(disk: LossyDisk) -> None:
     written(disk, [1]).close()
-    with pytest.raises(StoreRefused, match=error):
-        open_log(disk, GROUP, attrs.evolve(IDENTITY, **change), BlockCache())
+    with pytest.raises(StoreCorrupt, match="the head is damaged"):
+        open_log(ledger_of(disk, GROUP), GROUP, attrs.evolve(IDENTITY, node_id=NodeId("N7654321")), BlockCache())
 
 
-def test_one_damaged_copy_of_the_hard_state_does_no_harm(disk: LossyDisk) -> None:
-    log = written(disk, [1])
-    log.set_hard_state(HardState(term=4, vote=NodeId("AAAAAAAA")))
-    log.submit()
-    disk.finish()
-    log.close()
-    for name in ("hard-state.0", "hard-state.1"):
-        disk.flip_bit(GROUP / name, 90)
-        log = opened(disk)
-        assert log.hard_state == HardState(term=4, vote=NodeId("AAAAAAAA"))
-        log.close()
-        disk.flip_bit(GROUP / name, 90)
-
-
-def test_two_damaged_copies_forbid_voting(disk: LossyDisk) -> None:
+@pytest.mark.parametrize("change", [{"group_id": GroupId("S-R1F-hgfedcba")}, {"incarnation": 8}])
+def test_a_log_that_the_ledger_does_not_know_is_kept_and_not_believed(disk: LossyDisk, change: dict[str, Any]) -> None:
     written(disk, [1]).close()
-    for name in ("hard-state.0", "hard-state.1"):
-        disk.flip_bit(GROUP / name, 90)
-    with pytest.raises(HardStateLost, match="checksum"):
+    log = open_log(ledger_of(disk, GROUP), GROUP, attrs.evolve(IDENTITY, **change), BlockCache())
+    assert log.last_index == 0
+    assert disk.list_directory(GROUP / UNRECORDED_NAME) == [FIRST.name]
+
+
+def test_two_damaged_copies_of_the_ledger_forbid_voting(disk: LossyDisk) -> None:
+    written(disk, [1]).close()
+    lose_records(disk, GROUP.parent.parent, (IDENTITY.group_id, IDENTITY.incarnation))
+    with pytest.raises(HardStateLost, match="ledger"):
         opened(disk)
 
     log = opened(disk, accept_lost_hard_state=True)
@@ -323,27 +328,41 @@ def test_failed_write_is_final(disk: LossyDisk, operation: str) -> None:
     log.submit()
     assert not disk.step()
     log.close()
-    assert disk.open_files == 0
+    assert disk.open_files == LEDGER_FILES
 
 
 def test_a_batch_follows_the_one_on_its_way_and_the_rest_is_the_next(disk: LossyDisk) -> None:
+    log = written(disk, [1])
+    before = log.durable_token
+    log.append([entry(2)])
+    log.submit()
+    first = log.token()
+    log.append([entry(3)])
+    log.submit()
+    second = log.token()
+    log.append([entry(4)])
+    log.submit()
+    while log.durable_token == before:
+        disk.step()
+    assert (log.durable_token, log.durable_index) == (first, 2)
+    while log.durable_token == first:
+        disk.step()
+    assert (log.durable_token, log.durable_index) == (second, 3)
+    disk.finish()
+    assert (log.durable_token, log.durable_index) == (log.token(), 4)
+
+
+def test_nothing_follows_a_batch_that_the_ledger_must_hear_of(disk: LossyDisk) -> None:
+    """A block does not count before its record does, so nor does what is written to it."""
     log = opened(disk)
     log.append([entry(1)])
     log.submit()
     first = log.token()
     log.append([entry(2)])
     log.submit()
-    second = log.token()
-    log.append([entry(3)])
-    log.submit()
     while log.durable_token == 0:
         disk.step()
     assert (log.durable_token, log.durable_index) == (first, 1)
-    while log.durable_token == first:
-        disk.step()
-    assert (log.durable_token, log.durable_index) == (second, 2)
-    disk.finish()
-    assert (log.durable_token, log.durable_index) == (log.token(), 3)
 
 
 def test_a_batch_that_follows_a_failed_one_is_not_done(disk: LossyDisk) -> None:
@@ -375,13 +394,6 @@ def test_cut_lowers_what_a_batch_in_flight_makes_durable(disk: LossyDisk) -> Non
     assert log.durable_index == 1
 
 
-def test_discarded_log_leaves_nothing(disk: LossyDisk) -> None:
-    written(disk, [1]).close()
-    discard_log(disk, GROUP)
-    assert disk.list_directory(GROUP.parent) == []
-    assert opened(disk).last_index == 0
-
-
 def test_every_error_of_an_opening_is_a_store_error(disk: LossyDisk) -> None:
     """Any single flipped bit: the log opens with all its entries, or the opening says what is wrong."""
     log = written(disk, [1, 2], [3])
@@ -401,20 +413,18 @@ def test_every_error_of_an_opening_is_a_store_error(disk: LossyDisk) -> None:
 
 
 def test_an_opening_proves_that_what_it_found_is_durable(disk: LossyDisk) -> None:
-    log = opened(disk)
-    log.append([entry(1), entry(2)])
+    log = written(disk, [1])
+    log.append([entry(2)])
     log.submit()
-    while disk.open_files and not log.durable_token:
-        disk.step()
-        found = disk.read_whole(FIRST) if FIRST.name in disk.list_directory(LOG) else b""
-        if _frame.verify(found, BLOCK_HEAD_BYTES):
-            break  # written, and not marked
+    second = BLOCK_HEAD_BYTES + FRAME_BYTES + MARK_BYTES
+    while not _frame.verify(disk.read_whole(FIRST), second):
+        disk.step()  # until it is written, and not marked
     disk.kill()
     opened(disk).close()
 
-    disk.flip_bit(FIRST, BLOCK_HEAD_BYTES + FRAME_BYTES + 60)
+    disk.flip_bit(FIRST, second + 60)
 
-    with pytest.raises(StoreCorrupt, match="entry 2 at byte 276 was durable"):
+    with pytest.raises(StoreCorrupt, match=f"entry 2 at byte {second} was durable"):
         opened(disk)
 
 

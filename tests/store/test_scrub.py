@@ -15,6 +15,7 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, StoreCorrupt
 from jetraft.store.scrub import Scrub, Target, verify
+from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
@@ -30,7 +31,7 @@ def entry(index: int) -> Entry:
 
 
 def opened(disk: LossyDisk) -> FileLog:
-    return open_log(disk, GROUP, IDENTITY, BlockCache())
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache())
 
 
 def test_every_block_is_read_once_in_a_round() -> None:
@@ -61,6 +62,7 @@ def test_a_growing_block_is_left_alone_and_a_sealed_one_is_verified() -> None:
     assert log.scrub_targets() == []
     log.close()
     log = opened(disk)
+    log.roll_early()
     log.append([entry(3)])
     log.submit()
     disk.finish()

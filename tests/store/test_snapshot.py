@@ -15,6 +15,7 @@ from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, HardState, StoreCorrupt
 from jetraft.store.snapshot import Manifest, Part, Staging
+from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R3F-abcdefgh")
 NO_MESSAGES = 1 << 63
@@ -30,7 +31,11 @@ class Member:
 
     def open(self) -> GroupLog:
         return open_log(
-            self.disk, GROUP, self.identity, BlockCache(), LogOptions(block_bytes_first=1000, block_bytes_max=1000)
+            ledger_of(self.disk, GROUP),
+            GROUP,
+            self.identity,
+            BlockCache(),
+            LogOptions(block_bytes_first=1000, block_bytes_max=1000),
         )
 
     def settle(self) -> None:
@@ -97,6 +102,7 @@ def install(leader: Member | MemMember, follower: Member | MemMember, first_live
     follower.settle()
     follower.log.close()
     follower.log = staging.finish()
+    follower.settle()
 
 
 def test_installed_log_reads_like_the_senders_up_to_the_checkpoint(kind: Kinds) -> None:

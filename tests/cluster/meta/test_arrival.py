@@ -54,7 +54,7 @@ class Story:
     async def run(self) -> Founders | None:
         return FOUNDERS if self.founds else None
 
-    def joined(self, founders: Founders, index: int) -> None:
+    async def joined(self, founders: Founders, index: int) -> None:
         assert founders is FOUNDERS
         self.events.append(f"written down: joined at {index}")
 
@@ -62,10 +62,6 @@ class Story:
 
     def __contains__(self, group: tuple[GroupId, int]) -> bool:
         return group in self.noted
-
-    def note(self, group_id: GroupId, incarnation: int) -> None:
-        self.noted.add((group_id, incarnation))
-        self.events.append("noted: forgotten")
 
 
 class FakeSeat:
@@ -80,17 +76,17 @@ class FakeSeat:
         self._story.events.append("taken, known" if is_known else "taken")
 
     async def join(
-        self, founders: Founders, ask: Callable[[], Awaitable[Admission]], *, give_up: Callable[[], None]
+        self, founders: Founders, ask: Callable[[], Awaitable[Admission]], *, give_up: Callable[[], Awaitable[None]]
     ) -> Admission:
         assert founders is FOUNDERS
         admission = await ask()
-        give_up()
+        await give_up()
         return admission
 
-    def trash(self) -> None:
+    async def trash(self) -> None:
         self._story.events.append("thrown away")
 
-    def set_aside(self) -> None:
+    async def set_aside(self) -> None:
         self._story.events.append("set aside")
 
 
@@ -123,7 +119,7 @@ async def test_a_log_of_no_use_is_given_up_only_when_it_is_noted_that_its_promis
     loses: type[Exception],
 ) -> None:
     story = Story(loses=loses)
-    assert await story.arrive() == ["waits", "asks, outside", "noted: forgotten", "set aside", "taken, known"]
+    assert await story.arrive() == ["waits", "asks, outside", "set aside", "taken, known"]
     assert not story.arrival.is_outside
 
 

@@ -23,7 +23,7 @@ class Disk:
     def load(self) -> bytes | None:
         return self.content
 
-    def save(self, content: bytes) -> None:
+    async def save(self, content: bytes) -> None:
         if self.accepts <= 0:
             raise OSError("broken")
         self.accepts -= 1

@@ -10,6 +10,7 @@ from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.meta.profile import TOLD_STEP_BYTES, NodeProfile, unpack_profile
 from jetraft.cluster.meta.telling import TELL_S, Telling, first_profile
 from jetraft.cluster.meta.view import ClusterView
+from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.model.config import StorageType
 from jetraft.store.node_dir import NodeDir
 from tests.cluster.meta.makers import N1
@@ -94,11 +95,13 @@ async def test_it_is_told_again_without_being_asked(autojump_clock: trio.testing
 
 
 def test_a_limit_that_is_not_configured_is_a_part_of_what_there_is(tmp_path: Path) -> None:
-    node_dir = NodeDir.open(tmp_path, server_name="one", named=True, cluster="C")
+    writer = Writer(1)
+    node_dir = NodeDir.open(LocalDisk(writer), tmp_path, server_name="one", named=True, cluster="C")
     try:
         profile = first_profile(node_dir, ["SSD"], {MEMORY: 7})
     finally:
         node_dir.close()
+        writer.stop()
     assert profile.tags == {"ssd"}
     assert profile.capacity[MEMORY] == 7
     assert profile.capacity[FILE] > 0

@@ -12,6 +12,7 @@ from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, GroupLog
+from tests.store.ledgers import ledger_of
 
 GROUP_ID = GroupId("S-R3F-abcdefgh")
 A, B = NodeId("AAAAAAAA"), NodeId("BBBBBBBB")
@@ -35,7 +36,11 @@ def sealed_log(path: Path, writer: Writer) -> FileLog:
     """A log with one block that no longer grows."""
     identity = Identity(node_id=A, group_id=GROUP_ID, incarnation=7)
     for index in (1, 2):
-        log = open_log(LocalDisk(writer), path / "groups" / "g", identity, BlockCache())
+        log = open_log(
+            ledger_of(LocalDisk(writer), path / "groups" / "g"), path / "groups" / "g", identity, BlockCache()
+        )
+        if log.last_index:
+            log.roll_early()
         frame = _frame.seal(Kind.NOOP, index=index, term=1, incarnation=7, body=b"x" * 100)
         log.append([Entry(index=index, term=1, kind=Kind.NOOP, frame=frame)])
         done: list[int] = []

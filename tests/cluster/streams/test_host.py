@@ -1,6 +1,7 @@
 """What a node throws away leaves the groups' directory in one step, before a byte of it is removed."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from jetraft.cluster.streams.host import StreamHost
+from jetraft.cluster.streams.memory_groups import MemoryGroups
+from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.model.ids import GroupId
 from jetraft.store.node_dir import NodeDir
 
@@ -15,8 +18,15 @@ GROUP, OTHER = GroupId("S-R3F-gone0000"), GroupId("S-R3F-kept0000")
 
 
 @pytest.fixture
-def node_dir(tmp_path: Path) -> NodeDir:
-    made = NodeDir.open(tmp_path, server_name="n1", named=True, cluster="C")
+def disk() -> Iterator[LocalDisk]:
+    writer = Writer(1)
+    yield LocalDisk(writer)
+    writer.stop()
+
+
+@pytest.fixture
+def node_dir(disk: LocalDisk, tmp_path: Path) -> NodeDir:
+    made = NodeDir.open(disk, tmp_path, server_name="n1", named=True, cluster="C")
     for group_id in (GROUP, OTHER):
         place = made.group(group_id, 7)
         place.mkdir()
@@ -27,8 +37,9 @@ def node_dir(tmp_path: Path) -> NodeDir:
 def host_over(node_dir: NodeDir) -> StreamHost:
     """A host of which only the throwing away is used."""
     forgets = SimpleNamespace(forget=lambda _group_id: None)
+    memory_groups = MemoryGroups(node_dir.ledger)
     fields: dict[str, Any] = {field.name: None for field in StreamHost.__attrs_attrs__ if field.init}
-    return StreamHost(**{**fields, "node_dir": node_dir, "repairs": forgets, "memory_groups": forgets})
+    return StreamHost(**{**fields, "node_dir": node_dir, "repairs": forgets, "memory_groups": memory_groups})
 
 
 async def test_data_is_in_the_trash_when_its_removal_begins(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,10 +54,12 @@ async def test_data_is_in_the_trash_when_its_removal_begins(node_dir: NodeDir, m
     assert list(node_dir.groups()) == [(OTHER, 7)]
 
 
-async def test_a_node_that_died_while_removing_does_not_have_the_group_again(node_dir: NodeDir, tmp_path: Path) -> None:
-    node_dir.move_to_trash(GROUP, 7)
+async def test_a_node_that_died_while_removing_does_not_have_the_group_again(
+    disk: LocalDisk, node_dir: NodeDir, tmp_path: Path
+) -> None:
+    await node_dir.move_to_trash(GROUP, 7)
     node_dir.close()
-    again = NodeDir.open(tmp_path, server_name="n1", named=True, cluster="C")
+    again = NodeDir.open(disk, tmp_path, server_name="n1", named=True, cluster="C")
     assert list(again.groups()) == [(OTHER, 7)]
     again.empty_trash()
     assert not list((tmp_path / "trash").iterdir())

@@ -1,0 +1,367 @@
+"""The ledger of a node: one journal of facts about all its groups, kept twice, that says what must be there.
+
+`ledger.0` and `ledger.1` in the node's directory hold the same records (store/ledger_records.py has their meaning,
+store/ledger_file.py their bytes). What is appended while a batch is on its way is the next batch, so the votes, births
+of blocks and trims of any number of groups share two fsyncs. A batch is durable in the first copy before it touches
+the second: a torn write or a garbled sector can hurt one of them, never both.
+
+When the journal has grown to a multiple of what it says, or a write has failed, or an opening has found anything odd,
+it is written anew as a whole: under other names, fsynced, and renamed one after the other. A failed fsync is final for
+the files that it hit, as everywhere; the next generation has files of its own.
+
+When both copies are damaged, the node does not know what it has promised. Its groups are then marked as without memory,
+durably, and come back as learners, or, where this member is the only one, with what their files prove.
+"""
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from jetraft.store.format import TMP_SUFFIX
+from jetraft.store.io import Batch, Disk
+from jetraft.store.ledger_file import Copy, Head, merge, pack_batch, pack_head, parse
+from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
+from jetraft.store.port import StoreRefused
+
+NAMES: Final = ("ledger.0", "ledger.1")
+ALLOCATED_BYTES: Final = 256 << 10  # at a time: 3,000 votes; a file that grows costs its fsync a journal commit
+REWRITE_FACTOR: Final = 4  # of what the state takes: then each record is written 1.3 times on average
+REWRITE_BYTES_MIN: Final = 1 << 20
+
+log_ = logging.getLogger(__name__)
+
+Done = Callable[[OSError | None], None]
+_Waiting = Sequence[tuple[Sequence[bytes], Done]]  # records that belong together, and who waits for them
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LedgerStatistics:
+    """A snapshot of the figures."""
+
+    groups: int
+    records: int  # in the present generation
+    bytes_used: int  # of each copy
+    generation: int
+    batches: int
+    rewrites: int
+    failures: int
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Files:
+    """The two copies of a generation, open."""
+
+    head: Head
+    fds: tuple[int, int]
+    end: int  # where the next record goes
+    allocated: int
+    next_number: int
+
+
+class Ledger:
+    """See the module. Made by `open`; belongs to the one trio thread, except for `state`, which a thread may call."""
+
+    def __init__(self, disk: Disk, root: Path, state: NodeState, head: Head | None, files: _Files | None) -> None:
+        self.disk = disk
+        self.root = root
+        self._state = state
+        self._files = files  # None: to be written anew before anything else
+        self._identity = int.from_bytes(os.urandom(8), "little") if head is None else head.ledger
+        self._generation = 0 if head is None else head.generation
+        self._rewrite_at = REWRITE_BYTES_MIN
+        self._waiting: list[tuple[Sequence[bytes], Done]] = []
+        self._is_busy = self._is_closed = self._is_blocking = False
+        self._batches = self._rewrites = self._failures = 0
+
+    @classmethod
+    def open(
+        cls, disk: Disk, root: Path, known: Sequence[GroupKey] = (), begins_with: Sequence[bytes] = ()
+    ) -> "Ledger":
+        """Read both copies, and put them right. Blocking.
+
+        `known` are groups that have directories, `begins_with` what a new ledger has from the start.
+
+        When records are missing, every group that is known here or there is marked as without memory. Raises
+        StoreRefused for a newer format, OSError.
+        """
+        for directory in [*disk.make_directory(root), root]:
+            _sync_names(disk, directory)
+        for name in NAMES:
+            _settle(disk, root / name)
+        merged = merge(*(_read(disk, root / name) for name in NAMES))
+        state = NodeState()
+        for record in () if merged is None else merged.records:
+            try:
+                state.apply(record)
+            except ValueError as error:  # its checksum holds, so it was written by something newer
+                raise StoreRefused(f"{root / NAMES[0]}: {error}") from error
+        if merged is None or not merged.is_whole:
+            _forget(state, known)
+        head = None if merged is None else merged.head
+        if merged is not None and merged.may_continue:
+            fds = disk.open_file(root / NAMES[0]), disk.open_file(root / NAMES[1])
+            allocated = min(disk.size(fd) for fd in fds)
+            number = len(merged.records) + 1
+            files = _Files(head=merged.head, fds=fds, end=merged.end, allocated=allocated, next_number=number)
+            ledger = cls(disk, root, state, head, files)
+            ledger._rewrite_at = max(REWRITE_BYTES_MIN, merged.end)  # to be known after the next rewriting
+            return ledger
+        ledger = cls(disk, root, state, head, None)
+        ledger.commit_now(*(begins_with if merged is None else ()))
+        return ledger
+
+    @property
+    def values(self) -> dict[str, bytes]:
+        """The node's own small values, by name."""
+        return self._state.values
+
+    def state(self, key: GroupKey) -> GroupState | None:
+        """What is recorded of a group, durably; None when nothing is."""
+        return self._state.groups.get(key)
+
+    def groups(self) -> list[GroupKey]:
+        """The groups of which anything is recorded."""
+        return list(self._state.groups)
+
+    def append(self, records: Sequence[bytes], done: Done) -> None:
+        """Have records written, in order; `done` is called once, later, when they are durable or have failed."""
+        if self._is_closed:
+            return
+        self._waiting.append((records, done))
+        if not self._is_busy:
+            self._start()
+
+    async def commit(self, *records: bytes) -> None:
+        """The same; they are durable when this returns. Raises OSError."""
+        finished = trio.Event()
+        errors: list[OSError] = []
+
+        def done(error: OSError | None) -> None:
+            errors.extend([] if error is None else [error])
+            finished.set()
+
+        self.append(records, done)
+        await finished.wait()
+        if errors:
+            raise errors[0]
+
+    def commit_now(self, *records: bytes) -> None:
+        """The same, blocking, while nothing is on its way: at start, and offline. Raises OSError."""
+        assert not self._is_busy
+        assert not self._waiting
+        errors: list[OSError | None] = []
+        self._is_blocking = True
+        try:
+            self.append(records, errors.append)
+        finally:
+            self._is_blocking = False
+        if errors[0] is not None:
+            raise errors[0]
+
+    def statistics(self) -> LedgerStatistics:
+        """Figures for monitoring and tests."""
+        files = self._files
+        return LedgerStatistics(
+            groups=len(self._state.groups),
+            records=0 if files is None else files.next_number - 1,
+            bytes_used=0 if files is None else files.end,
+            generation=self._generation,
+            batches=self._batches,
+            rewrites=self._rewrites,
+            failures=self._failures,
+        )
+
+    def close(self) -> None:
+        """Give the files back. What is on its way is still finished; nobody is told."""
+        self._is_closed = True
+        self._waiting.clear()
+        if not self._is_busy:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        if self._files is not None:
+            for fd in self._files.fds:
+                self.disk.close_file(fd)
+            self._files = None
+
+    # Batches. One at a time: what is appended meanwhile is the next.
+
+    def _start(self) -> None:
+        """Begin with what waits."""
+        waiting, self._waiting = self._waiting, []
+        self._is_busy = True
+        if self._files is None or self._files.end > self._rewrite_at:
+            self._rewrite(waiting)
+        else:
+            self._append(self._files, waiting)
+
+    def _hand_over(self, batch: Batch, done: Done) -> None:
+        """To the writer; or here and now, while nothing else may happen."""
+        if not self._is_blocking:
+            self.disk.submit(batch, done)
+            return
+        try:
+            self.disk.perform(batch)
+        except OSError as error:
+            done(error)
+        else:
+            done(None)
+
+    def _append(self, files: _Files, waiting: _Waiting) -> None:
+        bodies = [body for records, _ in waiting for body in records]
+        data = pack_batch(files.head, files.next_number, bodies)
+        end = files.end + len(data)
+        batch = self.disk.batch()
+        grows = end > files.allocated
+        allocated = -(-end // ALLOCATED_BYTES) * ALLOCATED_BYTES if grows else files.allocated
+        for fd in files.fds:
+            if grows:
+                batch.allocate(fd, allocated)
+            batch.write(fd, [data], files.end)
+            batch.sync_data(fd)
+
+        def done(error: OSError | None) -> None:
+            if error is None:
+                files.end, files.allocated = end, allocated
+                files.next_number += len(bodies)
+            else:
+                self._close_files()  # what they hold behind `end` nobody knows
+            self._end(waiting, error)
+
+        self._hand_over(batch, done)
+
+    def _rewrite(self, waiting: _Waiting) -> None:
+        """Write both copies aside, then put them in place: until then the present ones can still be used."""
+        bodies = [*self._state.records(), *(body for records, _ in waiting for body in records)]
+        head = Head(ledger=self._identity, generation=self._generation + 1, begins_with=len(bodies))
+        data = pack_head(head) + pack_batch(head, 1, bodies)
+        allocated = -(-len(data) // ALLOCATED_BYTES) * ALLOCATED_BYTES
+        fds: list[int] = []
+        batch = self.disk.batch()
+        try:
+            for name in NAMES:
+                fds.append(self.disk.open_file(self.root / (name + TMP_SUFFIX), create=True))
+                batch.truncate(fds[-1], 0)
+                batch.allocate(fds[-1], allocated)
+                batch.write(fds[-1], [data], 0)
+                batch.sync(fds[-1])
+            directory = self.disk.open_directory(self.root)
+        except OSError as error:
+            self._rewriting_failed(waiting, fds, error)
+            return
+        files = _Files(
+            head=head,
+            fds=(fds[0], fds[1]),
+            end=len(data),
+            allocated=allocated,
+            next_number=len(bodies) + 1,
+        )
+
+        def written(error: OSError | None) -> None:
+            if error is not None:
+                self._rewriting_failed(waiting, [*fds, directory], error)
+                return
+            self._close_files()  # from here on they may not be what their names lead to
+            renames = self.disk.batch()
+            for name in NAMES:
+                renames.rename(bytes(self.root / (name + TMP_SUFFIX)), bytes(self.root / name))
+            renames.sync(directory)
+            self._generation = head.generation
+            self._hand_over(renames, renamed)
+
+        def renamed(error: OSError | None) -> None:
+            self.disk.close_file(directory)
+            if error is None:
+                self._files = files
+                self._rewrites += 1
+                self._rewrite_at = max(REWRITE_BYTES_MIN, REWRITE_FACTOR * files.end)
+            else:
+                for fd in fds:
+                    self.disk.close_file(fd)
+            self._end(waiting, error)
+
+        self._hand_over(batch, written)
+
+    def _rewriting_failed(self, waiting: _Waiting, fds: Sequence[int], error: OSError) -> None:
+        """The present files stay in use, if there are any: there was no room, for instance."""
+        for fd in fds:
+            self.disk.close_file(fd)
+        if self._files is None:
+            self._end(waiting, error)
+        else:
+            self._failures += 1
+            self._rewrite_at = 2 * self._files.end
+            self._append(self._files, waiting)
+
+    def _end(self, waiting: _Waiting, error: OSError | None) -> None:
+        """A batch is over: what is durable counts from now on."""
+        self._is_busy = False
+        self._batches += 1
+        self._failures += error is not None
+        if error is None:
+            for records, _ in waiting:
+                for record in records:
+                    self._state.apply(record)
+        if self._is_closed:
+            self._close_files()
+            return
+        for _, done in waiting:
+            done(error)
+        if self._waiting and not self._is_busy:
+            self._start()
+
+
+def _read(disk: Disk, path: Path) -> Copy | None:
+    """One copy as the device has it; None when it is not there or cannot be read. Raises StoreRefused."""
+    try:
+        fd = disk.open_file(path)
+        try:
+            data = disk.read(fd, disk.size(fd), 0)
+        finally:
+            disk.close_file(fd)
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            log_.warning("%s: %s; the other copy is used", path, error)
+        return None
+    try:
+        return parse(data)
+    except ValueError as error:
+        raise StoreRefused(f"{path}: {error}") from error
+
+
+def _sync_names(disk: Disk, directory: Path) -> None:
+    """Make the names in a directory durable: who made them may have been killed before that."""
+    fd = disk.open_directory(directory)
+    batch = disk.batch()
+    batch.sync(fd)
+    try:
+        disk.perform(batch)
+    finally:
+        disk.close_file(fd)
+
+
+def _settle(disk: Disk, path: Path) -> None:
+    """Make durable what a process left that was killed, and forget what only the cache has of it."""
+    try:
+        fd = disk.open_file(path)
+    except OSError:
+        return
+    try:
+        batch = disk.batch()
+        batch.sync(fd)
+        disk.perform(batch)
+        disk.forget_cached(fd)
+    finally:
+        disk.close_file(fd)
+
+
+def _forget(state: NodeState, known: Sequence[GroupKey]) -> None:
+    """Records are missing, or all of them: what these groups have promised is not known."""
+    for key in {*known, *state.groups}:
+        state.groups[key] = attrs.evolve(state.groups.get(key, GroupState()), memory_lost=True)

@@ -1,0 +1,246 @@
+"""What a node must never forget of its groups, as small records, and the state that they add up to. Pure.
+
+Each record is a fact that is true from the moment at which it is durable: this member has promised that vote, that
+block file exists and begins like this, those entries were dropped on purpose, the log reaches at least to there. Below
+these facts absence is damage: a file that is missing, shorter or unreadable was lost, it was not "never finished".
+The other way round, a file that no record names was never finished, and nobody was told of anything that it holds.
+
+    term and vote     what the member has promised; before its first one there is nothing to lose
+    born              a block exists, durably: serial, first index, term of the entry before it, length of its file.
+                      Entries of earlier blocks from its first index on are void: they were cut.
+    floor             the log reaches at least to this entry, durably
+    dropped           ranges of entries whose blocks went on purpose
+    checkpoint        a checkpoint file exists, durably; the two newest count
+    replaced          everything at once: a log taken over from another member, or from a store of an older format
+    noted             the group may count on a self of this node whose log is gone
+    removed           the group has left this node
+    value             a small value of the node itself, by name
+
+Source of the idea: metadata kept apart from the entries that it describes (Protocol-Aware Recovery, FAST'18); a
+journal of facts about files (RocksDB's and LevelDB's MANIFEST).
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import attrs
+import msgpack
+
+from jetraft.store import trimmed
+from jetraft.store.checkpoint import CHECKPOINTS_KEPT
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import HardState
+
+GroupKey = tuple[GroupId, int]  # group and incarnation
+
+_VOTED: Final = "t"
+_BORN: Final = "b"
+_FLOOR: Final = "f"
+_DROPPED: Final = "d"
+_CHECKPOINT: Final = "c"
+_REPLACED: Final = "g"
+_NOTED: Final = "n"
+_REMOVED: Final = "r"
+_VALUE: Final = "v"
+
+
+class Born(NamedTuple):
+    """A block that must be there."""
+
+    serial: int
+    first_index: int
+    boundary_term: int  # of the entry before first_index
+    reserved_bytes: int  # the length of its file while it is the newest; 0: any length
+
+
+class Point(NamedTuple):
+    """An entry by log index and term."""
+
+    log_index: int
+    term: int
+
+
+NOWHERE: Final = Point(0, 0)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GroupState:
+    """What the records of one group say. `hard_state` is None before the first promise."""
+
+    hard_state: HardState | None = None
+    generation: int = 1  # the number of the log's directory
+    births: tuple[Born, ...] = ()  # ascending by serial and by first index
+    floor: Point = NOWHERE
+    dropped: trimmed.Ranges = ()
+    checkpoints: tuple[Point, ...] = ()  # ascending, at most CHECKPOINTS_KEPT
+    is_noted: bool = False  # the group may count on a self of this node that is gone
+    memory_lost: bool = False  # records of it may be missing: its term and vote are not known
+
+    @property
+    def expects_files(self) -> bool:
+        """Whether anything must be in the group's directory."""
+        return bool(self.births or self.checkpoints)
+
+    def with_birth(self, born: Born) -> "GroupState":
+        """A block was begun: it voids what earlier ones hold from its first index on, and proves what is before it."""
+        births = tuple(known for known in self.births if known.first_index < born.first_index)
+        return attrs.evolve(self, births=(*births, born), floor=Point(born.first_index - 1, born.boundary_term))
+
+    def with_floor(self, floor: Point) -> "GroupState":
+        """The log reaches at least to there."""
+        return attrs.evolve(self, floor=max(self.floor, floor))
+
+    def with_dropped(self, ranges: trimmed.Ranges) -> "GroupState":
+        """All that was ever dropped; the blocks in it are gone."""
+        births = tuple(born for born in self.births if not _is_gone(born, ranges))
+        return attrs.evolve(self, births=births, dropped=ranges)
+
+    def with_checkpoint(self, point: Point) -> "GroupState":
+        """A newer checkpoint; the log reaches at least to its index."""
+        older = tuple(known for known in self.checkpoints if known.log_index < point.log_index)
+        kept = (*older, point)[-CHECKPOINTS_KEPT:]
+        return attrs.evolve(self, checkpoints=kept).with_floor(point)
+
+
+def _is_gone(born: Born, ranges: trimmed.Ranges) -> bool:
+    """Whether the entries of a block were dropped: blocks go whole, and never the newest, which may hold nothing."""
+    return any(first <= born.first_index <= last for first, last in ranges)
+
+
+@attrs.define(slots=True)
+class NodeState:
+    """What all records say. `apply` takes them in order."""
+
+    groups: dict[GroupKey, GroupState] = attrs.Factory(dict)
+    values: dict[str, bytes] = attrs.Factory(dict)
+
+    def apply(self, record: bytes) -> None:
+        """Take one record in. Raises ValueError when it is none."""
+        try:
+            kind, *fields = msgpack.unpackb(record)
+            if kind == _VALUE:
+                name, content = fields
+                self._set_value(str(name), content)
+                return
+            group_id, incarnation, *rest = fields
+            key = GroupId(str(group_id)), int(incarnation)
+            if kind == _REMOVED:
+                self.groups.pop(key, None)
+            else:
+                self.groups[key] = _applied(self.groups.get(key, GroupState()), kind, rest)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise ValueError(f"not a record: {error}") from error
+
+    def records(self) -> Iterable[bytes]:
+        """Records that add up to this state."""
+        for name, content in sorted(self.values.items()):
+            yield value(name, content)
+        for key, state in sorted(self.groups.items()):
+            yield replaced(key, state)
+
+    def _set_value(self, name: str, content: bytes | None) -> None:
+        if content is None:
+            self.values.pop(name, None)
+        else:
+            self.values[name] = bytes(content)
+
+
+def _applied(state: GroupState, kind: str, fields: list[Any]) -> GroupState:
+    if kind == _VOTED:
+        term, vote = fields
+        state = attrs.evolve(state, hard_state=_hard_state(term, vote), memory_lost=False)
+    elif kind == _BORN:
+        state = state.with_birth(Born(*map(int, fields)))
+    elif kind == _FLOOR:
+        state = state.with_floor(Point(*map(int, fields)))
+    elif kind == _DROPPED:
+        state = state.with_dropped(trimmed.merged((int(first), int(last)) for first, last in fields))
+    elif kind == _CHECKPOINT:
+        state = state.with_checkpoint(Point(*map(int, fields)))
+    elif kind == _REPLACED:
+        state = _unpacked(fields)
+    elif kind == _NOTED:
+        state = attrs.evolve(state, is_noted=True)
+    else:
+        raise ValueError(f"record kind {kind!r}")
+    return state
+
+
+def _hard_state(term: int, vote: str) -> HardState:
+    return HardState(term=int(term), vote=NodeId(vote) if vote else None)
+
+
+def _record(kind: str, *fields: object) -> bytes:
+    packed: bytes = msgpack.packb((kind, *fields))
+    return packed
+
+
+def voted(key: GroupKey, hard_state: HardState) -> bytes:
+    """Term and vote. Use neither before this is durable."""
+    return _record(_VOTED, *key, hard_state.term, hard_state.vote or "")
+
+
+def born(key: GroupKey, block: Born) -> bytes:
+    """A block file exists, with its head, under its name, durably."""
+    return _record(_BORN, *key, *block)
+
+
+def floor(key: GroupKey, point: Point) -> bytes:
+    """The log is durable up to there."""
+    return _record(_FLOOR, *key, *point)
+
+
+def dropped(key: GroupKey, ranges: trimmed.Ranges) -> bytes:
+    """All ranges that were ever dropped. Files go when this is durable."""
+    return _record(_DROPPED, *key, *ranges)
+
+
+def checkpointed(key: GroupKey, point: Point) -> bytes:
+    """A checkpoint file exists, under its name, durably."""
+    return _record(_CHECKPOINT, *key, *point)
+
+
+def noted(key: GroupKey) -> bytes:
+    """The group may count on a self of this node that it will not remember."""
+    return _record(_NOTED, *key)
+
+
+def removed(key: GroupKey) -> bytes:
+    """The group has left this node, and its data is out of the way."""
+    return _record(_REMOVED, *key)
+
+
+def value(name: str, content: bytes | None) -> bytes:
+    """A value of the node; None takes it away."""
+    return _record(_VALUE, name, content)
+
+
+def replaced(key: GroupKey, state: GroupState) -> bytes:
+    """Everything about a group at once."""
+    promised = state.hard_state
+    return _record(
+        _REPLACED,
+        *key,
+        None if promised is None else (promised.term, promised.vote or ""),
+        state.generation,
+        state.births,
+        state.floor,
+        state.dropped,
+        state.checkpoints,
+        state.is_noted,
+        state.memory_lost,
+    )
+
+
+def _unpacked(fields: list[Any]) -> GroupState:
+    promised, generation, births, reached, ranges, points, is_noted, memory_lost = fields
+    return GroupState(
+        hard_state=None if promised is None else _hard_state(*promised),
+        generation=int(generation),
+        births=tuple(Born(*map(int, block)) for block in births),
+        floor=Point(*map(int, reached)),
+        dropped=trimmed.merged((int(first), int(last)) for first, last in ranges),
+        checkpoints=tuple(Point(*map(int, point)) for point in points),
+        is_noted=bool(is_noted),
+        memory_lost=bool(memory_lost),
+    )
