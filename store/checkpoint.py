@@ -25,19 +25,27 @@ def pack(checkpoint: Checkpoint, identity: Identity, cipher: GroupCipher | None 
     return pack_envelope(FileKind.CHECKPOINT, identity, b"".join((head, checkpoint.members, checkpoint.state)))
 
 
-def unpack(data: bytes, identity: Identity, *, what: str, cipher: GroupCipher | None = None) -> Checkpoint:
-    """Raises StoreCorrupt or StoreRefused. A sealed one that is read without a cipher has no members and no state."""
+def unpack(
+    data: bytes, identity: Identity, *, what: str, cipher: GroupCipher | None = None, index: int | None = None
+) -> Checkpoint:
+    """The checkpoint in a file; with `index`, the one that its name promises.
+
+    Raises StoreCorrupt, also for that of another index, or StoreRefused. A sealed one that is read without a cipher has
+    no members and no state.
+    """
     is_sealed = peek_kind(data) == FileKind.SEALED_CHECKPOINT
     kind = FileKind.SEALED_CHECKPOINT if is_sealed else FileKind.CHECKPOINT
     body = unpack_envelope(data, kind, identity, what=what)
     if len(body) < _BODY.size:
         raise StoreCorrupt(f"{what}: a checkpoint of {len(body)} bytes")
-    index, term, members_bytes = _BODY.unpack_from(body)
+    found_index, term, members_bytes = _BODY.unpack_from(body)
+    if index is not None and found_index != index:
+        raise StoreCorrupt(f"{what}: holds the checkpoint at {found_index}")
     content = body[_BODY.size :]
     if is_sealed:
         if cipher is None:
-            return Checkpoint(index=index, term=term, members=b"", state=b"")
+            return Checkpoint(index=found_index, term=term, members=b"", state=b"")
         content = cipher.open_file(content, what=what)
     if members_bytes > len(content):
         raise StoreCorrupt(f"{what}: the members reach beyond the file")
-    return Checkpoint(index=index, term=term, members=content[:members_bytes], state=content[members_bytes:])
+    return Checkpoint(index=found_index, term=term, members=content[:members_bytes], state=content[members_bytes:])

@@ -325,7 +325,14 @@ def _checkpoints(
     views = []
     for name in map(checkpoint_name, expected.checkpoints):
         try:
-            checkpoint = checkpoint_file.unpack(_read(log / name), identity, what=name, cipher=found.sealed.cipher)
+            stem = name.removesuffix(CHECKPOINT_SUFFIX)
+            checkpoint = checkpoint_file.unpack(
+                _read(log / name),
+                identity,
+                what=name,
+                cipher=found.sealed.cipher,
+                index=int(stem) if stem.isdigit() else None,
+            )
         except (OSError, StoreError) as error:
             views.append(CheckpointView(name=name, index=0, term=0, state_bytes=0, damage=_told(error, name, names)))
         else:

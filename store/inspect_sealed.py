@@ -40,20 +40,20 @@ class SealedParts:
 def look(files: Mapping[str, bytes], identity: Identity, secrets: Secrets | None) -> SealedParts:
     """Try the key on the copies of the data key, which `files` has by name."""
     found = SealedParts()
-    copies = [(name, files[name]) for name in KEY_NAMES if name in files]
+    copies = [name for name in KEY_NAMES if name in files]
     if not copies:
         return found
     found.is_encrypted = True
-    for name, data in copies:
+    for name in copies:
         try:
-            unpack(data, identity, what=name)
+            unpack(files[name], identity, what=name)
         except StoreError as error:
             found.damage.append(str(error))
     if secrets is None:
         found.notes.append("is encrypted: checksums are verified, what is encrypted is not (give --key-env)")
         return found
     try:
-        sound = sound_copies(copies, identity, what="the data key")
+        sound = sound_copies(copies, files.__getitem__, identity, what="the data key")
         opened = open_copies(sound.values(), identity, secrets)
     except StoreError:
         return found

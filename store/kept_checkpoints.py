@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from jetraft.store import checkpoint as checkpoint_file
 from jetraft.store.backlog import Backlog, LogPlace
 from jetraft.store.checkpoint import CHECKPOINTS_KEPT
+from jetraft.store.copies import FAILURES, verdict
 from jetraft.store.format import checkpoint_name
-from jetraft.store.port import Checkpoint, StoreCorrupt
+from jetraft.store.port import Checkpoint
 from jetraft.store.recovery import read_file
 
 
@@ -57,23 +58,28 @@ class KeptCheckpoints:
             self._unwritten = None
 
     def newest(self) -> Checkpoint | None:
-        """The newest that is sound, written or not. Raises StoreCorrupt when there are some and none is."""
+        """The newest that is sound, written or not. Raises as `newest_durable` does."""
         return self._unwritten or self.newest_durable()
 
     def newest_durable(self) -> Checkpoint | None:
-        """The same among those on disk."""
-        damage: list[str] = []
-        place = self._place
+        """The same among those on disk: one that is damaged, not ours, or not readable falls to the one before it.
+
+        When there are some and none can be used: StoreCorrupt, or what else store/copies.py makes of their failures.
+        """
+        failures: list[Exception] = []
         for index in reversed(self._indexes):
             if self._unwritten is not None and index == self._unwritten.index:
                 continue
-            path = place.log / checkpoint_name(index)
             try:
-                return checkpoint_file.unpack(
-                    read_file(place.disk, path), place.identity, what=str(path), cipher=place.cipher
-                )
-            except StoreCorrupt as error:
-                damage.append(str(error))
-        if damage:
-            raise StoreCorrupt("; ".join(damage))
+                return self._read(index)
+            except FAILURES as error:
+                failures.append(error)
+        if failures:
+            raise verdict(failures)
         return None
+
+    def _read(self, index: int) -> Checkpoint:
+        place = self._place
+        path = place.log / checkpoint_name(index)
+        data = read_file(place.disk, path)
+        return checkpoint_file.unpack(data, place.identity, what=str(path), cipher=place.cipher, index=index)

@@ -12,17 +12,18 @@ encryption; nats-server's stream keys. The wrapping is AEAD with a random nonce.
 import hmac
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from jetraft.store.cipher import KEY_BYTES, NONCE_BYTES, TAG_BYTES, CipherKind, GroupCipher, aead, derived
+from jetraft.store.copies import FAILURES, verdict
 from jetraft.store.faulty import replace_file, sync_directory
 from jetraft.store.format import KEY_NAMES, TMP_SUFFIX, FileKind, Identity, pack_envelope, unpack_envelope
 from jetraft.store.io import Disk
-from jetraft.store.port import StoreCorrupt, StoreRefused
+from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
 from jetraft.store.recovery import read_file
 
 _BODY: Final = struct.Struct(f"<B16s{NONCE_BYTES}s{KEY_BYTES + TAG_BYTES}s")  # cipher, salt, nonce, wrapped key
@@ -53,8 +54,8 @@ def unlock(disk: Disk, group: Path, identity: Identity, secrets: Secrets | None)
     """The cipher of a group; made, durably, when it has none and there is a key. None without a key.
 
     Raises StoreRefused, before anything is changed, when the group's key opens with none of `secrets`; StoreCorrupt
-    when both copies are damaged. A group that was written without encryption is read on; what is written from now on
-    is sealed.
+    when no copy can be used and one is damaged. A group that was written without encryption is read on; what is written
+    from now on is sealed.
     """
     names = disk.list_directory(group)
     present = [name for name in KEY_NAMES if name in names]
@@ -62,7 +63,7 @@ def unlock(disk: Disk, group: Path, identity: Identity, secrets: Secrets | None)
         return None if secrets is None else _make(disk, group, identity, secrets)
     if secrets is None:
         raise StoreRefused(f"{group}: is encrypted, and the jetstream block of the configuration has no key")
-    copies = sound_copies([(name, read_file(disk, group / name)) for name in present], identity, what=str(group))
+    copies = sound_copies(present, lambda name: read_file(disk, group / name), identity, what=str(group))
     opened = open_copies(copies.values(), identity, secrets)
     if opened is None:
         raise StoreRefused(f"{group}: is encrypted with another key than the configured one")
@@ -86,17 +87,19 @@ def open_copies(copies: Iterable[Wrapped], identity: Identity, secrets: Secrets)
     return None
 
 
-def sound_copies(files: Sequence[tuple[str, bytes]], identity: Identity, *, what: str) -> dict[str, Wrapped]:
-    """What the sound copies hold, by name. Raises StoreCorrupt when none is sound, StoreRefused for a foreign one."""
+def sound_copies(
+    names: Sequence[str], read: Callable[[str], bytes], identity: Identity, *, what: str
+) -> dict[str, Wrapped]:
+    """What the sound copies hold, by name. When none of them is: StoreCorrupt, or what else store/copies.py says."""
     copies: dict[str, Wrapped] = {}
-    damage = []
-    for name, data in files:
+    failures: list[Exception] = []
+    for name in names:
         try:
-            copies[name] = unpack(data, identity, what=f"{what}/{name}")
-        except StoreCorrupt as error:
-            damage.append(str(error))
-    if files and not copies:
-        raise StoreCorrupt("; ".join(damage))
+            copies[name] = unpack(read(name), identity, what=f"{what}/{name}")
+        except FAILURES as error:
+            failures.append(error)
+    if failures and not copies:
+        raise verdict(failures)
     return copies
 
 
@@ -132,7 +135,7 @@ def unpack(data: bytes, identity: Identity, *, what: str) -> Wrapped:
     code, salt, nonce, key = _BODY.unpack(body)
     kind = next((kind for kind, known in _CODES.items() if known == code), None)
     if kind is None:
-        raise StoreRefused(f"{what}: cipher {code} is not known")
+        raise StoreNewer(f"{what}: cipher {code} is not known")
     return Wrapped(kind=kind, salt=salt, nonce=nonce, key=key)
 
 
