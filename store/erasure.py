@@ -6,23 +6,28 @@ middle of that must not look like damage, so the new frames are on disk in a jou
 
     journal, fsync; frames in place, fsync; journal removed
 
-An opening that finds a sound journal does its writes again, where the block still has that entry at that place. A torn
-journal means that nothing had been overwritten. Source of the idea: the double-write buffer of InnoDB.
+An opening that finds a journal does its writes again, where the block still has that entry at that place. What the
+torn frame says of itself does not count then: its header may be what the power cut has hit. Source of the idea: the
+double-write buffer of InnoDB.
 """
 
+import logging
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from jetraft.store._frame import crc32c
+from jetraft.store._frame import crc32c, find_mark, parse_header, scan, verify
 from jetraft.store.format import (
+    BLOCK_HEAD_BYTES,
     FRAME_CRC_AT,
     FRAME_CRC_FROM,
     FRAME_HEADER_BYTES,
     FRAME_INCARNATION_AT,
+    MARK_BYTES,
     RECORD_HEADER_BYTES,
     FileKind,
     Identity,
@@ -30,7 +35,9 @@ from jetraft.store.format import (
     unpack_envelope,
 )
 from jetraft.store.io import Disk
-from jetraft.store.port import StoreCorrupt
+from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
+
+log = logging.getLogger(__name__)
 
 _ITEM: Final = struct.Struct("<HIQ")  # bytes of the block's name, of the frame, offset; name and frame follow
 _RECORD: Final = struct.Struct("<IIHH")  # length, hdr_len, subject_len, flags: see store/format.py
@@ -94,34 +101,83 @@ def unpack(data: bytes, identity: Identity, *, what: str) -> list[Rewrite]:
 
 
 def finish(disk: Disk, journal: Path, data: bytes, identity: Identity) -> int:
-    """Do the writes of a journal that a crash left, and remove it; returns how many frames were rewritten. Blocking."""
+    """Do the writes of a journal that a crash left, and remove it; returns how many frames were rewritten. Blocking.
+
+    A journal that cannot be read is removed with a warning: what it was half through shows in the blocks. Raises
+    StoreNewer for one that a newer server has left.
+    """
     try:
         rewrites = unpack(data, identity, what=str(journal))
-    except StoreCorrupt:
-        rewrites = []  # nothing was overwritten before it was whole
+    except StoreNewer:
+        raise
+    except (StoreCorrupt, StoreRefused) as error:  # it took this name when it was whole: it was damaged since
+        log.warning("frames that were being erased are not finished: %s", error)
+        rewrites = []
     present = disk.list_directory(journal.parent)
-    done = sum(_rewrite(disk, journal.parent, rewrite) for rewrite in rewrites if rewrite.name in present)
+    done = 0
+    for name, group in groupby(sorted(rewrites, key=lambda item: (item.name, item.offset)), key=lambda item: item.name):
+        if name in present:
+            done += _finish_block(disk, journal.parent / name, list(group), identity.incarnation)
     batch = disk.batch()
     batch.unlink(bytes(journal))
     disk.perform(batch)
     return done
 
 
-def _rewrite(disk: Disk, directory: Path, rewrite: Rewrite) -> bool:
-    """False when the block has something else there by now: it was written anew since."""
-    fd = disk.open_file(directory / rewrite.name)
+def _finish_block(disk: Disk, path: Path, rewrites: Sequence[Rewrite], incarnation: int) -> int:
+    """Do the writes of one block, ascending: a header that an earlier one repairs lets the walk go on behind it."""
+    fd = disk.open_file(path)
+    done = 0
     try:
-        found = disk.read(fd, FRAME_HEADER_BYTES, rewrite.offset)
-        if _without_crc(found) != _without_crc(rewrite.frame[:FRAME_HEADER_BYTES]):
-            return False
-        batch = disk.batch()
-        batch.write(fd, [rewrite.frame], rewrite.offset)
-        batch.sync_data(fd)
-        disk.perform(batch)
+        block = bytearray(disk.read(fd, disk.size(fd), 0))
+        for rewrite in rewrites:
+            if not _belongs(block, rewrite, path, incarnation):
+                log.warning("%s: has another frame at byte %d than the one to be erased", path, rewrite.offset)
+                continue
+            block[rewrite.offset : rewrite.offset + len(rewrite.frame)] = rewrite.frame
+            batch = disk.batch()
+            batch.write(fd, [rewrite.frame], rewrite.offset)
+            batch.sync_data(fd)
+            disk.perform(batch)
+            done += 1
     finally:
         disk.close_file(fd)
-    return True
+    return done
 
 
-def _without_crc(header: bytes) -> tuple[bytes, bytes]:
-    return header[:FRAME_CRC_AT], header[FRAME_CRC_FROM:]
+def _belongs(block: bytearray, rewrite: Rewrite, path: Path, incarnation: int) -> bool:
+    """Whether the entry is still at that place: a block that was written anew since may have something else there.
+
+    The frame in that place is what a power cut may have torn, so it is asked only when it is sound, or when the frames
+    before it do not lead there. Else they decide, by their headers: the entry is the one that begins where they end.
+    """
+    at = rewrite.offset
+    header = parse_header(rewrite.frame)
+    is_same = _lasting(block[at : at + FRAME_HEADER_BYTES]) == _lasting(rewrite.frame[:FRAME_HEADER_BYTES])
+    if verify(block, at):
+        return is_same
+    walk = scan(
+        block,
+        offset=BLOCK_HEAD_BYTES,
+        incarnation=incarnation,
+        next_index=int(path.name.partition("-")[0]),
+        term=0,
+        last_index=header.log_index - 1,
+        check=False,
+    )
+    if walk.next_index != header.log_index:
+        return is_same
+    end = walk.end
+    while end < at and (_is_mark(block, end, incarnation, skip=False) or _is_mark(block, end, incarnation, skip=True)):
+        end += MARK_BYTES
+    is_behind_damaged_mark = end + MARK_BYTES == at and not verify(block, end)  # no frame is as short as a mark
+    return end == at or is_behind_damaged_mark
+
+
+def _is_mark(block: bytearray, at: int, incarnation: int, *, skip: bool) -> bool:
+    return find_mark(memoryview(block)[: at + MARK_BYTES], offset=at, incarnation=incarnation, skip=skip) == at
+
+
+def _lasting(header: bytes | bytearray) -> tuple[bytes, bytes]:
+    """What erasing does not change of a header."""
+    return bytes(header[:FRAME_CRC_AT]), bytes(header[FRAME_CRC_FROM:])

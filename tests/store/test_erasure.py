@@ -8,13 +8,14 @@ import pytest
 
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
-from jetraft.store.erasure import erased
-from jetraft.store.format import RECORD_HAS_MSG_ID, Identity, Kind
+from jetraft.store.erasure import Rewrite, erased, finish, pack
+from jetraft.store.format import RECORD_HAS_MSG_ID, FileKind, Identity, Kind, pack_envelope
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.lossy_disk import LossyDisk
+from jetraft.store.lossy_tree import LossyFile
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry
+from jetraft.store.port import Entry, StoreNewer
 from jetraft.store.stream_store import StoreLimits, StreamStore
 from tests.store.ledgers import ledger_of
 
@@ -136,3 +137,106 @@ def test_a_crash_anywhere_leaves_a_sound_log(steps: int) -> None:
         assert [found.index for _, found in log.frames(1, 9)] == [1, 2, 3]
         assert "erase" not in crashed.list_directory(LOG)
         log.close()
+
+
+def torn(disk: LossyDisk, places: list[int], damage: list[tuple[int, int]]) -> LossyDisk:
+    """A power cut while frames at these places are overwritten, and bytes of the block that it leaves as garbage.
+
+    The journal is durable; the mark behind the entries is not.
+    """
+    last = places[-1]
+    while (operation := disk._queue[0][0].operations[0])[0] != "write" or operation[1][2] != last:
+        disk.step()
+    disk.step()
+    crashed = deepcopy(disk)
+    crashed.kill()
+    crashed._root.crash(Random(1))
+    file = crashed._directory(LOG).names[BLOCK.name]
+    assert isinstance(file, LossyFile)
+    for start, end in damage:
+        file.durable[start:end] = b"\xa5" * (end - start)
+    file.data = bytearray(file.durable)
+    assert "erase" in crashed.list_directory(LOG)
+    return crashed
+
+
+@pytest.mark.parametrize("piece", [(0, 4), (0, 48), (4, 8), (8, 24), (16, 24), (24, 32), (32, 48), (0, 300), (47, 400)])
+@pytest.mark.parametrize("erases", [[3], [1], [5], [3, 5], [1, 3, 5], [5, 1]])
+def test_what_the_power_cut_leaves_of_a_torn_frame_is_never_asked(erases: list[int], piece: tuple[int, int]) -> None:
+    disk = LossyDisk()
+    log, store = written(disk)
+    disk.sync_names()
+    store.remove(erases, erase=True)
+    log.submit()
+    places = [ref.offset for ref, entry in log.frames(1, 3) if 2 * entry.index - 1 in erases]
+
+    crashed = torn(disk, places, [(place + piece[0], place + piece[1]) for place in places])
+    reopened = opened(crashed)
+
+    assert [entry.index for entry in reopened.entries(1, 3, 1 << 20)] == [1, 2, 3]
+    on_disk = crashed.read_whole(BLOCK)
+    assert [secret(seq) in on_disk for seq in range(1, 7)] == [seq not in erases for seq in range(1, 7)]
+    assert "erase" not in crashed.list_directory(LOG)
+
+
+def left_journal(disk: LossyDisk, data: bytes) -> None:
+    fd = disk.open_file(LOG / "erase", create=True)
+    batch = disk.batch()
+    batch.write(fd, [data], 0)
+    batch.sync(fd)
+    disk.perform(batch)
+    disk.close_file(fd)
+    disk.sync_names()
+
+
+@pytest.mark.parametrize("shift", [32, -32, 48, 100, -100])
+def test_a_journal_of_a_block_that_was_written_anew_since_changes_nothing(shift: int) -> None:
+    disk = LossyDisk()
+    log, _ = written(disk)
+    ref = log.locate(2)
+    assert ref is not None
+    log.close()
+    before = disk.read_whole(BLOCK)
+    frame = erased(entry(2).frame, 48)
+    data = pack([Rewrite(name=BLOCK.name, offset=ref.offset + shift, frame=frame)], IDENTITY)
+    left_journal(disk, data)
+
+    assert finish(disk, LOG / "erase", data, IDENTITY) == 0
+
+    assert disk.read_whole(BLOCK) == before
+    assert disk.list_directory(LOG) == [BLOCK.name]
+
+
+def test_a_journal_writes_nothing_over_a_sound_frame_of_another_entry() -> None:
+    disk = LossyDisk()
+    log, _ = written(disk)
+    ref = log.locate(2)
+    assert ref is not None
+    log.close()
+    data = pack([Rewrite(name=BLOCK.name, offset=ref.offset, frame=erased(entry(3).frame, 48))], IDENTITY)
+    left_journal(disk, data)
+
+    assert [found.index for found in opened(disk).entries(1, 3, 1 << 20)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("instead", [b"", b"garbage", pack_envelope(FileKind.TRIMMED, IDENTITY, b"")])
+def test_a_journal_that_is_not_what_was_written_does_not_stop_the_opening(instead: bytes) -> None:
+    disk = LossyDisk()
+    written(disk)[0].close()
+    left_journal(disk, instead)
+
+    assert [found.index for found in opened(disk).entries(1, 3, 1 << 20)] == [1, 2, 3]
+    assert "erase" not in disk.list_directory(LOG)
+
+
+def test_a_journal_of_a_newer_server_is_left_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = LossyDisk()
+    written(disk)[0].close()
+    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", 3)
+    left_journal(disk, pack([], IDENTITY))
+    monkeypatch.undo()
+
+    with pytest.raises(StoreNewer):
+        opened(disk)
+
+    assert "erase" in disk.list_directory(LOG)
