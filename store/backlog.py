@@ -1,8 +1,9 @@
 """What a log has changed and not yet handed to the writer, and how that becomes durable in three steps.
 
 1. Files (`fill`): new directories; per block its head when it is new, its frames, fsync, then a mark, which says that
-   everything before it is durable and is itself in no hurry; frames that are overwritten, by way of a journal; the
-   checkpoint under another name, fsync, rename; at last the names in the log's directory.
+   everything before it is durable and is itself in no hurry; frames that are overwritten: the marks of blocks that
+   grow, so that what a crash leaves of a frame is never taken for a torn tail, fsync, the journal, fsync, directory, the
+   frames, fsync; the checkpoint under another name, fsync, rename; at last the names in the log's directory.
 2. The ledger (`records`): what exists from now on, and must be there at the next start; term and vote. One batch of
    the ledger serves all groups of a turn. When it is durable the change counts.
 3. What is not needed any more (`clean_up`): files of blocks that were dropped or cut, older checkpoints and
@@ -254,6 +255,8 @@ def _add_rewrites(batch: Batch, backlog: Backlog, place: LogPlace, log_fd: int, 
             assert place.cipher is not None
             kept = place.cipher.seal_frame(serial, item.place, kept)
         rewrites.append(erasure.Rewrite(name=item.file.path.name, offset=item.place, frame=kept))
+    for growing in dict.fromkeys(item.file.fd for item in backlog.rewrites.values() if item.file.fd is not None):
+        batch.sync_data(growing)
     _add_replacement(batch, disk, journal, erasure.pack(rewrites, place.identity), opened)
     batch.sync(log_fd)
     for rewrite, item in zip(rewrites, backlog.rewrites.values(), strict=True):

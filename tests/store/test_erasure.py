@@ -12,10 +12,12 @@ from jetraft.store.erasure import Rewrite, erased, finish, pack
 from jetraft.store.format import RECORD_HAS_MSG_ID, FileKind, Identity, Kind, pack_envelope
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.lossy_tree import LossyFile
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, StoreNewer
+from jetraft.store.recovery import RecoveryMode
 from jetraft.store.stream_store import StoreLimits, StreamStore
 from tests.store.ledgers import ledger_of
 
@@ -121,7 +123,7 @@ def test_reads_while_a_frame_is_overwritten_never_see_half_of_it() -> None:
             break
 
 
-@pytest.mark.parametrize("steps", range(1, 11))
+@pytest.mark.parametrize("steps", range(1, 12))
 def test_a_crash_anywhere_leaves_a_sound_log(steps: int) -> None:
     disk = LossyDisk()
     log, store = written(disk)
@@ -142,7 +144,7 @@ def test_a_crash_anywhere_leaves_a_sound_log(steps: int) -> None:
 def torn(disk: LossyDisk, places: list[int], damage: list[tuple[int, int]]) -> LossyDisk:
     """A power cut while frames at these places are overwritten, and bytes of the block that it leaves as garbage.
 
-    The journal is durable; the mark behind the entries is not.
+    The journal is durable, the frames in place and what follows are not.
     """
     last = places[-1]
     while (operation := disk._queue[0][0].operations[0])[0] != "write" or operation[1][2] != last:
@@ -177,6 +179,23 @@ def test_what_the_power_cut_leaves_of_a_torn_frame_is_never_asked(erases: list[i
     on_disk = crashed.read_whole(BLOCK)
     assert [secret(seq) in on_disk for seq in range(1, 7)] == [seq not in erases for seq in range(1, 7)]
     assert "erase" not in crashed.list_directory(LOG)
+
+
+@pytest.mark.parametrize("index", [1, 2, 3])
+def test_a_frame_is_not_overwritten_before_it_is_proven_to_be_no_torn_tail(index: int) -> None:
+    disk = LossyDisk()
+    log, _ = written(disk)
+    disk.sync_names()
+    ref = log.locate(index)
+    assert ref is not None
+    log.disown(ref.block, ref.offset)
+    log.submit()
+
+    crashed = torn(disk, [ref.offset], [(ref.offset, ref.offset + 300)])
+    reopened = open_log(crashed, GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
+
+    assert reopened.last_index == 3
+    assert reopened.faulty == ((index, index),)
 
 
 def left_journal(disk: LossyDisk, data: bytes) -> None:
