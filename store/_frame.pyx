@@ -236,17 +236,17 @@ def records(const uint8_t[::1] frame not None):
     return found
 
 
-def make_mark(*, uint64_t incarnation, uint64_t offset, uint64_t next_index):
+def make_mark(*, uint64_t incarnation, uint32_t offset, uint64_t next_index, uint32_t tag=0):
     """A mark at `offset` of a block: everything before it was on disk when the mark was written."""
-    return _make(MARK_SENTINEL, incarnation, offset, next_index, 0)
+    return _make(MARK_SENTINEL, incarnation, (<uint64_t> tag << 32) | offset, next_index, 0)
 
 
-def make_skip(*, uint64_t incarnation, uint32_t place, uint64_t known_as, uint64_t next_index):
+def make_skip(*, uint64_t incarnation, uint32_t place, uint32_t known_as, uint64_t next_index, uint32_t tag=0):
     """A skip at a place of a block that was compacted: the entries before `next_index` were dropped on purpose.
 
     `known_as` is the offset by which the next frame goes: those before it were longer once.
     """
-    return _make(SKIP_SENTINEL, incarnation, known_as, next_index, place)
+    return _make(SKIP_SENTINEL, incarnation, (<uint64_t> tag << 32) | known_as, next_index, place)
 
 
 cdef bytes _make(uint32_t sentinel, uint64_t incarnation, uint64_t offset, uint64_t next_index, uint32_t crc):
@@ -273,13 +273,17 @@ cdef bint _is_mark(const uint8_t *data, size_t size, size_t offset, uint64_t inc
     """True when a sound mark of this incarnation, written for this very place, stands at `offset`."""
     if size < MARK_BYTES or offset > size - MARK_BYTES or load_u32(data + offset) != MARK_SENTINEL:
         return False
-    if load_u64(data + offset + 8) != incarnation or load_u64(data + offset + 16) != offset:
+    if load_u64(data + offset + 8) != incarnation or load_u32(data + offset + 16) != offset:
         return False
     return jetraft_crc32c(data + offset + 8, MARK_BYTES - 8, 0) == load_u32(data + offset + 4)
 
 
-def find_mark(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarnation, bint skip=False):
-    """The offset of the first sound mark (or skip) at or after `offset`, or -1. `data` is a block from its first byte."""
+def find_mark(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarnation, bint skip=False,
+              uint32_t tag=0):
+    """The offset of the first sound mark (or skip) at or after `offset`, or -1. `data` is a block from its first byte.
+
+    With a tag it is the first one that has it; without one, tags do not count.
+    """
     cdef uint32_t sentinel = SKIP_SENTINEL if skip else MARK_SENTINEL
     cdef size_t at = offset
     cdef size_t size = data.shape[0]
@@ -293,7 +297,8 @@ def find_mark(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t i
             found = <const uint8_t *> memchr(start + at, sentinel & 0xFF, size - at)
             at = size if found is NULL else <size_t> (found - start)
             if _is_skip(start, size, at, incarnation) if skip else _is_mark(start, size, at, incarnation):
-                break
+                if tag == 0 or load_u32(start + at + 20) == tag:
+                    break
             at += 1
     return <Py_ssize_t> at if at <= size - MARK_BYTES else -1
 
@@ -346,7 +351,7 @@ def scan(const uint8_t[::1] data not None, *, Py_ssize_t offset, uint64_t incarn
             continue
         if _is_skip(&data[0], size, at, incarnation):
             skip_to = load_u64(&data[0] + at + 24)
-            known = load_u64(&data[0] + at + 16) + lift
+            known = load_u32(&data[0] + at + 16) + lift
             if skip_to < next_index or skip_to - 1 > last_index or known < known_end or known > 0xFFFFFFFF:
                 stop = STOP_ORDER
                 break

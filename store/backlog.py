@@ -199,7 +199,7 @@ def records(backlog: Backlog, place: LogPlace) -> list[bytes]:
     for segment in backlog.segments:
         if segment.create:
             head = segment.file.head
-            block = Born(head.serial, head.first_index, head.boundary_term, segment.reserved_bytes)
+            block = Born(head.serial, head.first_index, head.boundary_term, segment.reserved_bytes, head.tag)
             found.append(ledger_records.born(key, block))
     if backlog.checkpoint is not None:
         point = Point(backlog.checkpoint.index, backlog.checkpoint.term)
@@ -240,7 +240,12 @@ def _add_segment(batch: Batch, disk: Disk, segment: Segment, identity: Identity)
         batch.sync_data(file.fd)
     else:
         return
-    mark = make_mark(incarnation=identity.incarnation, offset=segment.end, next_index=segment.first_index + len(frames))
+    mark = make_mark(
+        incarnation=identity.incarnation,
+        offset=segment.end,
+        next_index=segment.first_index + len(frames),
+        tag=file.head.tag,
+    )
     batch.write(file.fd, [mark], segment.end)
     block.used = max(block.used, segment.end + MARK_BYTES)
 

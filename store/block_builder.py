@@ -15,11 +15,19 @@ from jetraft.store.format import BLOCK_HEAD_BYTES, FRAME_PACKED, FRAME_THIN, FRA
 class BlockBuilder:
     """Frames of one block, in order, behind its head. Seals them when there is a cipher."""
 
-    def __init__(
-        self, *, incarnation: int, first_index: int, serial: int, cipher: GroupCipher | None, is_compacted: bool
+    def __init__(  # noqa: PLR0913  (what a block's head says, and what its frames look like)
+        self,
+        *,
+        incarnation: int,
+        first_index: int,
+        serial: int,
+        cipher: GroupCipher | None,
+        is_compacted: bool,
+        tag: int = 0,
     ) -> None:
         self._incarnation = incarnation
         self._serial = serial
+        self._tag = tag
         self._cipher = cipher
         self._is_compacted = is_compacted
         self.next_index = first_index
@@ -33,7 +41,13 @@ class BlockBuilder:
         """Put an open frame, which may be thin or packed, at the end."""
         assert index >= self.next_index
         if self._is_compacted and (not self.places or index != self.next_index or self._known_as != self._walked_to):
-            skip = make_skip(incarnation=self._incarnation, place=self.size, known_as=self._known_as, next_index=index)
+            skip = make_skip(
+                incarnation=self._incarnation,
+                place=self.size,
+                known_as=self._known_as,
+                next_index=index,
+                tag=self._tag,
+            )
             self._put(skip)
         kept = frame if self._cipher is None else self._cipher.seal_frame(self._serial, self.size, frame)
         self.places.append(self.size)
@@ -45,7 +59,8 @@ class BlockBuilder:
 
     def finish(self) -> None:
         """Put a mark at the end."""
-        self._put(make_mark(incarnation=self._incarnation, offset=self.size, next_index=self.next_index))
+        mark = make_mark(incarnation=self._incarnation, offset=self.size, next_index=self.next_index, tag=self._tag)
+        self._put(mark)
 
     def take(self) -> bytes:
         """What was put since the last call."""

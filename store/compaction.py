@@ -138,6 +138,7 @@ def compact(place: LogPlace, source: Source, live: Live, *, compressed: bool = F
         serial=source.head.serial,
         cipher=cipher,
         is_compacted=True,
+        tag=source.head.tag,
     )
     offsets = array("I")
     first = 0  # of the next frame's sequences

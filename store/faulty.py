@@ -98,6 +98,7 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
         serial=serial,
         cipher=cipher,
         is_compacted=block.indexes is not None,
+        tag=item.head.tag,
     )
     for number in range(len(block.offsets)):
         index, at = block.index_of(number), block.place_of(number)

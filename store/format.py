@@ -38,15 +38,19 @@ The stream sequence of the i-th record is first_stream_seq + i.
 Mark (local to one block, never replicated), 32 bytes, written after the fsync of what stands before it:
 
     u32 0xFFFFFFFF                     u32 crc      crc32c of bytes 8..32
-    u64 incarnation                    u64 offset   its own place in the block
-    u64 next_index
+    u64 incarnation                    u32 offset   its own place in the block
+    u32 tag                            u64 next_index
 
 Skip, 32 bytes, in a block that was compacted: the entries before next_index were dropped on purpose, and the next frame
 goes by an offset that leaves room for what the frames before it were:
 
     u32 0xFFFFFFFE                     u32 crc      crc32c of bytes 8..32, going on from its place
-    u64 incarnation                    u64 offset   of the next frame
-    u64 next_index
+    u64 incarnation                    u32 offset   of the next frame
+    u32 tag                            u64 next_index
+
+The tag of both is a random number that the head of their block has too, and that no client gets to see: a payload can
+hold the likeness of a frame or of a mark, but not of a mark with the tag. 0: none, in blocks of servers that had no
+tags, and in blocks that came from another member.
 
 Small file and block head: an envelope that names its owner and checks itself, see `pack_envelope`.
 Ideas: one module knows the format (raft-engine); an identity at the head of every file (TigerBeetle).
@@ -207,30 +211,38 @@ class BlockHead:
     first_index: int
     boundary_term: int  # term of the entry before first_index, 0 when first_index is 1
     reserved_bytes: int = attrs.field(default=0, eq=False)  # how long the file is while it is the newest; 0: any length
+    tag: int = attrs.field(default=0, eq=False, repr=False)  # of its marks and skips; 0: they have none
 
 
 _BLOCK_HEAD: Final = struct.Struct("<QQQ")
 _RESERVED: Final = struct.Struct("<Q")  # follows in the heads of blocks that grow
 BLOCK_HEAD_BYTES: Final = 128
-assert ENVELOPE_BYTES + _BLOCK_HEAD.size + _RESERVED.size <= BLOCK_HEAD_BYTES
+_TAG: Final = struct.Struct("<Q")  # follows that in the heads of blocks whose marks have one
+assert ENVELOPE_BYTES + _BLOCK_HEAD.size + _RESERVED.size + _TAG.size <= BLOCK_HEAD_BYTES
 
 
 def pack_block_head(head: BlockHead, identity: Identity, *, reserved_bytes: int = 0) -> bytes:
     """BLOCK_HEAD_BYTES bytes. `reserved_bytes` when the file has that length before the first mark is in it."""
     body = _BLOCK_HEAD.pack(head.serial, head.first_index, head.boundary_term)
-    if reserved_bytes:
+    if reserved_bytes or head.tag:
         body += _RESERVED.pack(reserved_bytes)
+    if head.tag:
+        body += _TAG.pack(head.tag)
     return pack_envelope(FileKind.BLOCK_HEAD, identity, body).ljust(BLOCK_HEAD_BYTES, b"\0")
 
 
 def unpack_block_head(data: bytes | memoryview, identity: Identity, *, what: str) -> BlockHead:
     """Raises StoreCorrupt or StoreRefused."""
     body = unpack_envelope(data, FileKind.BLOCK_HEAD, identity, what=what)
-    if len(body) not in {_BLOCK_HEAD.size, _BLOCK_HEAD.size + _RESERVED.size}:
+    reserved_at, tag_at = _BLOCK_HEAD.size, _BLOCK_HEAD.size + _RESERVED.size
+    if len(body) not in {reserved_at, tag_at, tag_at + _TAG.size}:
         raise StoreCorrupt(f"{what}: a block head of {len(body)} bytes")
     serial, first_index, boundary_term = _BLOCK_HEAD.unpack_from(body)
-    reserved = _RESERVED.unpack_from(body, _BLOCK_HEAD.size)[0] if len(body) > _BLOCK_HEAD.size else 0
-    return BlockHead(serial=serial, first_index=first_index, boundary_term=boundary_term, reserved_bytes=reserved)
+    reserved = _RESERVED.unpack_from(body, reserved_at)[0] if len(body) > reserved_at else 0
+    tag = _TAG.unpack_from(body, tag_at)[0] if len(body) > tag_at else 0
+    return BlockHead(
+        serial=serial, first_index=first_index, boundary_term=boundary_term, reserved_bytes=reserved, tag=tag
+    )
 
 
 KEY_NAMES: Final = ("key.0", "key.1")

@@ -18,6 +18,7 @@ import orjson
 
 from jetraft.store import checkpoint as checkpoint_file
 from jetraft.store import ledger, ledger_file, legacy, trimmed
+from jetraft.store.block_proofs import indexes_of
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     BLOCK_SUFFIX,
@@ -42,7 +43,7 @@ from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_VALUE
 from jetraft.store.port import StoreError
 from jetraft.store.recovery import Expected
-from jetraft.store.survey import Gap, Survey, frame_kind, indexes_of, is_in, survey
+from jetraft.store.survey import Gap, Survey, frame_kind, is_in, survey
 
 FILE_BYTES_MAX: Final = 1 << 30  # a block is at most 288 MiB; whatever is larger is not ours
 
@@ -274,7 +275,7 @@ def _expected(log: Path, names: list[str], identity: Identity, state: GroupState
         found.notes += [f"{name}: does not count" for name in ours if name not in wanted]
         return expected
     try:
-        return legacy.expected_of(_Files(), log, identity)
+        return legacy.expected_of(_Files(), log, identity, is_format_2=legacy.is_of_format_2(_Files(), log.parent))
     except (OSError, StoreError) as error:
         found.damage.append(str(error))
         return Expected(heads=(), is_recorded=False)
@@ -388,6 +389,7 @@ def _view(
         next_index=head.first_index,
         term=head.boundary_term,
         last_index=last_index,
+        tag=head.tag,
     )
     walk = seen.walk
     torn_bytes = 0

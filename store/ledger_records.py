@@ -51,6 +51,7 @@ class Born(NamedTuple):
     first_index: int
     boundary_term: int  # of the entry before first_index
     reserved_bytes: int  # the length of its file while it is the newest; 0: any length
+    tag: int = 0  # of its marks and skips, see store/format.py
 
 
 class Point(NamedTuple):

@@ -107,13 +107,16 @@ def _hard_state(data: bytes, identity: Identity, *, what: str) -> tuple[int, Har
     return counter, HardState(term=term, vote=NodeId(name) if name else None)
 
 
-def expected_of(files: Files, directory: Path, identity: Identity) -> Expected:
-    """What the files of a log's directory say. Raises StoreCorrupt, StoreRefused."""
+def expected_of(files: Files, directory: Path, identity: Identity, *, is_format_2: bool) -> Expected:
+    """What the files of a log's directory say. Raises StoreCorrupt, StoreRefused.
+
+    Where the ledger is lost, every block counts that has a name: nothing tells which were finished.
+    """
     names = files.names(directory)
     heads = []
     for name in names:
         if name.endswith(BLOCK_SUFFIX) and serial_of(name):
-            head = _read_head(files, directory / name, identity)
+            head = _read_head(files, directory / name, identity, may_be_unfinished=is_format_2)
             if head is not None:
                 heads.append(head)
     heads.sort(key=lambda head: head.serial)
@@ -129,7 +132,7 @@ def expected_of(files: Files, directory: Path, identity: Identity) -> Expected:
     )
 
 
-def _read_head(files: Files, path: Path, identity: Identity) -> BlockHead | None:
+def _read_head(files: Files, path: Path, identity: Identity, *, may_be_unfinished: bool) -> BlockHead | None:
     """The head of a block; None when the block was never finished, which the absence of marks shows."""
     data = files.content(path)
     try:
@@ -140,7 +143,7 @@ def _read_head(files: Files, path: Path, identity: Identity) -> BlockHead | None
         raise
     except (StoreCorrupt, StoreRefused):
         pass
-    if find_mark(data, offset=0, incarnation=identity.incarnation) < 0:
+    if may_be_unfinished and find_mark(data, offset=0, incarnation=identity.incarnation) < 0:
         return None
     log_.error("%s: the head is damaged; the block is taken for what its name says", path)
     return BlockHead(serial=serial_of(path.name), first_index=int(path.name.partition("-")[0]), boundary_term=0)

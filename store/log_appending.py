@@ -7,6 +7,7 @@ Invariants: a byte of a block is written once: after a cut and after an opening 
 head voids what older ones hold from there on; a failed log takes nothing more.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,6 +19,7 @@ from jetraft.store.frame_reader import CACHED_KINDS, FrameReader
 from jetraft.store.log_start import BLOCK_GROWTH, LogOptions, LogStart
 from jetraft.store.port import Entry, StoreFailed
 
+TAG_BYTES: Final = 4  # of what clients cannot know of a block: see store/format.py
 NEWEST_BYTES_MAX: Final = 4 << 10  # a thousand idle logs keep 4 MB by it, at most
 
 
@@ -148,7 +150,8 @@ class AppendingLog:
             self._backlog.retired.append((old, self._reader.files[old.number]))
         size = max(self._block_bytes, BLOCK_HEAD_BYTES + frame_bytes + MARK_BYTES)
         self._block_bytes = min(self._block_bytes * BLOCK_GROWTH, self._options.block_bytes_max)
-        head = BlockHead(serial=self._serial, first_index=index, boundary_term=self._blocks.terms.last_term)
+        tag = int.from_bytes(os.urandom(TAG_BYTES), "little")
+        head = BlockHead(serial=self._serial, first_index=index, boundary_term=self._blocks.terms.last_term, tag=tag)
         self._serial += 1
         block = self._blocks.open_block(index, size=size, used=BLOCK_HEAD_BYTES)
         self._reader.files[block.number] = BlockFile(place=self._place, head=head, sealed=self._seal is not None)

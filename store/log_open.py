@@ -142,7 +142,7 @@ def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupStat
     if not is_old and not state.memory_lost:
         return _Known(state=state, expected=Expected(heads=()), hard_state=HardState(term=0, vote=None))
     generation = legacy.newest_generation(files, group) or 1
-    expected = legacy.expected_of(files, group / generation_name(generation), identity)
+    expected = legacy.expected_of(files, group / generation_name(generation), identity, is_format_2=is_old)
     try:
         hard_state = legacy.hard_state_of(files, group, identity) if is_old else None
     except HardStateLost:
@@ -165,7 +165,7 @@ def _as_found(state: GroupState, recovered: Recovered, hard_state: HardState) ->
     for item in recovered.blocks:
         head = item.head
         reserved = min(head.reserved_bytes, item.file_bytes)
-        births.append(Born(head.serial, head.first_index, head.boundary_term, reserved))
+        births.append(Born(head.serial, head.first_index, head.boundary_term, reserved, head.tag))
     last_index = recovered.blocks[-1].block.last_index if recovered.blocks else 0
     return GroupState(
         hard_state=hard_state,
@@ -278,7 +278,12 @@ def _mark_end(place: LogPlace, recovered: Recovered) -> None:
         return
     newest = recovered.blocks[-1]
     block = newest.block
-    mark = make_mark(incarnation=place.identity.incarnation, offset=block.used, next_index=block.last_index + 1)
+    mark = make_mark(
+        incarnation=place.identity.incarnation,
+        offset=block.used,
+        next_index=block.last_index + 1,
+        tag=newest.head.tag,
+    )
     batch = place.disk.batch()
     fd = place.disk.open_file(place.log / block_name(newest.head))
     try:

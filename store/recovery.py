@@ -149,7 +149,7 @@ class Expected:
         """
         if len(data) >= head.reserved_bytes:
             return False
-        return self.is_recorded or find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=incarnation) >= 0
+        return self.is_recorded or find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=incarnation, tag=head.tag) >= 0
 
 
 def _head_of(born: Born) -> BlockHead:
@@ -158,6 +158,7 @@ def _head_of(born: Born) -> BlockHead:
         first_index=born.first_index,
         boundary_term=born.boundary_term,
         reserved_bytes=born.reserved_bytes,
+        tag=born.tag,
     )
 
 
@@ -300,8 +301,8 @@ def _look(
         if walk.stop not in (Stop.END, Stop.ZERO):
             raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} is damaged")
         return _Seen(found=found, walk=walk)
-    torn_bytes = _judge_tail(path, data, walk, identity, reading.mode)
-    marked = find_mark(data, offset=walk.end - MARK_BYTES, incarnation=identity.incarnation) >= 0
+    torn_bytes = _judge_tail(path, data, walk, head, identity, reading.mode)
+    marked = _mark_from(data, walk.end - MARK_BYTES, head, identity) >= 0
     return _Seen(found=found, walk=walk, torn_bytes=torn_bytes, marked=marked)
 
 
@@ -320,7 +321,7 @@ def _walk(
         last_index=limit,
     )
     proven_index = reading.proven_index
-    if reading.mode is RecoveryMode.SALVAGE and not _is_whole(data, walk, reading.identity, limit, proven_index):
+    if reading.mode is RecoveryMode.SALVAGE and not _is_whole(data, walk, head, reading.identity, limit, proven_index):
         seen = _survey(data, head, reading.identity, limit, proven_index)
         return seen.walk, seen.gaps
     if last_index is None and walk.stop in (Stop.END, Stop.ZERO) and walk.next_index <= proven_index:
@@ -367,13 +368,15 @@ def _terms(walk: Scan, gaps: Sequence[Gap], after: BlockHead | None) -> tuple[tu
     return terms, walk.term
 
 
-def _is_whole(data: bytes, walk: Scan, identity: Identity, limit: int, checkpoint: int) -> bool:
+def _is_whole(  # noqa: PLR0913, PLR0917  (what was seen, of which block, and how far it is proven)
+    data: bytes, walk: Scan, head: BlockHead, identity: Identity, limit: int, checkpoint: int
+) -> bool:
     """Whether a scan has seen everything that is proven to be in the block."""
     if limit != _NO_LIMIT:
         return walk.next_index == limit + 1
     if walk.stop == Stop.VERSION:
         return True  # refused later on
-    marked = walk.end < len(data) and find_mark(data, offset=walk.end, incarnation=identity.incarnation) >= 0
+    marked = walk.end < len(data) and _mark_from(data, walk.end, head, identity) >= 0
     return not marked and walk.next_index > checkpoint
 
 
@@ -388,6 +391,7 @@ def _survey(data: bytes, head: BlockHead, identity: Identity, limit: int, checkp
             next_index=head.first_index,
             term=head.boundary_term,
             last_index=last_index,
+            tag=head.tag,
         )
 
     if limit != _NO_LIMIT:
@@ -410,11 +414,18 @@ def _read_block(disk: Disk, path: Path, *, newest: bool) -> bytes:
         disk.close_file(fd)
 
 
-def _judge_tail(path: Path, data: bytes, walk: Scan, identity: Identity, mode: RecoveryMode) -> int:
+def _mark_from(data: bytes, offset: int, head: BlockHead, identity: Identity) -> int:
+    """Where the next mark is that proves something; -1 without one."""
+    return find_mark(data, offset=offset, incarnation=identity.incarnation, tag=head.tag)
+
+
+def _judge_tail(  # noqa: PLR0913, PLR0917  (what was seen, of which block, and what may be cut off)
+    path: Path, data: bytes, walk: Scan, head: BlockHead, identity: Identity, mode: RecoveryMode
+) -> int:
     """Bytes of the torn tail of the newest block, 0 when it ends cleanly. Raises when it is more than a torn tail."""
     if walk.stop == Stop.VERSION:
         raise StoreRefused(f"{path}: entry {walk.next_index} has a newer format")
-    if walk.end < len(data) and find_mark(data, offset=walk.end, incarnation=identity.incarnation) >= 0:
+    if walk.end < len(data) and _mark_from(data, walk.end, head, identity) >= 0:
         raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} was durable and is damaged")
     rest = data[walk.end :]
     torn_bytes = 0 if rest == bytes(len(rest)) else len(rest.rstrip(b"\0"))  # comparing is 50 times faster

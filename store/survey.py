@@ -1,8 +1,17 @@
 """Everything that is still sound in a block, and what is damaged between it.
 
-A plain scan stops at the first frame that does not hold. Here the walk goes on behind the damage: at the next sound
-frame of the same log, or at the next mark, which tells how many entries lie before it. What is in between is a `Gap`:
-entries that were there and cannot be read. A block whose end cannot be proven ends at its last proof.
+A plain scan stops at the first frame that does not hold. Here the walk goes on behind the damage. What is in between is
+a `Gap`: entries that were there and cannot be read. A block whose end cannot be proven ends at its last proof.
+
+A payload can hold anything, also the likeness of frames and marks of the log that it lies in. So nothing is believed
+because it was found by searching. The walk goes on
+
+- where the damaged frame ends by what its own header says, its length or its checksum, if the walk from there comes to
+  the next mark exactly, and with that mark's index;
+- else at the next mark, which tells how many entries lie before it. No client knows the tag that it carries.
+
+Blocks without a tag (store/format.py) are walked in the same way, but a mark must be confirmed by the next one: a
+client that foresees places in the block may forge two.
 
 Pure: bytes in, values out. Source of the idea: Protocol-Aware Recovery (FAST'18), which tells damage from a torn tail
 by proofs kept apart from the entries; here these are the marks, the later frames and the later blocks.
@@ -10,25 +19,21 @@ by proofs kept apart from the entries; here these are the marks, the later frame
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
-from jetraft.store._frame import Scan, find_mark, parse_header, scan, verify
+from jetraft.store._frame import Scan, find_mark, parse_header, scan
+from jetraft.store.block_proofs import NO_LIMIT, Proofs, likenesses, own_ends
 from jetraft.store.format import (
     FRAME_BYTES_MAX,
     FRAME_HEADER_BYTES,
-    FRAME_VERSION,
     MARK_BYTES,
     Stop,
 )
 
-_NO_LIMIT: Final = (1 << 64) - 1
 _LIFT: Final = FRAME_BYTES_MAX + (32 << 20)  # a frame before damage is not read as longer than that
 _OFFSET_MAX: Final = (1 << 32) - 1
-_INCARNATION_AT: Final = 16  # in a frame, see store/format.py
-_NEXT_INDEX_AT: Final = 24  # in a mark
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -62,17 +67,18 @@ def survey(  # noqa: PLR0913  (what a scan needs, and where the proofs end)
     next_index: int,
     term: int,
     last_index: int | None = None,
+    tag: int = 0,
 ) -> Survey:
     """Walk a block to its last proven entry. `last_index` is that entry when later blocks prove it, else marks do."""
     known_end = last_index is not None
-    limit = _NO_LIMIT if last_index is None else last_index
-    marks = [] if known_end else _marks(data, offset, incarnation)
+    limit = NO_LIMIT if last_index is None else last_index
+    proofs = Proofs(data, offset, incarnation, tag, limit)
     parts: list[Scan] = []
     gaps: list[Gap] = []
     at = offset
     shift = lift = 0
     # Damage may have hit a skip: what follows is then known by offsets that nothing before it can reach.
-    gap_lift = _LIFT if find_mark(data, offset=0, incarnation=incarnation, skip=True) >= 0 else 0
+    gap_lift = _LIFT if proofs.is_compacted else 0
     while True:
         walk = scan(
             data,
@@ -86,10 +92,10 @@ def survey(  # noqa: PLR0913  (what a scan needs, and where the proofs end)
         )
         parts.append(walk)
         next_index, term = walk.next_index, walk.term
-        proven_to = len(data) if known_end else (marks[-1] if marks else 0)
+        proven_to = len(data) if known_end else proofs.last_mark
         if walk.stop == Stop.VERSION or next_index > limit or walk.end >= proven_to:
             break
-        found = _resume(data, walk, incarnation, limit, proven_to)
+        found = _resume(data, walk, proofs)
         if found is None:
             break
         at, index = found
@@ -112,69 +118,30 @@ def with_lost_end(walk: Scan, gaps: tuple[Gap, ...], end: int) -> Survey:
     return Survey(walk=_joined([walk, _placeholder(gap, walk)]), gaps=(*gaps, gap))
 
 
-def _marks(data: bytes, offset: int, incarnation: int) -> list[int]:
-    """Where the sound marks of a block are, ascending."""
-    found = []
-    at = find_mark(data, offset=offset, incarnation=incarnation)
-    while at >= 0:
-        found.append(at)
-        at = find_mark(data, offset=at + MARK_BYTES, incarnation=incarnation)
-    return found
+def _resume(data: bytes, walk: Scan, proofs: Proofs) -> tuple[int, int] | None:
+    """(offset, index) where the log goes on behind damage.
 
-
-def _resume(data: bytes, walk: Scan, incarnation: int, limit: int, proven_to: int) -> tuple[int, int] | None:
-    """(offset, index) where the log goes on behind damage: the nearest sound frame or mark that fits.
-
-    Where the damaged frame itself says that it ends is looked at first: its header is rarely what was hit, and a frame
-    that a client has hidden in a payload is then never looked at.
+    First where the damaged frame itself says that it ends: then it alone is lost. That counts only if the walk from
+    there is confirmed. The damaged frames that come before a proof may confirm each other, but not when the entry
+    after this one is elsewhere too, with a walk that needs no such help: then a length is not what was written.
+    Else at the next mark or skip. A frame is never believed because it was found.
     """
-    stated_end = walk.end + int.from_bytes(data[walk.end : walk.end + 4], "little")
-    if walk.end < stated_end <= proven_to:
-        if find_mark(data[: stated_end + MARK_BYTES], offset=stated_end, incarnation=incarnation) == stated_end:
-            index = _index_of_mark(data, stated_end)
-            if index == walk.next_index + 1:
-                return stated_end, index
-        elif _frame_at(data, stated_end, incarnation) == walk.next_index + 1 or _is_skip(data, stated_end, incarnation):
-            return stated_end, walk.next_index + 1
-    frame = _next_frame(data, walk, incarnation, limit, proven_to)
-    mark = find_mark(data, offset=walk.end + 1, incarnation=incarnation)
-    while mark >= 0 and (frame is None or mark < frame[0]):
-        index = _index_of_mark(data, mark)
-        if walk.next_index <= index <= limit + 1:
-            return mark, index
-        mark = find_mark(data, offset=mark + MARK_BYTES, incarnation=incarnation)
-    return frame
-
-
-def _is_skip(data: bytes, start: int, incarnation: int) -> bool:
-    return find_mark(data[: start + MARK_BYTES], offset=start, incarnation=incarnation, skip=True) == start
-
-
-def _index_of_mark(data: bytes, mark: int) -> int:
-    return int.from_bytes(data[mark + _NEXT_INDEX_AT : mark + MARK_BYTES], "little")
-
-
-def _frame_at(data: bytes, start: int, incarnation: int) -> int | None:
-    """The index of the sound frame of this log that starts here; None when none does."""
-    if not verify(data, start):
-        return None
-    header = parse_header(data, start)
-    return header.log_index if (header.incarnation, header.version) == (incarnation, FRAME_VERSION) else None
-
-
-def _next_frame(data: bytes, walk: Scan, incarnation: int, limit: int, proven_to: int) -> tuple[int, int] | None:
-    """The next place where a sound frame of this log starts, found by the incarnation that each of them carries."""
-    needle = incarnation.to_bytes(8, "little")
-    is_compacted = find_mark(data, offset=0, incarnation=incarnation, skip=True) >= 0
-    at = data.find(needle, walk.end + 1 + _INCARNATION_AT)
-    while 0 <= at < proven_to + _INCARNATION_AT:
-        start = at - _INCARNATION_AT
-        index = int.from_bytes(data[at + 8 : at + 16], "little")
+    start, index = walk.end, walk.next_index
+    for end in own_ends(data, walk, proofs):
+        if proofs.confirm(end, index + 1, walk.term):
+            return end, index + 1
+    has_rival = any(proofs.confirm(place, index + 1, walk.term) for place in likenesses(data, walk, proofs))
+    for end in () if has_rival else own_ends(data, walk, proofs):
+        if proofs.confirm(end, index + 1, walk.term, over_damage=True):
+            return end, index + 1
+    for place, proven_index in proofs.after(start):
         # Frames are at least a header long: more entries than fit in between cannot lie there.
-        fits = is_compacted or (index - walk.next_index) * FRAME_HEADER_BYTES <= start - walk.end
-        if walk.next_index <= index <= limit and fits and _frame_at(data, start, incarnation) is not None:
-            return start, index
-        at = data.find(needle, at + 1)
+        fits = proofs.is_compacted or (proven_index - index) * FRAME_HEADER_BYTES <= place - start
+        if not index <= proven_index <= proofs.limit + 1 or not fits:
+            continue
+        is_last = place == proofs.last_mark
+        if proofs.tag or is_last or proofs.confirm(place + MARK_BYTES, proven_index, walk.term):
+            return place, proven_index
     return None
 
 
@@ -216,11 +183,6 @@ def _joined(parts: list[Scan]) -> Scan:
         indexes=indexes if is_compacted else None,
         known_as=known_as if is_compacted else None,
     )
-
-
-def indexes_of(walk: Scan) -> Sequence[int]:
-    """The log indexes of the entries of a walk, one for each of its offsets."""
-    return range(walk.next_index - len(walk.offsets), walk.next_index) if walk.indexes is None else walk.indexes
 
 
 def is_in(gaps: tuple[Gap, ...], index: int) -> bool:

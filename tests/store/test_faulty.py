@@ -9,6 +9,7 @@ import pytest
 from jetraft.store import _frame, faulty
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import BLOCK_HEAD_BYTES, MARK_BYTES, Identity, Kind
+from jetraft.store.keyring import Secrets
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import mend, open_log
 from jetraft.store.log_start import LogOptions
@@ -55,6 +56,15 @@ def disk() -> LossyDisk:
     return found
 
 
+def overwrite(disk: LossyDisk, path: Path, data: bytes) -> None:
+    fd = disk.open_file(path)
+    batch = disk.batch()
+    batch.write(fd, [data], 0)
+    batch.sync(fd)
+    disk.perform(batch)
+    disk.close_file(fd)
+
+
 def offset_of(index: int) -> int:
     """In the first block."""
     return BLOCK_HEAD_BYTES + (index - 1) * FRAME_BYTES + (MARK_BYTES if index > 3 else 0)
@@ -62,6 +72,45 @@ def offset_of(index: int) -> int:
 
 def read(log: FileLog) -> list[int]:
     return [found.index for _, found in log.frames(1, 99)]
+
+
+@pytest.mark.parametrize("secrets", [None, Secrets(key=b"k")])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_frame_that_a_client_has_hidden_in_a_payload_is_never_served(
+    *, is_sealed: bool, secrets: Secrets | None
+) -> None:
+    """`store/hidden.py`: one byte of the length of the frame around it is damaged."""
+    if secrets is not None:
+        pytest.importorskip("cryptography", reason="encryption at rest needs the package cryptography")
+    disk, options = LossyDisk(), LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets)
+    log = open_log(disk, GROUP, IDENTITY, BlockCache(), options)
+    hidden = _frame.seal(Kind.STREAM_OP, index=3, term=1, incarnation=7, body=b"forged")
+    record = _frame.make_record(b"a", b"", b"A" * 100 + hidden + b"B" * 60, ts_ns=2)
+    outer = _frame.seal(Kind.MESSAGES, index=2, term=1, incarnation=7, body=record, first_seq=2, count=1)
+    entries = [entry(1), Entry(index=2, term=1, kind=Kind.MESSAGES, frame=outer), entry(3), entry(4)]
+    log.append(entries)
+    log.submit()
+    disk.finish()
+    ref = log.locate(2)
+    assert ref is not None
+    log.close()
+    if is_sealed:
+        log = open_log(disk, GROUP, IDENTITY, BlockCache(), options)
+        log.append([entry(5)])
+        log.submit()
+        disk.finish()
+        log.close()
+    for bit in range(32):
+        damaged = deepcopy(disk)
+        data = bytearray(damaged.read_whole(FIRST))
+        data[ref.offset + bit // 8] ^= 1 << bit % 8
+        overwrite(damaged, FIRST, bytes(data))
+
+        log = open_log(damaged, GROUP, IDENTITY, BlockCache(), options)
+
+        assert log.faulty == ((2, 2),)
+        assert [found for _, found in log.frames(1, 4)] == [entry(1), entry(3), entry(4)]
+        log.close()
 
 
 @pytest.mark.parametrize("index", [1, 2, 3, 4, 5])
