@@ -9,9 +9,10 @@ Pure: bytes in, values out.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from jetraft.store._frame import Scan, crc32c, find_mark, parse_header, scan
+from jetraft.store._frame import Scan, crc32c, find_mark, make_mark, make_skip, parse_header, scan
 from jetraft.store.format import (
     FRAME_CRC_AT,
     FRAME_CRC_FROM,
@@ -22,7 +23,10 @@ from jetraft.store.format import (
 )
 
 NO_LIMIT: Final = (1 << 64) - 1
-_NEXT_INDEX_AT: Final = 24  # in a mark
+_OFFSET_AT: Final = 16  # in a mark, as the others
+_TAG_AT: Final = 20
+_TAG_BYTES: Final = 4
+_NEXT_INDEX_AT: Final = 24
 
 
 class Proofs:
@@ -114,6 +118,25 @@ class Proofs:
         """Whether nothing but marks and skips lies between the end of a frame and a proof."""
         end = frame + parse_header(self._data, frame).length
         return (proof - end) % MARK_BYTES == 0 and all(self.is_at(at) for at in range(end, proof, MARK_BYTES))
+
+
+def untagged(data: bytes, start: int, incarnation: int, tag: int) -> bytes:
+    """Bytes of a block from a place on, with marks and skips as blocks without a tag have them: for another member."""
+    needle = tag.to_bytes(_TAG_BYTES, "little")
+    shown = bytearray(data)
+    found = data.find(needle, _TAG_AT)
+    while found >= 0:
+        at = found - _TAG_AT
+        offset = int.from_bytes(data[at + _OFFSET_AT : found], "little")
+        next_index = int.from_bytes(data[at + _NEXT_INDEX_AT : at + MARK_BYTES], "little")
+        for make in (
+            partial(make_mark, incarnation=incarnation, offset=start + at, next_index=next_index),
+            partial(make_skip, incarnation=incarnation, place=start + at, known_as=offset, next_index=next_index),
+        ):
+            if data[at : at + MARK_BYTES] == make(tag=tag):
+                shown[at : at + MARK_BYTES] = make()
+        found = data.find(needle, found + 1)
+    return bytes(shown)
 
 
 def own_ends(data: bytes, walk: Scan, proofs: Proofs) -> Iterator[int]:

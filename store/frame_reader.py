@@ -12,6 +12,7 @@ from jetraft.store._thin import expand, thin_like
 from jetraft.store.backlog import BlockFile, Rewriting
 from jetraft.store.block import Block, entry_of
 from jetraft.store.block_cache import BlockCache
+from jetraft.store.block_proofs import untagged
 from jetraft.store.cipher import SEAL_BYTES, GroupCipher
 from jetraft.store.compression import pack_like, unpack
 from jetraft.store.format import (
@@ -21,6 +22,7 @@ from jetraft.store.format import (
     FRAME_PACKED,
     FRAME_SEALED,
     FRAME_THIN,
+    MARK_BYTES,
     Kind,
 )
 from jetraft.store.io import Disk
@@ -113,8 +115,8 @@ class FrameReader:
         return [self._checked(block, data, start, number) for number in range(first, last + 1)]
 
     def piece(self, block: Block, offset: int, size: int) -> bytes:
-        """Bytes of a block for another member: as the file has them, but open, with a mark where a frame's seal was."""
-        data = self._disk.read(self._descriptor(block.number), size, offset)
+        """Bytes of a block for another member: without its tag, and open, with a mark where a frame's seal was."""
+        data = self._plain_marks(block, offset, size)
         if self._cipher is None or not self.is_sealed(block):
             return data
         shown = bytearray(data)
@@ -129,6 +131,15 @@ class FrameReader:
             if low < high:
                 shown[low - offset : high - offset] = (frame + mark)[low - at : high - at]
         return bytes(shown)
+
+    def _plain_marks(self, block: Block, offset: int, size: int) -> bytes:
+        """Bytes of a block's file, without the tag that only this member is to know."""
+        tag = self.files[block.number].head.tag
+        if not tag:
+            return self._disk.read(self._descriptor(block.number), size, offset)
+        start = max(0, offset - MARK_BYTES + 1)  # marks that are cut by the borders are changed too
+        data = self._disk.read(self._descriptor(block.number), offset - start + size + MARK_BYTES - 1, start)
+        return untagged(data, start, self._incarnation, tag)[offset - start : offset - start + size]
 
     def kept(self, block: Block, number: int) -> bytes:
         """A frame, open: what is to be in its place, else as its file has it. Raises StoreCorrupt."""

@@ -8,6 +8,7 @@ import pytest
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
+from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
@@ -219,3 +220,20 @@ def test_chunk_that_was_not_asked_for_is_refused(kind: Kinds) -> None:
     staging = kind("FOLLOWER").log.begin_install(*offer)
     with pytest.raises(ValueError, match="not asked for"):
         staging.put_chunk(0, 5, b"abc")
+
+
+@pytest.mark.parametrize("piece", [1, 31, 33, 300, 5000])
+def test_the_tag_of_a_block_stays_with_its_member(piece: int) -> None:
+    leader = leader_with(Member, [messages(1, 3), messages(4, 4), messages(5, 20), messages(21, 22)], 20)
+    assert isinstance(leader, Member)
+    assert isinstance(leader.log, FileLog)
+    for number, file in leader.log._reader.files.items():
+        sent = b"".join(leader.log.read_chunk(number, at, piece) for at in range(0, file.written - 128, piece))
+        shown = bytearray(leader.disk.read_whole(file.path))
+        at = _frame.find_mark(shown, offset=128, incarnation=7, tag=file.head.tag)
+        assert at >= 0
+        while at >= 0:
+            next_index = int.from_bytes(shown[at + 24 : at + 32], "little")
+            shown[at : at + 32] = _frame.make_mark(incarnation=7, offset=at, next_index=next_index)
+            at = _frame.find_mark(shown, offset=at, incarnation=7, tag=file.head.tag)
+        assert sent == shown[128 : 128 + len(sent)]
