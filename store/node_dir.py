@@ -25,7 +25,7 @@ import attrs
 import orjson
 
 from jetraft.store import ledger_records
-from jetraft.store.format import STORE_VERSION, TMP_SUFFIX
+from jetraft.store.format import FORMAT_VERSION, TMP_SUFFIX
 from jetraft.store.io import Disk
 from jetraft.store.ledger import NAMES, Ledger
 from jetraft.store.ledger_file import merge, parse
@@ -247,7 +247,7 @@ def _format_2(root: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     version = _identity(content, what=root / IDENTITY_NAME)[0]
-    return content if version < STORE_VERSION else None
+    return content if version < FORMAT_VERSION else None
 
 
 def _noted(root: Path) -> list[bytes]:
@@ -282,17 +282,17 @@ def _claim(ledger: Ledger, root: Path, *, server_name: str, named: bool, cluster
     if content is None:
         known = _identity_from_files(root)
         owner, was_named, name = known or (node_id, named, server_name)
-        version = STORE_VERSION if known is None else 0
+        version = FORMAT_VERSION if known is None else 0
     else:
         version, owner, was_named, name = _identity(content, what=root / NAMES[0])
-    if version > STORE_VERSION:
-        raise StoreRefused(f"{root}: store format {version} is newer than this server's {STORE_VERSION}")
+    if version > FORMAT_VERSION:
+        raise StoreRefused(f"{root}: store format {version} is newer than this server's {FORMAT_VERSION}")
     if owner != node_id and (cluster or (named and was_named)):
         raise StoreRefused(
             f'{root}: belongs to server "{name}" (node {owner}), not to "{server_name}" (node {node_id})'
         )
-    if content is None or version < STORE_VERSION:
-        identity = {"format": STORE_VERSION, "node_id": owner, "server_name": name, "named": was_named}
+    if content is None or version < FORMAT_VERSION:
+        identity = {"format": FORMAT_VERSION, "node_id": owner, "server_name": name, "named": was_named}
         content = orjson.dumps(identity | {"cluster": cluster})
         ledger.commit_now(ledger_records.value(IDENTITY_VALUE, content))
     _show(root / IDENTITY_NAME, content)

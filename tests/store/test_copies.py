@@ -9,7 +9,7 @@ import pytest
 from jetraft.store import _frame, keyring
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.copies import verdict
-from jetraft.store.format import FileKind, Identity, Kind, checkpoint_name, pack_envelope
+from jetraft.store.format import FORMAT_VERSION, FileKind, Identity, Kind, checkpoint_name, pack_envelope
 from jetraft.store.inspect import inspect
 from jetraft.store.keyring import Secrets
 from jetraft.store.log import FileLog
@@ -55,7 +55,7 @@ def written(disk: LossyDisk, secrets: Secrets | None = None) -> FileLog:
 
 
 def newer_version(monkeypatch: pytest.MonkeyPatch, kind: FileKind) -> bytes:
-    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", 3)
+    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", FORMAT_VERSION + 1)
     packed = pack_envelope(kind, IDENTITY, bytes(100))
     monkeypatch.undo()
     return packed
@@ -113,7 +113,7 @@ def test_checkpoints_of_which_a_newer_server_can_read_one_are_refused(monkeypatc
     overwrite(disk, OLDER, damaged(disk, OLDER))
     overwrite(disk, NEWER, newer_version(monkeypatch, FileKind.CHECKPOINT))
 
-    with pytest.raises(StoreNewer, match="format version 3 is newer than 2"):
+    with pytest.raises(StoreNewer, match=f"format version {FORMAT_VERSION + 1} is newer than {FORMAT_VERSION}"):
         log.load_checkpoint()
 
 

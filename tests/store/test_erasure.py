@@ -9,7 +9,7 @@ import pytest
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.erasure import Rewrite, erased, finish, pack
-from jetraft.store.format import RECORD_HAS_MSG_ID, FileKind, Identity, Kind, pack_envelope
+from jetraft.store.format import FORMAT_VERSION, RECORD_HAS_MSG_ID, FileKind, Identity, Kind, pack_envelope
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
@@ -251,7 +251,7 @@ def test_a_journal_that_is_not_what_was_written_does_not_stop_the_opening(instea
 def test_a_journal_of_a_newer_server_is_left_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = LossyDisk()
     written(disk)[0].close()
-    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", 3)
+    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", FORMAT_VERSION + 1)
     left_journal(disk, pack([], IDENTITY))
     monkeypatch.undo()
 

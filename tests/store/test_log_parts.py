@@ -12,6 +12,7 @@ from jetraft.store import trimmed
 from jetraft.store._frame import crc32c
 from jetraft.store.block_cache import FRAME_OVERHEAD_BYTES, BlockCache
 from jetraft.store.format import (
+    FORMAT_VERSION,
     BlockHead,
     FileKind,
     Identity,
@@ -65,9 +66,11 @@ def test_checkpoint_comes_back() -> None:
 
 def test_block_head_comes_back() -> None:
     head = BlockHead(serial=3, first_index=2**40, boundary_term=9)
-    data = pack_block_head(head, IDENTITY)
-    assert len(data) == 128
-    assert unpack_block_head(data + b"frames", IDENTITY, what="b") == head
+    for tag, reserved_bytes in itertools.product([0, 1, 2**32 - 1], [0, 4096]):
+        data = pack_block_head(attrs.evolve(head, tag=tag), IDENTITY, reserved_bytes=reserved_bytes)
+        assert len(data) == 128
+        found = unpack_block_head(data + b"frames", IDENTITY, what="b")
+        assert (found, found.tag, found.reserved_bytes) == (head, tag, reserved_bytes)
 
 
 @given(st.data())
@@ -104,10 +107,10 @@ def test_envelope_of_another_owner_or_kind_is_refused() -> None:
 
 
 def test_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", 3)
+    monkeypatch.setattr("jetraft.store.format.FORMAT_VERSION", FORMAT_VERSION + 1)
     packed = pack_envelope(FileKind.TRIMMED, IDENTITY, b"")
     monkeypatch.undo()
-    with pytest.raises(StoreRefused, match="file: format version 3 is newer than 2"):
+    with pytest.raises(StoreRefused, match=f"file: format version {FORMAT_VERSION + 1} is newer than {FORMAT_VERSION}"):
         unpack_envelope(packed, FileKind.TRIMMED, IDENTITY, what="file")
 
 

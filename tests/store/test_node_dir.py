@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from jetraft.store.format import STORE_VERSION
+from jetraft.store.format import FORMAT_VERSION
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.node_dir import NodeDir, peek_identity
 from jetraft.store.port import StoreRefused
@@ -53,7 +53,7 @@ def test_no_single_file_is_needed_to_know_it(opened: Opened, tmp_path: Path, los
 def test_servers_of_older_formats_are_kept_out(opened: Opened, tmp_path: Path) -> None:
     """An earlier server would take what this one writes for damage: it must refuse the directory instead."""
     opened().close()
-    assert orjson.loads((tmp_path / "node.json").read_bytes())["format"] == STORE_VERSION
+    assert orjson.loads((tmp_path / "node.json").read_bytes())["format"] == FORMAT_VERSION
 
 
 def test_a_store_of_format_2_is_taken_over(opened: Opened, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_store_of_format_2_is_taken_over(opened: Opened, tmp_path: Path) -> No
         state = taken.ledger.state(("S-R3M-abcdefgh", 9))  # type: ignore[arg-type]
         assert state is not None
         assert state.is_noted
-        assert orjson.loads((tmp_path / "node.json").read_bytes())["format"] == STORE_VERSION
+        assert orjson.loads((tmp_path / "node.json").read_bytes())["format"] == FORMAT_VERSION
         taken.close()
         (tmp_path / "meta.record").write_bytes(b"changed since")  # it is not read any more
 
