@@ -2,8 +2,8 @@
 
 1. Files (`fill`): new directories; per block its head when it is new, its frames, fsync, then a mark, which says that
    everything before it is durable and is itself in no hurry; frames that are overwritten: the marks of blocks that
-   grow, so that what a crash leaves of a frame is never taken for a torn tail, fsync, the journal, fsync, directory, the
-   frames, fsync; the checkpoint under another name, fsync, rename; at last the names in the log's directory.
+   grow, so that what a crash leaves of a frame is never taken for a torn tail, fsync, the journal, fsync, directory,
+   the frames, fsync; the checkpoint under another name, fsync, rename; at last the names in the log's directory.
 2. The ledger (`records`): what exists from now on, and must be there at the next start; term and vote. One batch of
    the ledger serves all groups of a turn. When it is durable the change counts.
 3. What is not needed any more (`clean_up`): files of blocks that were dropped or cut, older checkpoints and

@@ -66,8 +66,8 @@ from jetraft.store._frame import crc32c
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
 
-# Of envelopes, and so of a store. 2: the checksum covers version and kind too. 3: block tags, and a ledger says what must
-# be there.
+# Of envelopes, and so of a store. 2: the checksum covers version and kind too. 3: block tags, and a ledger that says
+# what must be there.
 FORMAT_VERSION: Final = 3
 FRAME_VERSION: Final = 1
 FRAME_HEADER_BYTES: Final = 48

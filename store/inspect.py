@@ -142,7 +142,9 @@ def inspect(path: Path, key: bytes | None = None) -> StoreView:
             return _inspect_node(root, secrets)
     if path.is_dir() and any(name.startswith(GENERATION_PREFIX) for name in os.listdir(path)):  # noqa: PTH208
         damage: list[str] = []
-        state = _ledger(path.parent.parent, damage).groups.get(_key_of(path))
+        root = path.parent.parent
+        has_ledger = any((root / name).exists() for name in ledger.NAMES)  # not beside a copy of a group's directory
+        state = _ledger(root, damage).groups.get(_key_of(path)) if has_ledger else None
         group = _inspect_group(path, secrets, state)
         return StoreView(path=str(path), identity={}, groups=(group,), damage=tuple(damage))
     raise NotAStoreError(f"{path}: neither a store directory nor a group's")

@@ -2,7 +2,7 @@
 
 A file is a head and records behind each other. All integers are little endian.
 
-    head, 64 bytes:   16 bytes magic   u32 version   u32 crc of the rest of the head
+    head, 64 bytes:   16 bytes magic   u32 version   u32 crc of the head with 0 in its place
                       u64 ledger       u64 generation   u64 records that the generation begins with   16 bytes 0
     record, 32 bytes and a body:
                       u32 length, whole   u32 crc of bytes 8..length, going on from the ledger and its generation
@@ -29,7 +29,7 @@ RECORD_BYTES_MAX: Final = 1 << 24  # a stream of a petabyte has 1.2 million bloc
 
 _MAGIC: Final = b"jetraft ledger\n\0"
 _HEAD: Final = struct.Struct("<16sIIQQQ16x")
-_HEAD_CRC_END: Final = 24
+_HEAD_ZEROS: Final = 48  # from here on
 _RECORD: Final = struct.Struct("<IIQQQ")
 _SEED: Final = struct.Struct("<QQ")
 _CRC_END: Final = 8
@@ -77,10 +77,8 @@ class Merged:
 
 def pack_head(head: Head) -> bytes:
     """HEAD_BYTES bytes."""
-    unsummed = _HEAD.pack(_MAGIC, head.version, 0, head.ledger, head.generation, head.begins_with)
-    return _HEAD.pack(
-        _MAGIC, head.version, crc32c(unsummed[_HEAD_CRC_END:]), head.ledger, head.generation, head.begins_with
-    )
+    fields = head.ledger, head.generation, head.begins_with
+    return _HEAD.pack(_MAGIC, head.version, crc32c(_HEAD.pack(_MAGIC, head.version, 0, *fields)), *fields)
 
 
 def pack_batch(head: Head, first: int, bodies: Sequence[bytes]) -> bytes:
@@ -119,11 +117,14 @@ def parse(data: bytes) -> Copy | None:
 def _parse_head(data: bytes) -> Head | None:
     if len(data) < HEAD_BYTES:
         return None
-    magic, version, crc, ledger, generation, begins_with = _HEAD.unpack_from(data)
-    if magic != _MAGIC or crc32c(data[_HEAD_CRC_END:HEAD_BYTES]) != crc:
+    magic, version, crc, *fields = _HEAD.unpack_from(data)
+    if magic != _MAGIC or data[_HEAD_ZEROS:HEAD_BYTES].strip(b"\0"):
+        return None
+    if crc32c(_HEAD.pack(magic, version, 0, *fields)) != crc:
         return None
     if version > VERSION:
         raise ValueError(f"ledger version {version} is newer than {VERSION}")
+    ledger, generation, begins_with = fields
     return Head(ledger=ledger, generation=generation, begins_with=begins_with, version=version)
 
 

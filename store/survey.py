@@ -23,7 +23,7 @@ from typing import Final
 
 import attrs
 
-from jetraft.store._frame import Scan, find_mark, parse_header, scan
+from jetraft.store._frame import Scan, parse_header, scan
 from jetraft.store.block_proofs import NO_LIMIT, Proofs, likenesses, own_ends
 from jetraft.store.format import (
     FRAME_BYTES_MAX,

@@ -18,6 +18,7 @@ from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, Entry, HardState, StoreCorrupt, StoreNewer, StoreRefused
+from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 LOG = GROUP / "log-00000001"
@@ -39,7 +40,7 @@ def overwrite(disk: LossyDisk, path: Path, data: bytes) -> None:
 
 def written(disk: LossyDisk, secrets: Secrets | None = None) -> FileLog:
     """A log of four entries with checkpoints at 2 and 4."""
-    log = open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
     log.set_hard_state(HardState(term=1, vote=None))
     for index in range(1, 5):
         frame = _frame.seal(Kind.NOOP, index=index, term=1, incarnation=7, body=b"body %d" % index)
@@ -51,7 +52,7 @@ def written(disk: LossyDisk, secrets: Secrets | None = None) -> FileLog:
             log.submit()
             disk.finish()
     log.close()
-    return open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
 
 
 def newer_version(monkeypatch: pytest.MonkeyPatch, kind: FileKind) -> bytes:
@@ -160,7 +161,7 @@ def test_a_key_file_that_is_not_what_was_written_is_replaced_from_the_other(name
     }[instead]
     overwrite(disk, GROUP / name, data)
 
-    log = open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
 
     assert [entry.index for entry in log.entries(1, 4, 1 << 20)] == [1, 2, 3, 4]
     assert disk.read_whole(GROUP / name) == sound
@@ -172,7 +173,7 @@ def test_a_key_file_that_the_device_does_not_read_is_replaced_from_the_other() -
     written(disk, secrets).close()
     disk.fail_next("read", errno.EIO)
 
-    log = open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
 
     assert [entry.index for entry in log.entries(1, 4, 1 << 20)] == [1, 2, 3, 4]
 
@@ -186,7 +187,7 @@ def test_key_files_that_are_all_of_another_owner_are_refused_and_left_alone() ->
         overwrite(disk, GROUP / name, foreign)
 
     with pytest.raises(StoreRefused, match="belongs to"):
-        open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
+        open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(secrets=secrets))
 
     assert disk.read_whole(GROUP / "key.0") == disk.read_whole(GROUP / "key.1") == foreign
 

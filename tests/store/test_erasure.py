@@ -192,7 +192,7 @@ def test_a_frame_is_not_overwritten_before_it_is_proven_to_be_no_torn_tail(index
     log.submit()
 
     crashed = torn(disk, [ref.offset], [(ref.offset, ref.offset + 300)])
-    reopened = open_log(crashed, GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
+    reopened = open_log(ledger_of(crashed, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE))
 
     assert reopened.last_index == 3
     assert reopened.faulty == ((index, index),)

@@ -79,11 +79,11 @@ def read(log: FileLog) -> list[int]:
 def test_a_frame_that_a_client_has_hidden_in_a_payload_is_never_served(
     *, is_sealed: bool, secrets: Secrets | None
 ) -> None:
-    """`store/hidden.py`: one byte of the length of the frame around it is damaged."""
+    """One byte of the length of the frame around it is damaged."""
     if secrets is not None:
         pytest.importorskip("cryptography", reason="encryption at rest needs the package cryptography")
     disk, options = LossyDisk(), LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets)
-    log = open_log(disk, GROUP, IDENTITY, BlockCache(), options)
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), options)
     hidden = _frame.seal(Kind.STREAM_OP, index=3, term=1, incarnation=7, body=b"forged")
     record = _frame.make_record(b"a", b"", b"A" * 100 + hidden + b"B" * 60, ts_ns=2)
     outer = _frame.seal(Kind.MESSAGES, index=2, term=1, incarnation=7, body=record, first_seq=2, count=1)
@@ -95,7 +95,8 @@ def test_a_frame_that_a_client_has_hidden_in_a_payload_is_never_served(
     assert ref is not None
     log.close()
     if is_sealed:
-        log = open_log(disk, GROUP, IDENTITY, BlockCache(), options)
+        log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), options)
+        log.roll_early()
         log.append([entry(5)])
         log.submit()
         disk.finish()
@@ -106,7 +107,7 @@ def test_a_frame_that_a_client_has_hidden_in_a_payload_is_never_served(
         data[ref.offset + bit // 8] ^= 1 << bit % 8
         overwrite(damaged, FIRST, bytes(data))
 
-        log = open_log(damaged, GROUP, IDENTITY, BlockCache(), options)
+        log = open_log(ledger_of(damaged, GROUP), GROUP, IDENTITY, BlockCache(), options)
 
         assert log.faulty == ((2, 2),)
         assert [found for _, found in log.frames(1, 4)] == [entry(1), entry(3), entry(4)]

@@ -176,6 +176,16 @@ def test_the_same_record_lost_in_both_copies_leaves_all_groups_without_memory(di
         found.close()
 
 
+@pytest.mark.parametrize("offset", range(64))
+def test_any_flipped_bit_of_a_head_is_seen(disk: LossyDisk, offset: int) -> None:
+    """Of the version too: a newer one is refused, and a flipped bit is not one (seed forget-five 1001)."""
+    ledger = Ledger.open(disk, ROOT)
+    ledger.commit_now(voted(7))
+    ledger.close()
+    disk.flip_bit(ROOT / NAMES[0], offset)
+    assert term_of(reopened(disk)) == 7
+
+
 @pytest.mark.parametrize("names", [NAMES, NAMES[:1], NAMES[1:]])
 def test_a_ledger_without_heads_is_lost_not_new(disk: LossyDisk, names: tuple[str, ...]) -> None:
     ledger = Ledger.open(disk, ROOT)
