@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -72,16 +73,16 @@ def test_a_crash_leaves_what_was_promised_and_a_prefix_of_the_rest(batches: list
     ledger = Ledger.open(disk, ROOT)
     term, promised = 0, 0
 
-    def note(upto: int) -> None:
-        nonlocal promised
-        promised = upto
+    def promise(upto: int) -> Callable[[OSError | None], None]:
+        def done(error: OSError | None) -> None:
+            nonlocal promised
+            promised = upto if error is None else promised
+
+        return done
 
     for count in batches:
         term += count
-        ledger.append(
-            [voted(number) for number in range(term - count + 1, term + 1)],
-            lambda error, upto=term: note(upto) if error is None else None,
-        )
+        ledger.append([voted(number) for number in range(term - count + 1, term + 1)], promise(term))
     for _ in range(steps):
         disk.step()
     disk.crash(Random(seed))
