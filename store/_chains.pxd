@@ -5,9 +5,6 @@ from libc.stdint cimport uint32_t, uint64_t
 from jetraft.store._chunks cimport ChunkTable
 from jetraft.store._subjtree cimport SubjectTree
 
-cdef enum:
-    FAR = 0xFFFFFFFF               # a distance that does not fit: not known
-
 cdef class Chains:
     cdef readonly SubjectTree tree
     cdef readonly ChunkTable chunks

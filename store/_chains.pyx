@@ -5,13 +5,13 @@ A message has the distance to the next one of its subject; the subject has its f
 points back, and nothing is unlinked when a message is removed.
 
 Invariants: for a live message, `next` leads to the next live message of its subject or to a place on the way to it: removed
-messages keep their `next`, so the chain stays whole until the chunk goes, and then a scan finds the way again and repairs
-it.
+messages keep their `next`, so the chain stays whole until the chunk goes or is packed, and then a scan finds the way again and
+repairs it. Scans pass over what was never stored at once.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from jetraft.store._chunks cimport CHUNK_MASK, Chunk
+from jetraft.store._chunks cimport FAR, Row
 
 cdef enum:
     SCAN_STEP = 64          # messages looked at for each link of a chain followed, where both ways lead to the answer
@@ -26,7 +26,7 @@ cdef class Chains:
         if self.messages == 0:
             return 0
         while self.chunks.subject_of(seq) == 0:
-            seq = (seq & ~<uint64_t>CHUNK_MASK) - 1 if self.chunks.at(seq) == NULL else seq - 1
+            seq = self.chunks.held_upto(seq - 1)
         return seq
 
     cdef uint64_t count_all(self, uint64_t low) noexcept:
@@ -47,24 +47,21 @@ cdef class Chains:
         """
         cdef uint64_t at = seq, found = 0
         cdef uint64_t last = self.tree.at(subject_id).last_seq
-        cdef Chunk *chunk
+        cdef Row row
         cdef uint32_t distance
         if seq >= last:
             return 0
         while True:
-            chunk = self.chunks.at(at)
-            distance = 0 if chunk == NULL else chunk.next[at & CHUNK_MASK]
+            distance = row.next[0] if self.chunks.row(at, &row) else 0
             if distance == 0 or distance == FAR:
                 found = self.chunks.find_subject(at + 1, last, subject_id)
                 break
             at += distance
-            chunk = self.chunks.at(at)
-            if chunk != NULL and chunk.subject[at & CHUNK_MASK] == subject_id:
+            if self.chunks.subject_of(at) == subject_id:
                 found = at
                 break
-        chunk = self.chunks.at(seq)
-        if chunk != NULL and found:
-            chunk.next[seq & CHUNK_MASK] = <uint32_t>(found - seq) if found - seq < FAR else FAR
+        if found and self.chunks.row(seq, &row):
+            row.next[0] = <uint32_t>(found - seq) if found - seq < FAR else FAR
         return found
 
     cdef uint64_t first_from(self, uint32_t subject_id, uint64_t low) noexcept:
@@ -81,6 +78,7 @@ cdef class Chains:
         if low > self.first_seq and self.chunks.subject_of(low - 1) == subject_id:
             return self.follow(low - 1, subject_id)
         while chain < low:
+            scan = self.chunks.held_from(scan)
             end = scan + SCAN_STEP - 1
             scan = self.chunks.find_subject(scan, end, subject_id)
             if scan:
@@ -103,12 +101,13 @@ cdef class Chains:
             return 0
         scan = high
         while True:
+            scan = self.chunks.held_upto(scan)
             for step in range(SCAN_STEP):
+                if scan <= chain:
+                    return chain
                 if self.chunks.subject_of(scan) == subject_id:
                     return scan
                 scan -= 1
-                if scan < chain:
-                    return chain
             following = self.follow(chain, subject_id)
             if following == 0 or following > high:
                 return chain

@@ -1,47 +1,83 @@
 """The columns of a stream's messages, by sequence, as C sees them. See _chunks.pyx."""
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from jetraft.store._shelves cimport CHUNK_BITS, CHUNK_MASK, CHUNK_MESSAGES, Shelf, Shelves
 
 cdef enum:
-    CHUNK_BITS = 8                 # 256 messages, 4 KiB: what a message costs that alone is left of its neighbours
-    CHUNK_MESSAGES = 256
-    CHUNK_MASK = 255
+    FAR = 0xFFFFFFFF               # a distance that does not fit: not known
+    PACK_AT = 32                   # live messages of a chunk, an eighth, at which it is packed
 
-cdef struct Chunk:                 # of CHUNK_MESSAGES consecutive sequences
-    uint32_t subject[256]          # id of the subject, 0 = not live
-    uint32_t offset[256]           # of the record in its block, bytes
-    uint32_t next[256]             # distance to the next message of the subject; 0 = none or not known
-    uint32_t size[256]             # what the message counts for max_bytes
+cdef struct Row:                   # of one message; it holds until something is put or given back
+    uint32_t *subject              # id of the subject, 0 = not live
+    uint32_t *offset               # of the record in its block, bytes
+    uint32_t *next                 # distance to the next message of the subject; 0 = none or not known
+    uint32_t *size                 # what the message counts for max_bytes
+    Shelf *shelf                   # of its chunk
 
-cdef struct Shelf:
-    Chunk *chunk                   # NULL when nothing in it is live
-    uint64_t live
+cdef struct Stretch:               # rows of one chunk, ascending, for a scan
+    const uint32_t *subject
+    size_t count
+    const uint8_t *packed          # the low bits of their sequences; NULL when they follow each other
+    uint64_t low                   # of the first row; of a packed one: of the chunk
+    uint64_t end                   # where the scan goes on
+    const Shelf *shelf
 
-cdef class ChunkTable:
-    cdef Shelf *shelves
-    cdef uint64_t base             # number (seq >> CHUNK_BITS) of the first shelf
-    cdef size_t count
-    cdef size_t capacity
-    cdef size_t held               # chunks allocated
+cdef inline uint64_t seq_in(const Stretch *stretch, size_t place) noexcept:
+    """The sequence of a row of a stretch."""
+    return stretch.low + (place if stretch.packed == NULL else stretch.packed[place])
 
-    cdef inline Chunk *at(self, uint64_t seq) noexcept:
-        cdef uint64_t number = seq >> CHUNK_BITS
-        if number < self.base or number - self.base >= self.count:
-            return NULL
-        return self.shelves[number - self.base].chunk
+cdef inline const uint8_t *packed_rows(const Shelf *shelf) noexcept:
+    """The rows of a packed chunk, ascending: the low bits of their sequences, behind the columns."""
+    return <const uint8_t *>(shelf.cells + 4 * <size_t>shelf.width)
+
+cdef size_t place_packed(const Shelf *shelf, size_t row) noexcept
+
+cdef class ChunkTable(Shelves):
+    cdef size_t cell_bytes         # allocated
+
+    cdef inline bint row(self, uint64_t seq, Row *out) noexcept:
+        """The row of a sequence, live or not; False when none is held."""
+        cdef Shelf *shelf = self.shelf_of(seq)
+        cdef size_t place = seq & CHUNK_MASK
+        out.subject = out.offset = out.next = out.size = NULL
+        out.shelf = shelf
+        if shelf == NULL or shelf.cells == NULL:
+            return False
+        if shelf.width != CHUNK_MESSAGES:
+            place = place_packed(shelf, place)
+            if place == shelf.width:
+                return False
+        out.subject = shelf.cells + place
+        out.offset = out.subject + shelf.width
+        out.next = out.offset + shelf.width
+        out.size = out.next + shelf.width
+        return True
 
     cdef inline uint32_t subject_of(self, uint64_t seq) noexcept:
-        cdef Chunk *chunk = self.at(seq)
-        return 0 if chunk == NULL else chunk.subject[seq & CHUNK_MASK]
+        cdef Row row
+        return row.subject[0] if self.row(seq, &row) else 0
 
     cdef int put(self, uint64_t seq, uint32_t subject_id, uint32_t offset, uint32_t size) except -1
-    cdef void drop(self, uint64_t seq) noexcept
-    cdef void give_back(self, uint64_t seq) noexcept
-    cdef void forget(self, uint64_t low, uint64_t high) noexcept
+    cdef inline void drop(self, Row *row) noexcept:
+        """Mark a live message as gone; the rest of its row stays readable until the chunk is given back."""
+        row.subject[0] = 0
+        row.shelf.live -= 1
+
+    cdef inline void give_back(self, Shelf *shelf) noexcept:
+        """Free a chunk when nothing in it is live, pack it when little is; the newest is kept for what may come."""
+        if shelf.live <= PACK_AT and shelf != &self.shelves[self.count - 1]:
+            self._shrink(shelf)
+
+    cdef void forget_before(self, uint64_t seq) noexcept
+    cdef bint stretch_from(self, uint64_t low, uint64_t high, Stretch *out) noexcept
+    cdef uint64_t held_from(self, uint64_t seq) noexcept
+    cdef uint64_t held_upto(self, uint64_t seq) noexcept
     cdef uint64_t find_live(self, uint64_t low, uint64_t high) noexcept
     cdef uint64_t find_dead(self, uint64_t low, uint64_t high) noexcept
     cdef uint64_t find_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept
     cdef uint64_t count_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept
     cdef uint64_t count_live(self, uint64_t low, uint64_t high) noexcept
-    cdef void _free(self, size_t position) noexcept
-    cdef int _make_room(self, uint64_t number) except -1
+    cdef int _fill(self, uint64_t number) except -1
+    cdef void _shrink(self, Shelf *shelf) noexcept
+    cdef void _pack(self, Shelf *shelf) noexcept

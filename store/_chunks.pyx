@@ -5,12 +5,16 @@ They stand in chunks of 256 sequences, so that a scan over one column runs throu
 is gone is given back: a chunk without live messages is not kept, at the head, in the middle, or in a gap that was never
 filled. The shelf of a chunk counts what is live in it, which makes counting over long distances a sum over shelves.
 
-A chunk stays while something later may refer to it: `drop` leaves it, `give_back` takes it when it is empty.
+A chunk of which few messages live is packed: four columns of the live rows only, then the number of each row as a byte, 17 bytes a
+message; again when half of those are gone. It is never unpacked, as messages are only put above all others. So a key that
+is alone left of its neighbours costs about 60 bytes, the shelf included.
+
+A chunk stays while something later may refer to it: `drop` leaves it, `give_back` takes it when it is empty, or packs it.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memmove, memset
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memchr
 
 cdef extern from "_scan.h" nogil:
     size_t jetraft_find_equal(const uint32_t *values, size_t count, uint32_t wanted)
@@ -18,96 +22,118 @@ cdef extern from "_scan.h" nogil:
     size_t jetraft_count_equal(const uint32_t *values, size_t count, uint32_t wanted)
 
 cdef enum:
-    CAPACITY_MIN = 8
+    ROW_BYTES = 16          # of four columns
 
 
-cdef inline size_t width_of(uint64_t low, uint64_t high) noexcept:
-    """How many of low..high are in the chunk of `low`."""
-    return <size_t>(min(low | CHUNK_MASK, high) - low + 1)
+cdef size_t place_packed(const Shelf *shelf, size_t row) noexcept:
+    """The place of a row in the columns of a packed chunk, its width when the row is not kept."""
+    cdef const uint8_t *rows = packed_rows(shelf)
+    cdef const uint8_t *found = <const uint8_t *>memchr(rows, <int>row, shelf.width)
+    return shelf.width if found == NULL else found - rows
 
 
-cdef class ChunkTable:
+cdef class ChunkTable(Shelves):
     """A sparse array of messages. Ranges are inclusive, results of 0 mean that there is none; sequences start at 1."""
-
-    def __dealloc__(self):
-        cdef size_t i
-        for i in range(self.count):
-            free(self.shelves[i].chunk)
-        free(self.shelves)
 
     @property
     def memory_bytes(self):
         """Bytes allocated."""
-        return self.held * sizeof(Chunk) + self.capacity * sizeof(Shelf)
+        return self.cell_bytes + self.capacity * (sizeof(Shelf) + sizeof(uint64_t))
 
     cdef int put(self, uint64_t seq, uint32_t subject_id, uint32_t offset, uint32_t size) except -1:
         """Add a live message above all others."""
-        cdef Chunk *chunk = self.at(seq)
-        cdef uint32_t row = seq & CHUNK_MASK
-        if chunk == NULL:
-            self._make_room(seq >> CHUNK_BITS)
-            chunk = self.at(seq)
-        assert chunk.subject[row] == 0
-        chunk.subject[row] = subject_id
-        chunk.offset[row] = offset
-        chunk.size[row] = size
-        self.shelves[(seq >> CHUNK_BITS) - self.base].live += 1
+        cdef Row row
+        if not self.row(seq, &row):
+            self._fill(seq >> CHUNK_BITS)
+            self.row(seq, &row)
+        assert row.subject[0] == 0
+        row.subject[0] = subject_id
+        row.offset[0] = offset
+        row.size[0] = size
+        row.shelf.live += 1
         return 0
 
-    cdef void drop(self, uint64_t seq) noexcept:
-        """Mark a live message as gone; the rest of its row stays readable until the chunk is given back."""
-        self.at(seq).subject[seq & CHUNK_MASK] = 0
-        self.shelves[(seq >> CHUNK_BITS) - self.base].live -= 1
+    cdef void forget_before(self, uint64_t seq) noexcept:
+        """Free the chunks below that of `seq`: the head has moved there."""
+        cdef size_t end = self.position_from(seq >> CHUNK_BITS), i
+        if end == self.start:
+            return
+        for i in range(self.start, end):
+            self.cell_bytes -= cell_bytes_of(&self.shelves[i])
+        self.drop_below(end)
 
-    cdef void give_back(self, uint64_t seq) noexcept:
-        """Free the chunk of `seq` when nothing in it is live; the newest is kept for what may still come into it."""
-        cdef size_t position = <size_t>((seq >> CHUNK_BITS) - self.base)
-        if position + 1 < self.count and self.shelves[position].live == 0:
-            self._free(position)
+    cdef bint stretch_from(self, uint64_t low, uint64_t high, Stretch *out) noexcept:
+        """The next rows in low..high, of one chunk; False when there are none."""
+        cdef size_t position, place = 0
+        cdef uint64_t base
+        position = self.position_from(low >> CHUNK_BITS)
+        while position < self.count:
+            if self.shelves[position].cells == NULL:
+                position = self.full_from(position)
+            base = self.numbers[position] << CHUNK_BITS
+            low = max(low, base)
+            if low > high:
+                return False
+            out.shelf = &self.shelves[position]
+            out.end = min(base | CHUNK_MASK, high) + 1
+            if out.shelf.width == CHUNK_MESSAGES:
+                out.packed = NULL
+                out.low = low
+                out.subject = out.shelf.cells + (low - base)
+                out.count = <size_t>(out.end - low)
+                return True
+            out.packed = packed_rows(out.shelf)
+            out.low = base
+            place = 0
+            while place < out.shelf.width and base + out.packed[place] < low:
+                place += 1
+            out.packed += place
+            out.subject = out.shelf.cells + place
+            out.count = out.shelf.width - place
+            while out.count and base + out.packed[out.count - 1] >= out.end:
+                out.count -= 1
+            if out.count:
+                return True
+            position += 1
+        return False
 
-    cdef void forget(self, uint64_t low, uint64_t high) noexcept:
-        """Free the chunks from that of `low` to the one before that of `high`: the head moved from `low` to `high`.
+    cdef uint64_t held_from(self, uint64_t seq) noexcept:
+        """The lowest sequence at or above `seq` whose chunk is held."""
+        cdef size_t position = self.full_from(self.position_from(seq >> CHUNK_BITS))
+        return max(seq, self.numbers[position] << CHUNK_BITS) if position < self.count else 0
 
-        The shelves move down when half of them are empty, so each moves once on average.
-        """
-        cdef uint64_t number = max(low >> CHUNK_BITS, self.base)
-        cdef uint64_t end = min(high >> CHUNK_BITS, self.base + self.count)
-        cdef size_t gone
-        while number < end:
-            self._free(<size_t>(number - self.base))
-            number += 1
-        gone = <size_t>(end - self.base) if end > self.base else 0
-        if gone and gone * 2 >= self.count:
-            memmove(self.shelves, self.shelves + gone, (self.count - gone) * sizeof(Shelf))
-            self.count -= gone
-            self.base += gone
+    cdef uint64_t held_upto(self, uint64_t seq) noexcept:
+        """The highest sequence at or below `seq` whose chunk is held."""
+        cdef size_t end = self.position_from((seq >> CHUNK_BITS) + 1)
+        end = self.full_upto(end)
+        return min(seq, self.numbers[end - 1] << CHUNK_BITS | CHUNK_MASK) if end > self.start else 0
 
     cdef uint64_t find_live(self, uint64_t low, uint64_t high) noexcept:
         """The lowest live sequence in low..high."""
-        cdef Chunk *chunk
-        cdef size_t found, width
-        low = max(low, self.base << CHUNK_BITS)
-        while low <= high and (low >> CHUNK_BITS) - self.base < self.count:
-            chunk = self.at(low)
-            if chunk != NULL:
-                width = width_of(low, high)
-                found = jetraft_find_live(&chunk.subject[low & CHUNK_MASK], width)
-                if found < width:
-                    return low + found
-            low = (low | CHUNK_MASK) + 1
+        cdef Stretch stretch
+        cdef size_t found
+        while self.stretch_from(low, high, &stretch):
+            found = jetraft_find_live(stretch.subject, stretch.count)
+            if found < stretch.count:
+                return seq_in(&stretch, found)
+            low = stretch.end
         return 0
 
     cdef uint64_t find_dead(self, uint64_t low, uint64_t high) noexcept:
         """The lowest sequence in low..high that is not live. Full chunks are passed by their shelves."""
-        cdef Chunk *chunk
+        cdef Shelf *shelf
         cdef size_t found, width
         while low <= high:
-            chunk = self.at(low)
-            if chunk == NULL:
+            shelf = self.shelf_of(low)
+            if shelf == NULL or shelf.cells == NULL:
                 return low
-            if self.shelves[(low >> CHUNK_BITS) - self.base].live < CHUNK_MESSAGES:
-                width = width_of(low, high)
-                found = jetraft_find_equal(&chunk.subject[low & CHUNK_MASK], width, 0)
+            if shelf.width != CHUNK_MESSAGES:
+                while low <= high and self.subject_of(low):
+                    low += 1
+                return low if low <= high else 0
+            if shelf.live < CHUNK_MESSAGES:
+                width = <size_t>(min(low | CHUNK_MASK, high) - low + 1)
+                found = jetraft_find_equal(shelf.cells + (low & CHUNK_MASK), width, 0)
                 if found < width:
                     return low + found
             low = (low | CHUNK_MASK) + 1
@@ -115,80 +141,118 @@ cdef class ChunkTable:
 
     cdef uint64_t find_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept:
         """The lowest live sequence of a subject in low..high."""
-        cdef Chunk *chunk
-        cdef size_t found, width
-        low = max(low, self.base << CHUNK_BITS)
-        while low <= high and (low >> CHUNK_BITS) - self.base < self.count:
-            chunk = self.at(low)
-            if chunk != NULL:
-                width = width_of(low, high)
-                found = jetraft_find_equal(&chunk.subject[low & CHUNK_MASK], width, subject_id)
-                if found < width:
-                    return low + found
-            low = (low | CHUNK_MASK) + 1
+        cdef Stretch stretch
+        cdef size_t found
+        while self.stretch_from(low, high, &stretch):
+            found = jetraft_find_equal(stretch.subject, stretch.count, subject_id)
+            if found < stretch.count:
+                return seq_in(&stretch, found)
+            low = stretch.end
         return 0
 
     cdef uint64_t count_subject(self, uint64_t low, uint64_t high, uint32_t subject_id) noexcept:
         """Live messages of one subject in low..high."""
-        cdef Chunk *chunk
+        cdef Stretch stretch
         cdef uint64_t total = 0
-        low = max(low, self.base << CHUNK_BITS)
-        while low <= high and (low >> CHUNK_BITS) - self.base < self.count:
-            chunk = self.at(low)
-            if chunk != NULL:
-                total += jetraft_count_equal(&chunk.subject[low & CHUNK_MASK], width_of(low, high), subject_id)
-            low = (low | CHUNK_MASK) + 1
+        while self.stretch_from(low, high, &stretch):
+            total += jetraft_count_equal(stretch.subject, stretch.count, subject_id)
+            low = stretch.end
         return total
 
     cdef uint64_t count_live(self, uint64_t low, uint64_t high) noexcept:
         """Live messages in low..high: whole chunks by their shelves."""
-        cdef Chunk *chunk
-        cdef size_t width
+        cdef Stretch stretch
         cdef uint64_t total = 0
-        low = max(low, self.base << CHUNK_BITS)
-        while low <= high and (low >> CHUNK_BITS) - self.base < self.count:
-            width = width_of(low, high)
-            if width == CHUNK_MESSAGES:
-                total += self.shelves[(low >> CHUNK_BITS) - self.base].live
-            else:
-                chunk = self.at(low)
-                if chunk != NULL:
-                    total += width - jetraft_count_equal(&chunk.subject[low & CHUNK_MASK], width, 0)
-            low = (low | CHUNK_MASK) + 1
+        cdef size_t position, end
+        while True:
+            if not self.stretch_from(low, high, &stretch):
+                return total
+            if stretch.count == stretch.shelf.width:
+                break
+            total += stretch.count - jetraft_count_equal(stretch.subject, stretch.count, 0)
+            low = stretch.end
+        end = self.position_from((high + 1) >> CHUNK_BITS)
+        for position in range(stretch.shelf - self.shelves, end):
+            if self.shelves[position].cells != NULL:
+                total += self.shelves[position].live
+        low = (high + 1) & ~<uint64_t>CHUNK_MASK   # what is left is a part of a chunk
+        while self.stretch_from(low, high, &stretch):
+            total += stretch.count - jetraft_count_equal(stretch.subject, stretch.count, 0)
+            low = stretch.end
         return total
 
-    cdef void _free(self, size_t position) noexcept:
-        if self.shelves[position].chunk != NULL:
-            free(self.shelves[position].chunk)
-            self.shelves[position].chunk = NULL
-            self.held -= 1
-
-    cdef int _make_room(self, uint64_t number) except -1:
-        """Put a fresh chunk on the shelf of that number, at or above all others; between them, empty shelves."""
-        cdef size_t position, former
-        cdef uint64_t capacity
-        cdef Shelf *grown
-        cdef Chunk *chunk
-        if self.count == 0:
-            self.base = number
-        assert number >= self.base
-        position = <size_t>(number - self.base)
-        if position >= self.capacity:
-            capacity = max(<uint64_t>position + 1, <uint64_t>self.capacity * 2, <uint64_t>CAPACITY_MIN)
-            grown = <Shelf *>realloc(self.shelves, capacity * sizeof(Shelf))
-            if grown == NULL:
-                raise MemoryError
-            self.shelves = grown
-            self.capacity = <size_t>capacity
-        chunk = <Chunk *>calloc(1, sizeof(Chunk))
-        if chunk == NULL:
+    cdef int _fill(self, uint64_t number) except -1:
+        """A fresh chunk above all others. The one that was the newest is given back, or packed, when it may be."""
+        cdef uint32_t *cells = <uint32_t *>calloc(CHUNK_MESSAGES, ROW_BYTES)
+        cdef Shelf *shelf
+        cdef uint64_t former = self.numbers[self.count - 1] if self.count > self.start else number
+        if cells == NULL:
             raise MemoryError
-        if position >= self.count:
-            memset(&self.shelves[self.count], 0, (position + 1 - self.count) * sizeof(Shelf))
-            former = self.count
-            self.count = position + 1
-            if former:
-                self.give_back((self.base + former - 1) << CHUNK_BITS)
-        self.shelves[position].chunk = chunk
-        self.held += 1
+        try:
+            shelf = self.add(number)
+        except MemoryError:
+            free(cells)
+            raise
+        shelf.cells = cells
+        shelf.live = 0
+        shelf.width = CHUNK_MESSAGES
+        self.cell_bytes += cell_bytes_of(shelf)
+        if former != number:
+            self.give_back(self.shelf_of(former << CHUNK_BITS))
         return 0
+
+    cdef void _shrink(self, Shelf *shelf) noexcept:
+        if shelf.live == 0:
+            self.cell_bytes -= cell_bytes_of(shelf)
+            self.clear_out(shelf - self.shelves)
+        elif shelf.width == CHUNK_MESSAGES or shelf.live * 2 <= shelf.width:
+            self._pack(shelf)
+
+    cdef void _pack(self, Shelf *shelf) noexcept:
+        """Keep the live rows only. A chain that leads from one of them over others of the chunk that are gone is shortened;
+        one that comes from elsewhere is found again by a scan (_chains.pyx)."""
+        cdef uint32_t live = shelf.live, i, kept = 0, column
+        cdef uint32_t *cells = <uint32_t *>malloc(live * (ROW_BYTES + 1))
+        cdef uint8_t *rows = <uint8_t *>(cells + 4 * <size_t>live)
+        cdef const uint8_t *former = NULL
+        if cells == NULL:
+            return
+        if shelf.width != CHUNK_MESSAGES:
+            former = packed_rows(shelf)
+        for i in range(shelf.width):
+            if shelf.cells[i] == 0:
+                continue
+            rows[kept] = <uint8_t>i if former == NULL else former[i]
+            for column in range(4):
+                cells[column * live + kept] = shelf.cells[column * shelf.width + i]
+            cells[2 * live + kept] = distance_past_gone(shelf, rows[kept], cells[2 * live + kept])
+            kept += 1
+        assert kept == live
+        self.cell_bytes -= cell_bytes_of(shelf)
+        free(shelf.cells)
+        shelf.cells = cells
+        shelf.width = live
+        self.cell_bytes += cell_bytes_of(shelf)
+
+
+cdef size_t cell_bytes_of(const Shelf *shelf) noexcept:
+    if shelf.cells == NULL:
+        return 0
+    return shelf.width * <size_t>(ROW_BYTES if shelf.width == CHUNK_MESSAGES else ROW_BYTES + 1)
+
+
+cdef uint32_t distance_past_gone(const Shelf *shelf, size_t row, uint32_t distance) noexcept:
+    """The distance from a row to the next one of its subject, over those in the same chunk that are gone, as far as known."""
+    cdef size_t place
+    cdef uint32_t step
+    while distance and distance <= CHUNK_MASK - row:
+        place = row + distance
+        if shelf.width != CHUNK_MESSAGES:
+            place = place_packed(shelf, place)
+        if place == shelf.width or shelf.cells[place]:
+            break
+        step = shelf.cells[2 * shelf.width + place]
+        if step == 0 or step >= FAR - distance:
+            break
+        distance += step
+    return distance

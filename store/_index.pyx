@@ -2,7 +2,8 @@
 """The index of one stream: sequence -> place of the record, subject and size; subject -> chain of its messages.
 
 16 bytes a message (offset in the block, subject id, distance to the subject's next message, size), 4 bytes a frame, in chunks
-of 256 sequences; a chunk whose messages are all gone is given back, so a sparse stream costs what is live in it.
+of 256 sequences; a chunk whose messages are all gone is given back and one with few is packed, so a sparse stream costs what
+is live in it, however far apart its sequences are.
 
 The index is derived from the log's frames and holds nothing that cannot be rebuilt from them. It enforces the limits, message by
 message in sequence order, so that the outcome does not depend on how the leader batched them: first the subject's
@@ -15,8 +16,8 @@ is last_seq + 1; last_seq never goes back; those of the chains (_chains.pyx).
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from jetraft.store._chains cimport FAR, Chains
-from jetraft.store._chunks cimport CHUNK_MASK, Chunk, ChunkTable
+from jetraft.store._chains cimport Chains
+from jetraft.store._chunks cimport CHUNK_BITS, FAR, ChunkTable, Row
 from jetraft.store._frame cimport FRAME_HEADER_BYTES, FrameHeader, Record, read_header, read_record
 from jetraft.store._lookahead cimport LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_doomed, fetch_oldest, look_ahead
 from jetraft.store._seqset cimport PackedRanges, RangePacker
@@ -141,8 +142,10 @@ cdef class Index(Chains):
 
     def size_of(self, uint64_t seq):
         """What a live message counts for max_bytes."""
+        cdef Row row
         assert self.chunks.subject_of(seq)
-        return self.chunks.at(seq).size[seq & CHUNK_MASK]
+        self.chunks.row(seq, &row)
+        return row.size[0]
 
     def subject_at(self, uint64_t seq):
         """The subject of a live message, None when it is not live."""
@@ -206,10 +209,10 @@ cdef class Index(Chains):
 
     cdef bint place_of(self, uint64_t seq, Place *out) noexcept:
         """Find the record of a message; False when it is not live."""
-        cdef Chunk *chunk = self.chunks.at(seq)
-        if chunk == NULL or chunk.subject[seq & CHUNK_MASK] == 0:
+        cdef Row row
+        if not self.chunks.row(seq, &row) or row.subject[0] == 0:
             return False
-        return self.spans.find(seq, chunk.offset[seq & CHUNK_MASK], out)
+        return self.spans.find(seq, row.offset[0], out)
 
     # -- in C: changing --------------------------------------------------------------------------------------------
 
@@ -269,7 +272,7 @@ cdef class Index(Chains):
         cdef uint32_t subject_id = self.tree.intern(<const char *>record.subject, record.subject_len, upcoming.code)
         cdef uint32_t size = self.overhead_bytes + record.subject_len + record.hdr_len + record.payload_len
         cdef uint64_t distance
-        cdef Chunk *before
+        cdef Row before
         cdef Verdicts watcher
         if record.hdr_len:
             size += self.hdr_overhead_bytes
@@ -281,10 +284,8 @@ cdef class Index(Chains):
             self.tree.at(subject_id).first_seq = seq
         else:
             distance = seq - self.tree.at(subject_id).last_seq
-            before = self.chunks.at(self.tree.at(subject_id).last_seq)
-            before.next[self.tree.at(subject_id).last_seq & CHUNK_MASK] = (
-                <uint32_t>distance if distance < FAR else FAR
-            )
+            self.chunks.row(self.tree.at(subject_id).last_seq, &before)
+            before.next[0] = <uint32_t>distance if distance < FAR else FAR
         self.tree.at(subject_id).last_seq = seq
         self.tree.at(subject_id).count += 1
         if self.messages == 0:
@@ -300,12 +301,17 @@ cdef class Index(Chains):
 
     cdef int drop(self, uint64_t seq) except -1:
         """Remove a live message."""
-        cdef uint32_t subject_id = self.chunks.subject_of(seq)
+        cdef Row row
+        cdef uint32_t subject_id
+        cdef uint64_t following
         cdef Removed *entry
+        cdef bint held = self.chunks.row(seq, &row)
+        assert held
+        subject_id = row.subject[0]
         assert subject_id
-        self.chunks.drop(seq)
         self.messages -= 1
-        self.message_bytes -= self.chunks.at(seq).size[seq & CHUNK_MASK]
+        self.message_bytes -= row.size[0]
+        self.chunks.drop(&row)
         if self.removed != NULL:
             entry = &self.removed[self.tree.removals % REMOVED_LOG_MESSAGES]
             entry.seq = seq
@@ -321,9 +327,12 @@ cdef class Index(Chains):
         if self.messages == 0:
             self._forget_before(self.last_seq + 1)
         elif seq == self.first_seq:
-            self._forget_before(self.chunks.find_live(seq + 1, self.last_seq))
+            following = seq + 1
+            if self.chunks.subject_of(following) == 0:
+                following = self.chunks.find_live(following, self.last_seq)
+            self._forget_before(following)
         else:
-            self.chunks.give_back(seq)
+            self.chunks.give_back(row.shelf)
         return 0
 
     cdef int drop_some(self, const uint64_t *seqs, size_t count, list dropped) except -1:
@@ -359,7 +368,8 @@ cdef class Index(Chains):
 
     cdef void _forget_before(self, uint64_t seq) noexcept:
         """Move first_seq up to `seq` and free what lies wholly below."""
-        self.chunks.forget(self.first_seq, seq)
+        if seq >> CHUNK_BITS != self.first_seq >> CHUNK_BITS:
+            self.chunks.forget_before(seq)
         self.spans.forget_before(seq)
         self.first_seq = seq
 

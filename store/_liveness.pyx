@@ -8,7 +8,7 @@ from array import array
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from jetraft.store._chunks cimport CHUNK_MASK, Chunk
+from jetraft.store._chunks cimport Row
 from jetraft.store._index cimport Index
 from jetraft.store._spans cimport Span
 
@@ -41,7 +41,7 @@ def live_frames(Index index not None, uint32_t block):
     cdef size_t position, frame = 0
     cdef uint64_t seq, end, size = 0, count = 0
     cdef uint32_t offset
-    cdef Chunk *chunk
+    cdef Row row
     cdef Span *span = NULL
     offsets, counts, seqs = array("I"), array("I"), array("Q")
     for position in range(index.spans.count):
@@ -53,8 +53,8 @@ def live_frames(Index index not None, uint32_t block):
     end = _end_of(index, position)
     seq = index.chunks.find_live(span.first_seq, end - 1)
     while seq:
-        chunk = index.chunks.at(seq)
-        offset = chunk.offset[seq & CHUNK_MASK]
+        index.chunks.row(seq, &row)
+        offset = row.offset[0]
         if frame + 1 < span.frame_count and span.frames[frame + 1] <= offset:
             if count:
                 offsets.append(span.frames[frame])
@@ -63,7 +63,7 @@ def live_frames(Index index not None, uint32_t block):
             while frame + 1 < span.frame_count and span.frames[frame + 1] <= offset:
                 frame += 1
         count += 1
-        size += chunk.size[seq & CHUNK_MASK]
+        size += row.size[0]
         seqs.append(seq)
         seq = index.chunks.find_live(seq + 1, end - 1) if seq + 1 < end else 0
     if count:

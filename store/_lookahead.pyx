@@ -11,7 +11,7 @@ These are hints: nothing is changed, and what has become wrong until it is used 
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from jetraft.store._chunks cimport CHUNK_MASK, Chunk, ChunkTable
+from jetraft.store._chunks cimport CHUNK_MASK, CHUNK_MESSAGES, ChunkTable, Row, Shelf, packed_rows
 from jetraft.store._frame cimport Record, read_record
 from jetraft.store._subjtree cimport Subject, SubjectTree
 
@@ -56,8 +56,7 @@ cdef void fetch_chains(const Upcoming *upcoming, uint32_t count, SubjectTree tre
         if upcoming[i].subject_id == 0:
             continue
         subject = tree.at(upcoming[i].subject_id)
-        if chunks.at(subject.last_seq) != NULL:
-            fetch(&chunks.at(subject.last_seq).next[subject.last_seq & CHUNK_MASK])
+        fetch_next(subject.last_seq, chunks)
         if subject.count >= count_max:
             fetch_row(subject.first_seq, chunks)
 
@@ -65,14 +64,13 @@ cdef void fetch_chains(const Upcoming *upcoming, uint32_t count, SubjectTree tre
 cdef void fetch_doomed(const uint64_t *seqs, size_t count, SubjectTree tree, ChunkTable chunks) noexcept:
     """Fetch what removing messages will touch: their rows, then their subjects and the rows that come after them."""
     cdef size_t i
-    cdef uint32_t subject_id
+    cdef Row row
     for i in range(count):
         fetch_row(seqs[i], chunks)
     for i in range(count):
-        subject_id = chunks.subject_of(seqs[i])
-        if subject_id:
-            fetch(tree.at(subject_id))
-            fetch_row(seqs[i] + chunks.at(seqs[i]).next[seqs[i] & CHUNK_MASK], chunks)
+        if chunks.row(seqs[i], &row) and row.subject[0]:
+            fetch(tree.at(row.subject[0]))
+            fetch_row(seqs[i] + row.next[0], chunks)
 
 
 cdef void fetch_oldest(uint64_t seq, uint32_t count, SubjectTree tree, ChunkTable chunks) noexcept:
@@ -86,8 +84,24 @@ cdef void fetch_oldest(uint64_t seq, uint32_t count, SubjectTree tree, ChunkTabl
 
 
 cdef inline void fetch_row(uint64_t seq, ChunkTable chunks) noexcept:
-    cdef Chunk *chunk = chunks.at(seq)
-    if chunk != NULL:
-        fetch(&chunk.subject[seq & CHUNK_MASK])
-        fetch(&chunk.size[seq & CHUNK_MASK])
-        fetch(&chunk.next[seq & CHUNK_MASK])
+    cdef Shelf *shelf = chunks.shelf_of(seq)
+    cdef uint32_t *cells
+    if shelf == NULL or shelf.cells == NULL:
+        return
+    if shelf.width != CHUNK_MESSAGES:
+        fetch(packed_rows(shelf))
+        return
+    cells = shelf.cells + (seq & CHUNK_MASK)
+    fetch(cells)
+    fetch(cells + 2 * CHUNK_MESSAGES)
+    fetch(cells + 3 * CHUNK_MESSAGES)
+
+
+cdef inline void fetch_next(uint64_t seq, ChunkTable chunks) noexcept:
+    cdef Shelf *shelf = chunks.shelf_of(seq)
+    if shelf == NULL or shelf.cells == NULL:
+        return
+    if shelf.width != CHUNK_MESSAGES:
+        fetch(packed_rows(shelf))
+    else:
+        fetch(shelf.cells + 2 * CHUNK_MESSAGES + (seq & CHUNK_MASK))

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from jetraft.store._chunks cimport CHUNK_MASK, Chunk
+from jetraft.store._chunks cimport Row
 from jetraft.store._frame cimport FrameHeader, Record, read_header, read_record
 from jetraft.store._index cimport Index
 from jetraft.store._runs cimport Runs
@@ -131,13 +131,12 @@ cdef class RecordReader:
     cdef int fetch(self, uint64_t seq, Record *out) except -1:
         """Unpack the record of a message: 1 when it is live, 0 when not. The pointers hold until the next call."""
         cdef Place place
-        cdef Chunk *chunk
+        cdef Row row
         cdef FrameHeader header
         if self.frame is not None and self.first_seq <= seq < self.end_seq:
-            chunk = self.index.chunks.at(seq)
-            if chunk == NULL or chunk.subject[seq & CHUNK_MASK] == 0:
+            if not self.index.chunks.row(seq, &row) or row.subject[0] == 0:
                 return 0
-            place.record_offset = chunk.offset[seq & CHUNK_MASK] - self.frame_offset
+            place.record_offset = row.offset[0] - self.frame_offset
         else:
             if not self.index.place_of(seq, &place):
                 return 0

@@ -14,7 +14,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from jetraft.store._chunks cimport CHUNK_MASK, Chunk
+from jetraft.store._chunks cimport Stretch, seq_in
 from jetraft.store._index cimport REMOVED_LOG_MESSAGES, Index, Removed
 from jetraft.store._runs cimport Runs
 from jetraft.store._subjtree cimport IdList, Subject, has_wildcard, subject_matches, text_of
@@ -195,33 +195,30 @@ cdef class FilterSet(Verdicts):
     cdef uint64_t _scan(self, uint64_t low, uint64_t high) except? 0:
         """The lowest admitted sequence in low..high, 0 when there is none."""
         cdef Index index = self.index
-        cdef Chunk *chunk
+        cdef Stretch stretch
+        cdef size_t place
         cdef uint32_t subject_id
-        cdef uint64_t end
         cdef const uint8_t *verdicts
         low = max(low, index.first_seq)
         high = min(high, index.last_seq)
         self.cover(index.tree.id_end)
         verdicts = self.verdicts
-        while low <= high:
-            end = min(low | CHUNK_MASK, high)
-            chunk = index.chunks.at(low)
-            if chunk != NULL:
-                while low <= end:
-                    subject_id = chunk.subject[low & CHUNK_MASK]
-                    if subject_id and verdicts[subject_id] != REFUSED:
-                        if verdicts[subject_id] == ADMITTED or self.admits(subject_id):
-                            return low
-                    low += 1
-            low = end + 1
+        while index.chunks.stretch_from(low, high, &stretch):
+            for place in range(stretch.count):
+                subject_id = stretch.subject[place]
+                if subject_id and verdicts[subject_id] != REFUSED:
+                    if verdicts[subject_id] == ADMITTED or self.admits(subject_id):
+                        return seq_in(&stretch, place)
+            low = stretch.end
         return 0
 
     cdef uint64_t _count_range(self, uint64_t low, uint64_t high) except? 0:
         """Admitted messages in low..high, by looking at each."""
         cdef Index index = self.index
-        cdef Chunk *chunk
+        cdef Stretch stretch
+        cdef size_t place
         cdef uint32_t subject_id
-        cdef uint64_t end, total = 0
+        cdef uint64_t total = 0
         cdef const uint8_t *verdicts
         if self.mode == Mode.ONE_SUBJECT:
             subject_id = self._subject_id()
@@ -235,17 +232,13 @@ cdef class FilterSet(Verdicts):
         if low <= high and high - low > index.tree.id_end:
             self.ask_everyone()
         verdicts = self.verdicts
-        while low <= high:
-            end = min(low | CHUNK_MASK, high)
-            chunk = index.chunks.at(low)
-            if chunk != NULL:
-                while low <= end:
-                    subject_id = chunk.subject[low & CHUNK_MASK]
-                    if subject_id and verdicts[subject_id] != REFUSED:
-                        if verdicts[subject_id] == ADMITTED or self.admits(subject_id):
-                            total += 1
-                    low += 1
-            low = end + 1
+        while index.chunks.stretch_from(low, high, &stretch):
+            for place in range(stretch.count):
+                subject_id = stretch.subject[place]
+                if subject_id and verdicts[subject_id] != REFUSED:
+                    if verdicts[subject_id] == ADMITTED or self.admits(subject_id):
+                        total += 1
+            low = stretch.end
         return total
 
     cdef uint64_t _count_afresh(self, uint64_t low) except? 0:
