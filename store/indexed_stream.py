@@ -5,6 +5,7 @@ every message.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from jetraft.store import _liveness
@@ -18,6 +19,7 @@ from jetraft.store.retention import SizeModel
 FILTER_SETS_MAX: Final = (
     1024  # remembered with their verdicts; nats-server's default for consumers of a stream is 1,000
 )
+DELETED_MAX: Final = 100_000  # listed one by one: a gap of sequences can be as long as the numbers
 VERDICT_BYTES_MAX: Final = 64 << 20  # of them together: one byte for each subject and set
 
 
@@ -79,8 +81,9 @@ class IndexedStream:
         return self._index.last_seq + 1 - self._index.first_seq - self._index.messages
 
     def deleted(self) -> list[int]:
-        """The sequences from first_seq to last_seq that are not live, ascending; as many as `num_deleted` says."""
-        return [seq for low, high in self.deleted_ranges() for seq in range(low, high + 1)]
+        """The sequences from first_seq to last_seq that are not live, ascending: the first DELETED_MAX of them."""
+        seqs = (seq for low, high in self.deleted_ranges() for seq in range(low, high + 1))
+        return list(islice(seqs, DELETED_MAX))
 
     def deleted_ranges(self) -> list[tuple[int, int]]:
         """The same as runs (first, last)."""

@@ -36,6 +36,7 @@ SNAPSHOT_VERSION: Final = 1
 LOST_SEQS_MAX: Final = 10_000  # listed in stream info: a range that ends with a guess can be long
 EVERYTHING: Final = b">"
 NO_FRAME: Final = 1 << 63  # above every sequence
+SEQ_MAX: Final = 1 << 62  # where a stream begins, or is sent by a purge, at most: what follows never overflows
 
 
 @runtime_checkable
@@ -72,7 +73,7 @@ class StreamStore(IndexedStream):
         first_seq: int = 1,
         on_damage: Callable[[StoreCorrupt], None] = lambda _error: None,
     ) -> None:
-        """An empty store; apply entries or `restore` next. The first message gets `first_seq` at the earliest.
+        """An empty store; apply entries or `restore` next. The first message gets `first_seq`, SEQ_MAX at most.
 
         `on_damage` hears of every frame that a read finds damaged, before the reader gets the error.
         """
@@ -83,7 +84,7 @@ class StreamStore(IndexedStream):
         self._applied_index = 0  # of the last MESSAGES entry
         self._oldest: tuple[int, int] = (0, 0)  # (a sequence, its timestamp): first_seq when last asked for
         self._has_stand_ins = False  # in the frames that were read by the last restore
-        self._start(first_seq, limits)
+        self._start(min(first_seq, SEQ_MAX), limits)
 
     # -- changes, all from applied entries -----------------------------------------------------------------------
 

@@ -562,3 +562,28 @@ def test_a_forgotten_subject_is_matched_anew() -> None:
         assert store.num_pending((b"even.*",), 1) == (n + 1) % 2
         assert store.next_match((b"odd.*",), 1) == (n + 1 if n % 2 else None)
     assert store.statistics().index_bytes < 1 << 20
+
+
+@pytest.mark.parametrize("first_seq", [1 << 60, 1 << 62, 1 << 63, (1 << 64) - 1])
+def test_a_stream_that_begins_at_any_number_takes_messages_and_comes_back(first_seq: int) -> None:
+    """Any 64-bit number may stand in a configuration; beyond the numbers that are served it means the last of those."""
+    log = MemLog()
+    store = StreamStore(log, StoreLimits(), first_seq=first_seq)
+    begin = min(first_seq, 1 << 62)
+    assert store.next_seq == begin
+    assert store.apply_messages(append_messages(log, store.next_seq, [Message(b"a"), Message(b"b")])) == begin + 1
+    restored = StreamStore(log, StoreLimits(), first_seq=first_seq)
+    restored.restore(store.snapshot())
+    assert (restored.messages, restored.first_seq, restored.last_seq) == (2, begin, begin + 1)
+
+
+def test_a_gap_as_long_as_the_numbers_is_listed_in_part() -> None:
+    log = MemLog()
+    store = StreamStore(log, StoreLimits())
+    store.apply_messages(append_messages(log, 1, [Message(b"a")]))
+    store.skip_to(1 << 61, 1)
+    store.apply_messages(append_messages(log, 1 << 61, [Message(b"a")]))
+    assert store.num_deleted == (1 << 61) - 2
+    assert store.deleted() == list(range(2, 100_002))
+    assert store.deleted_ranges() == [(2, (1 << 61) - 1)]
+    assert store.seq_at_time(1) == (1 << 61) + 1
