@@ -19,7 +19,7 @@ from jetraft.store._seqset cimport PackedRanges, RangePacker
 cdef enum:
     ROOM_MIN = 4
 
-cdef uint64_t SEQ_MAX = (<uint64_t>1 << 63) - 1
+cdef uint64_t SEQ_MAX = UINT64_MAX - 1      # what can be put can be packed, and what was packed be read
 
 
 cdef class Runs:
@@ -40,8 +40,8 @@ cdef class Runs:
         cdef Runs runs = Runs()
         cdef PackedRanges ranges = PackedRanges(packed, 0)
         while ranges.low != UINT64_MAX:
-            if ranges.high - 1 > SEQ_MAX or (runs.run_count and ranges.low == runs.high() + 1):
-                raise ValueError("runs of sequences touch, or end too high")
+            if runs.run_count and ranges.low == runs.high() + 1:
+                raise ValueError("runs of sequences touch")
             runs.put(ranges.low, ranges.high - ranges.low)
             ranges._step()
         return runs

@@ -7,7 +7,7 @@ until it is applied; they raise NotLeaderError or OutcomeUnknownError of raft/gr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from jetraft.store.model.state import ConsumerInfo
     from jetraft.store.port import GroupLog
     from jetraft.store.stream_store import StoredMessage, StoreStatistics
+
+NO_SEQ: Final = 1 << 63  # above every sequence
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -226,6 +228,8 @@ class StreamShell:
             raise errors.STREAM_SEALED.with_values()
         if self.config.deny_delete:
             raise errors.STREAM_MSG_DELETE_FAILED.with_values(err="message delete not permitted")
+        if seq >= NO_SEQ:
+            return False
         return bool(await self._change(commands.Remove(seqs=commands.to_runs((seq,)), erase=erase)))
 
     # --- consumers

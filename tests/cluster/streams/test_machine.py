@@ -261,3 +261,15 @@ def test_a_command_for_a_consumer_that_is_gone_changes_nothing() -> None:
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("seq", [(1 << 62) + 1, 1 << 63, (1 << 64) - 2])
+def test_a_command_about_a_sequence_that_cannot_be_is_applied_without_effect(seq: int) -> None:
+    """What a client may ask for must not stop a replica: the number that was proposed is the number that is read."""
+    bench = Bench()
+    bench.messages(b"a.1")
+    assert bench.stream_op(commands.Remove(commands.to_runs([seq]), erase=True)) == 0
+    bench.consumer("c")
+    bench.consumer_op(commands.ResetConsumer("c", seq))
+    bench.consumer_op(commands.Acked("c", commands.to_runs([seq])), commands.AckedUpTo("c", seq))
+    assert bench.machine.store.messages == 1

@@ -156,6 +156,16 @@ def test_a_deleted_message_is_gone() -> None:
     assert refused.group_contains(ApiError, match="no message found")
 
 
+@pytest.mark.parametrize("seq", [3, 1 << 62, 1 << 63, (1 << 64) - 1])
+def test_deleting_what_cannot_be_there_leaves_the_stream_as_it_is(seq: int) -> None:
+    node = Node()
+    shell = start_stream(node)
+    publish(node, b"s.a", b"s.a")
+    assert not finish(node, lambda: shell.delete_message(seq, erase=True))
+    publish(node, b"s.a")
+    assert shell.info().state.messages == 3
+
+
 @pytest.mark.parametrize(
     ("request_", "seq"),
     [
