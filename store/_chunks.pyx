@@ -5,9 +5,10 @@ They stand in chunks of 256 sequences, so that a scan over one column runs throu
 is gone is given back: a chunk without live messages is not kept, at the head, in the middle, or in a gap that was never
 filled. The shelf of a chunk counts what is live in it, which makes counting over long distances a sum over shelves.
 
-A chunk of which few messages live is packed: four columns of the live rows only, then the number of each row as a byte, 17 bytes a
-message; again when half of those are gone. It is never unpacked, as messages are only put above all others. So a key that
-is alone left of its neighbours costs about 60 bytes, the shelf included.
+A chunk of which few messages live, and which is not one of the newest two, is packed: four columns of the live rows only,
+then the number of each row as a byte, 17 bytes a message; again when half of those are gone. It is never unpacked, as
+messages are only put above all others. So a key that is alone left of its neighbours costs about 60 bytes, the shelf
+included.
 
 A chunk stays while something later may refer to it: `drop` leaves it, `give_back` takes it when it is empty, or packs it.
 """
@@ -182,10 +183,10 @@ cdef class ChunkTable(Shelves):
         return total
 
     cdef int _fill(self, uint64_t number) except -1:
-        """A fresh chunk above all others. The one that was the newest is given back, or packed, when it may be."""
+        """A fresh chunk above all others. Those that were the newest two are given back, or packed, when they may be."""
         cdef uint32_t *cells = <uint32_t *>calloc(CHUNK_MESSAGES, ROW_BYTES)
         cdef Shelf *shelf
-        cdef uint64_t former = self.numbers[self.count - 1] if self.count > self.start else number
+        cdef size_t end
         if cells == NULL:
             raise MemoryError
         try:
@@ -197,14 +198,20 @@ cdef class ChunkTable(Shelves):
         shelf.live = 0
         shelf.width = CHUNK_MESSAGES
         self.cell_bytes += cell_bytes_of(shelf)
-        if former != number:
-            self.give_back(self.shelf_of(former << CHUNK_BITS))
+        end = self.full_upto(self.count - 1)
+        if end > self.start:
+            self.give_back(&self.shelves[end - 1])
+        end = self.full_upto(self.count - 2) if self.count - self.start > 2 else self.start
+        if end > self.start:
+            self.give_back(&self.shelves[end - 1])
         return 0
 
     cdef void _shrink(self, Shelf *shelf) noexcept:
         if shelf.live == 0:
             self.cell_bytes -= cell_bytes_of(shelf)
             self.clear_out(shelf - self.shelves)
+        elif shelf == &self.shelves[self.count - 2]:
+            return  # keys that are written often leave it soon: packed now, it would be packed again and again
         elif shelf.width == CHUNK_MESSAGES or shelf.live * 2 <= shelf.width:
             self._pack(shelf)
 

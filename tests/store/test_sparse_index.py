@@ -135,7 +135,7 @@ class SparseStream(RuleBasedStateMachine):
 
     @invariant()
     def memory_follows_what_is_stored(self) -> None:
-        """A chunk of which more than an eighth lives is held whole; so is the newest."""
+        """A chunk of which more than an eighth lives is held whole; so are the newest two."""
         if not hasattr(self, "store"):
             return
         counts: dict[int, int] = {}
@@ -143,7 +143,7 @@ class SparseStream(RuleBasedStateMachine):
             counts[seq // CHUNK] = counts.get(seq // CHUNK, 0) + 1
         newest = self.model.last_seq // CHUNK
         head = self.model.first_seq // CHUNK  # packed when something is removed that is not the first message
-        whole = sum(count > CHUNK // 8 or number in (newest, head) for number, count in counts.items()) + 1
+        whole = sum(count > CHUNK // 8 or number in (newest, head) for number, count in counts.items()) + 2
         cells = whole * CHUNK_BYTES + sum(34 * count for count in counts.values() if count <= CHUNK // 8)
         peak = getattr(self, "peak", 0)
         self.peak = max(peak, len(counts))
@@ -167,7 +167,7 @@ def isolated(count: int, distance: int, *subjects: bytes) -> Index:
 @pytest.mark.parametrize("distance", [CHUNK, 20 * CHUNK, 1 << 36, 1 << 50])
 def test_messages_far_apart_cost_what_they_are_and_not_their_distance(distance: int) -> None:
     index = isolated(2000, distance, b"a", b"b")
-    assert index.chunks.memory_bytes < CHUNK_BYTES + 2000 * ALONE_BYTES
+    assert index.chunks.memory_bytes < 2 * CHUNK_BYTES + 2000 * ALONE_BYTES
     assert index.next_from(distance + 2) == 1 + 2 * distance
     assert index.count_from(1000 * distance + 1) == 1000
 
@@ -189,7 +189,7 @@ def test_keys_that_are_alone_left_cost_less_than_a_chunk() -> None:
     _, index = index_of(*[b"cold.%d" % number if number % 128 == 0 else b"hot" for number in range(1000 * CHUNK)])
     index.limit(max_msgs=-1, max_bytes=-1, max_msgs_per_subject=1)
     assert index.messages == 2001
-    assert index.chunks.memory_bytes < CHUNK_BYTES + 2001 * ALONE_BYTES
+    assert index.chunks.memory_bytes < 2 * CHUNK_BYTES + 2001 * ALONE_BYTES
     assert index.next_from(130) == 257
 
 
@@ -202,7 +202,7 @@ def test_shelves_of_chunks_that_are_gone_do_not_stay() -> None:
         index.limit(max_msgs=-1, max_bytes=-1, max_msgs_per_subject=1)
         index.limit(max_msgs=-1, max_bytes=-1, max_msgs_per_subject=-1)
     assert index.messages == 2
-    assert index.chunks.memory_bytes < 2 * CHUNK_BYTES
+    assert index.chunks.memory_bytes < 3 * CHUNK_BYTES
     assert index.next_from(2) == index.last_seq
 
 
