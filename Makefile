@@ -14,7 +14,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store asan sim faults faults-disk
+.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store asan sim crash-states faults faults-disk
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,9 @@ test: setup      ## the whole test suite, two files at a time (JOBS=n for more)
 sim: setup       ## the seeded simulator: SEEDS=n a mode [SEED=first] [MODE=m] [ENGINE=pysyncobj] [JOBS=n]; one seed decides everything
 	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),50) --first $(or $(SEED),0) --mode $(or $(MODE),all) --engine $(or $(ENGINE),core) --jobs $(JOBS)
 
+crash-states: setup ## what crashes leave of a store, judged: STATES=n SEED=first JOBS=n; ends with a table, fails on a violation
+	$(BIN)/python -m tests.crash_states --states $(or $(STATES),100000) --first $(or $(SEED),0) --jobs $(JOBS)
+
 faults: setup    ## real servers in network namespaces (root), 20 minutes: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
 	$(BIN)/python -m tests.faults --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(addprefix --engine ,$(ENGINE)) $(if $(JSON),--json $(JSON))
 
@@ -58,7 +61,7 @@ lint: setup      ## ruff, formatting, types, import rules
 types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
-		-p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster
+		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
