@@ -1,11 +1,13 @@
-"""What a log has changed and not yet handed to the writer, and how that becomes durable in three steps.
+"""What a log has changed and not yet handed to the writer, and how that becomes durable in steps.
 
+0. What an opening has found goes to the ledger where it is new there, and then term and vote, before anything else: no
+   entry is on disk whose term this member has not seen.
 1. Files (`fill`): new directories; per block its head when it is new, its frames, fsync, then a mark, which says that
    everything before it is durable and is itself in no hurry; frames that are overwritten: the marks of blocks that
    grow, so that what a crash leaves of a frame is never taken for a torn tail, fsync, the journal, fsync, directory,
    the frames, fsync; the checkpoint under another name, fsync, rename; at last the names in the log's directory.
-2. The ledger (`records`): what exists from now on, and must be there at the next start; term and vote. One batch of
-   the ledger serves all groups of a turn. When it is durable the change counts.
+2. The ledger (`records`): what exists from now on, and must be there at the next start. One batch of the ledger serves
+   all groups of a turn. When it is durable the change counts.
 3. What is not needed any more (`clean_up`): files of blocks that were dropped or cut, older checkpoints and
    generations; what earlier blocks reserved and did not use.
 
@@ -95,7 +97,7 @@ class Rewriting:
 class Backlog:
     """Changes that wait for the next batch."""
 
-    facts: list[bytes] = attrs.field(factory=list)  # records of the ledger that come before the others
+    facts: list[bytes] = attrs.field(factory=list)  # records of the ledger that come before all others
     hard_state: HardState | None = None
     segments: list[Segment] = attrs.field(factory=list)
     retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that will not grow any more
@@ -190,12 +192,18 @@ def _fill_in_order(batch: Batch, backlog: Backlog, place: LogPlace, opened: list
         batch.sync(directory(log))
 
 
+def promise(backlog: Backlog, place: LogPlace) -> list[bytes]:
+    """What the ledger must have before anything of the backlog is written."""
+    found = list(backlog.facts)  # of files that are there already; an older term may be among them
+    if backlog.hard_state is not None:
+        found.append(ledger_records.voted(place.key, backlog.hard_state))
+    return found
+
+
 def records(backlog: Backlog, place: LogPlace) -> list[bytes]:
     """What the ledger must have before the backlog counts as durable."""
     key = place.key
-    found = list(backlog.facts)
-    if backlog.hard_state is not None:
-        found.append(ledger_records.voted(key, backlog.hard_state))
+    found: list[bytes] = []
     for segment in backlog.segments:
         if segment.create:
             head = segment.file.head

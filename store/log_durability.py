@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from jetraft.store import ledger_records
-from jetraft.store.backlog import Backlog, LogPlace, clean_up, fill, records
+from jetraft.store.backlog import Backlog, LogPlace, clean_up, fill, promise, records
 from jetraft.store.frame_reader import FrameReader
 from jetraft.store.io import Batch
 from jetraft.store.kept_checkpoints import KeptCheckpoints
@@ -133,7 +133,8 @@ class DurableLog(AppendingLog):
             return False
         if not self._in_flight:
             return True
-        if len(self._in_flight) > 1 or self._in_flight[0].records or not self._backlog.only_grows:
+        first = self._in_flight[0]
+        if len(self._in_flight) > 1 or not (first.backlog.only_grows and self._backlog.only_grows):
             return False
         return self._backlog.frame_bytes() >= self._in_flight[0].frame_bytes * FOLLOWER_SHARE_MIN
 
@@ -169,10 +170,10 @@ class DurableLog(AppendingLog):
             self._prepare(piece)
         if before is not None:
             place.disk.follow(batch, self._written, before)
-        elif len(batch):
-            place.disk.submit(batch, self._written, may_block=may_block)
+        elif first := promise(backlog, place):
+            place.ledger.append(first, partial(self._promised, batch))
         else:
-            self._written(None)
+            self._write(batch, may_block=may_block)
 
     def _prepare(self, piece: Piece) -> None:
         """Write zeros where the block will grow (store/prepare.py)."""
@@ -200,6 +201,19 @@ class DurableLog(AppendingLog):
             self._fail(error)
         elif self.failed is None and self._submit_wanted and self._may_start():
             self._start_batch()
+
+    def _promised(self, batch: Batch, error: OSError | None) -> None:
+        """Term and vote are durable: what comes after them may be written."""
+        if error is None and not self._closed:
+            self._write(batch, may_block=False)
+        else:
+            self._batch_done(error)
+
+    def _write(self, batch: Batch, *, may_block: bool) -> None:
+        if len(batch):
+            self._place.disk.submit(batch, self._written, may_block=may_block)
+        else:
+            self._written(None)
 
     def _written(self, error: OSError | None) -> None:
         """The files are on disk, or the log has failed; the ledger comes next where it has to."""

@@ -40,7 +40,7 @@ class Install:
         return True
 
     def finish(self) -> "FileLog":
-        """Put the new log in place of the old one, which is closed; returns it opened."""
+        """Open the new log in place of the old one, which is closed; it counts when its first batch is durable."""
         log: FileLog = self.staging.finish()  # type: ignore[assignment]  # of a log in files it is one
         return log
 

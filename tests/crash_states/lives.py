@@ -206,6 +206,7 @@ class GroupLife:
         self._frozen = attrs.evolve(before, on_their_way=(*before.on_their_way, view), erasing=erasing)
         self.log.close()
         self.log = install.finish()
+        self.settle_all()  # until then a crash leaves either log
         erased = before.erased | donor.erased
         found = Promise(durable=view, commit=index, checkpoint=index, erasing=erasing, erased=erased)
         self._promises, self._frozen = Promises(found), None

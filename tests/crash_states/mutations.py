@@ -11,15 +11,18 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.store import compaction, erasure, hard_state, log_open, recovery, staging
+from jetraft.store import backlog as backlog_module
+from jetraft.store import compaction, erasure, ledger, log_durability, recovery, staging
 from jetraft.store._frame import scan
+from jetraft.store.backlog import Backlog, LogPlace
 from jetraft.store.format import Stop
 from jetraft.store.kept_checkpoints import KeptCheckpoints
+from jetraft.store.ledger import Ledger
+from jetraft.store.ledger_records import Born, GroupState
 from jetraft.store.log import FileLog
 from jetraft.store.lossy_disk import LossyBatch, LossyDisk
 from jetraft.store.lossy_tree import LossyFile
 from tests.crash_states.exploration import Outcome, explore
-from tests.crash_states.product import is_block
 
 Patch = pytest.MonkeyPatch
 
@@ -76,16 +79,40 @@ def renames_come_before_fsyncs(patch: Patch) -> None:
 
 
 def blocks_go_first(patch: Patch) -> None:
-    """The files of dropped blocks go before it is on disk that they were dropped."""
-    unlink = LossyBatch.unlink
+    """The files of dropped blocks go before the ledger knows that they were dropped."""
+    fill = backlog_module.fill
 
-    def hasty(batch: LossyBatch, path: bytes) -> None:
-        if is_block(Path(path.decode())):
-            batch.operations.insert(0, ("unlink", (Path(path.decode()),)))
-        else:
-            unlink(batch, path)
+    def hasty(batch: LossyBatch, backlog: Backlog, place: LogPlace, opened: list[int]) -> None:
+        fill(batch, backlog, place, opened)
+        for path in backlog.unlink:
+            batch.unlink(bytes(path))
+        backlog.unlink.clear()
 
-    patch.setattr(LossyBatch, "unlink", hasty)
+    patch.setattr(log_durability, "fill", hasty)
+
+
+# The ledger.
+
+
+def blocks_are_not_recorded(patch: Patch) -> None:
+    """The ledger is not told of what the log has made."""
+    patch.setattr(log_durability, "records", lambda _backlog, _place: [])
+
+
+def records_count_at_once(patch: Patch) -> None:
+    """What the ledger is given counts before it is durable."""
+    append = Ledger.append
+
+    def careless(ledger: Ledger, records: Sequence[bytes], done: Callable[[OSError | None], None]) -> None:
+        append(ledger, records, lambda _error: None)
+        done(None)
+
+    patch.setattr(Ledger, "append", careless)
+
+
+def what_the_ledger_has_is_not_synced(patch: Patch) -> None:
+    """A start counts on the records that a process that was killed has left in the cache."""
+    patch.setattr(ledger, "_settle", lambda _disk, _path: None)
 
 
 # The log.
@@ -127,14 +154,12 @@ def erasures_are_not_redone(patch: Patch) -> None:
 
 
 def cut_entries_count(patch: Patch) -> None:
-    """Blocks of a higher serial void nothing."""
-    limit = recovery._NO_LIMIT
-    patch.setattr(recovery, "_without_void", lambda heads, _dropped: ([(head, limit) for head in heads], []))
+    """A block voids nothing of what earlier ones hold."""
 
+    def careless(state: GroupState, block: Born) -> GroupState:
+        return attrs.evolve(state, births=(*state.births, block))
 
-def one_copy_of_the_vote_is_read(patch: Patch) -> None:
-    newest = hard_state.newest
-    patch.setattr(hard_state, "newest", lambda files, identity: newest(files[:1], identity))
+    patch.setattr(GroupState, "with_birth", careless)
 
 
 def what_is_found_is_not_synced(patch: Patch) -> None:
@@ -154,11 +179,6 @@ def a_torn_tail_takes_the_entry_before_it(patch: Patch) -> None:
     patch.setattr(recovery, "scan", harsh)
 
 
-def names_and_votes_are_not_synced(patch: Patch) -> None:
-    """An opening counts on the names and the vote that a process that was killed has left in the cache."""
-    patch.setattr(log_open, "_sync_names", lambda _place: None)
-
-
 def installed_logs_are_not_synced(patch: Patch) -> None:
     patch.setattr(staging.FileStaging, "_verify", lambda *_: None)
 
@@ -173,9 +193,10 @@ MUTATIONS = (
     Mutation("a compacted block is not fsynced", compacted_blocks_are_not_synced, 1000),
     Mutation("the journal of erasures is not redone", erasures_are_not_redone, 1000),
     Mutation("cut entries count", cut_entries_count, 1000),
-    Mutation("one copy of term and vote is read", one_copy_of_the_vote_is_read, 1000),
+    Mutation("the ledger is not told of blocks", blocks_are_not_recorded, 1000),
+    Mutation("records of the ledger count at once", records_count_at_once, 1000),
+    Mutation("the ledger that is found is not fsynced", what_the_ledger_has_is_not_synced, 3000),
     Mutation("what an opening finds is not fsynced", what_is_found_is_not_synced, 3000),
     Mutation("a torn tail takes the entry before it along", a_torn_tail_takes_the_entry_before_it, 1000),
-    Mutation("names and vote that are found are not fsynced", names_and_votes_are_not_synced, 1000),
     Mutation("an installed log is not fsynced", installed_logs_are_not_synced, 1000),
 )

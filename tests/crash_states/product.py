@@ -12,6 +12,8 @@ import attrs
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import BLOCK_SUFFIX, Identity
 from jetraft.store.keyring import Secrets
+from jetraft.store.ledger import Ledger
+from jetraft.store.ledger_records import GroupKey
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
@@ -74,7 +76,8 @@ class Node:
     """A started node: what its groups share. Starting one reads the disk as a process does that has just begun."""
 
     def __init__(self, disk: "LossyDisk", setup: Setup, *, is_donor: bool = False) -> None:
-        self._disk = disk
+        known = [_key(number) for number in range(setup.groups) if disk.list_directory(_path(_key(number)))]
+        self._ledger = Ledger.open(disk, _STORE, known)
         self._node_id = _DONOR if is_donor else _NODE
         self._options = LogOptions(
             block_bytes_first=setup.block_bytes,
@@ -86,10 +89,17 @@ class Node:
 
     def open(self, group: int) -> "FileLog":
         """The log of a group, made if there is none. Raises what `open_log` raises."""
-        group_id = GroupId(f"S-R3F-group00{group}")
-        identity = Identity(node_id=self._node_id, group_id=group_id, incarnation=INCARNATION)
-        cache = BlockCache(bytes_max=_CACHE_BYTES)
-        return open_log(self._disk, _GROUPS / f"{group_id}.{INCARNATION}", identity, cache, self._options)
+        key = _key(group)
+        identity = Identity(node_id=self._node_id, group_id=key[0], incarnation=key[1])
+        return open_log(self._ledger, _path(key), identity, BlockCache(bytes_max=_CACHE_BYTES), self._options)
+
+
+def _key(group: int) -> GroupKey:
+    return GroupId(f"S-R3F-group00{group}"), INCARNATION
+
+
+def _path(key: GroupKey) -> Path:
+    return _GROUPS / f"{key[0]}.{key[1]}"
 
 
 def format_disk(disk: "LossyDisk") -> None:
