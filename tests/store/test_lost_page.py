@@ -1,0 +1,163 @@
+"""A page, the end or the whole of a block is lost after everything in it was durable: damage, never an early end.
+
+Nothing in a block says that it was there at all, so an opening has to know it from elsewhere. Two cases: entries that a
+new leader cut off must not come back when the block that replaced them is lost, and a log whose only block is lost must
+not look like one that never began.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jetraft.store import _frame
+from jetraft.store.block_cache import BlockCache
+from jetraft.store.format import Identity, Kind
+from jetraft.store.log import FileLog
+from jetraft.store.log_open import open_log
+from jetraft.store.log_start import LogOptions
+from jetraft.store.lossy_disk import LossyDisk
+from jetraft.store.lossy_tree import LossyDirectory, LossyFile
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, HardState, StoreError
+from jetraft.store.recovery import RecoveryMode
+
+GROUP = Path("/groups/S-R3F-abcdefgh.7")
+LOG = GROUP / "log-00000001"
+IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R3F-abcdefgh"), incarnation=7)
+SALVAGE = LogOptions(mode=RecoveryMode.SALVAGE)
+PAGE_BYTES = 4096
+
+Damage = Callable[[LossyDirectory, str], None]
+
+
+def file_of(directory: LossyDirectory, name: str) -> LossyFile:
+    found = directory.names[name]
+    assert isinstance(found, LossyFile)
+    return found
+
+
+def zero_first_page(directory: LossyDirectory, name: str) -> None:
+    file_of(directory, name).change(0, bytes(PAGE_BYTES))
+
+
+def cut_in_head(directory: LossyDirectory, name: str) -> None:
+    file_of(directory, name).change(64, None)
+
+
+def cut_behind_head(directory: LossyDirectory, name: str) -> None:
+    file_of(directory, name).change(200, None)
+
+
+def empty(directory: LossyDirectory, name: str) -> None:
+    file_of(directory, name).change(0, None)
+
+
+def delete(directory: LossyDirectory, name: str) -> None:
+    directory.remove(name)
+
+
+def flip_in_head(directory: LossyDirectory, name: str) -> None:
+    file_of(directory, name).change(20, b"\xff")
+
+
+def entry(index: int, term: int, tag: bytes) -> Entry:
+    body = _frame.make_record(b"k", b"", tag, ts_ns=index)
+    frame = _frame.seal(Kind.MESSAGES, index=index, term=term, incarnation=7, body=body, first_seq=index, count=1)
+    return Entry(index=index, term=term, kind=Kind.MESSAGES, frame=frame)
+
+
+def opened(disk: LossyDisk) -> FileLog:
+    return open_log(disk, GROUP, IDENTITY, BlockCache(), SALVAGE)
+
+
+def append(disk: LossyDisk, log: FileLog, *entries: Entry) -> None:
+    log.append(list(entries))
+    log.submit()
+    disk.finish()
+    assert log.durable_index == entries[-1].index
+
+
+def damage_block(disk: LossyDisk, damage: Damage, *, first_index: int) -> None:
+    """What was fsynced long ago changes on the device while no process runs."""
+    directory = disk._directory(LOG)
+    (name,) = (name for name in directory.names if name.startswith(f"{first_index:020}") and name.endswith(".blk"))
+    damage(directory, name)
+    for node in directory.names.values():
+        node.sync()
+    directory.sync()
+
+
+def readable(log: FileLog) -> dict[int, tuple[int, bytes]]:
+    """Index to term and payload of what the log gives out."""
+    found = {}
+    faulty = {index for first, last in log.faulty for index in range(first, last + 1)}
+    for _, item in log.frames(1, log.last_index):
+        if item.index not in faulty:
+            found[item.index] = (item.term, _frame.records(item.frame)[0][4])
+    return found
+
+
+KNOWN_LOST_ENTRIES = "nothing tells recovery that the block was there (issue 10, points 1 and 2)"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(zero_first_page, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        pytest.param(cut_in_head, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        pytest.param(delete, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        flip_in_head,
+    ],
+)
+def test_entries_that_were_cut_off_do_not_come_back_when_the_block_that_replaced_them_is_damaged(
+    damage: Damage,
+) -> None:
+    disk = LossyDisk()
+    log = opened(disk)
+    append(disk, log, *(entry(index, 1, b"OLD") for index in range(1, 6)))
+    log.cut_from(4)  # 4 and 5 of term 1 were never committed
+    append(disk, log, entry(4, 2, b"NEW"), entry(5, 2, b"NEW"))
+    log.close()
+    log = opened(disk)  # a restart: the log goes on in another block
+    append(disk, log, entry(6, 2, b"NEW"))
+    log.close()
+
+    damage_block(disk, damage, first_index=4)
+
+    try:
+        log = opened(disk)
+    except StoreError:
+        return  # not served is right too: nothing wrong is given out
+    found = readable(log)
+    for index in (4, 5):
+        assert found.get(index, (2, b"NEW")) == (2, b"NEW"), "an entry that was cut off is back"
+    assert log.last_index >= 6, "the end of the log moved back"
+    missing = [index for index in range(1, 7) if index not in found]
+    assert not missing or log.faulty or log.lost, "entries are gone and nothing says so"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(zero_first_page, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        pytest.param(cut_behind_head, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        pytest.param(empty, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        pytest.param(delete, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        flip_in_head,
+    ],
+)
+def test_a_log_that_has_lost_its_only_block_does_not_look_new(damage: Damage) -> None:
+    disk = LossyDisk()
+    log = opened(disk)
+    log.set_hard_state(HardState(term=3, vote=NodeId("AAAAAAAA")))
+    append(disk, log, *(entry(index, 3, b"x") for index in range(1, 9)))
+    log.close()
+
+    damage_block(disk, damage, first_index=1)
+
+    try:
+        log = opened(disk)
+    except StoreError:
+        return  # not served is right too
+    assert log.faulty or log.lost or len(readable(log)) == 8, "eight durable entries are gone and nothing says so"
