@@ -14,7 +14,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store asan sim crash-states faults faults-disk
+.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store asan sim crash-states faults faults-disk corruption
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,9 @@ faults: setup    ## real servers in network namespaces (root), 20 minutes: SECON
 faults-disk: setup ## real servers on disks that fail (root), 20 minutes: SECONDS=n ONLY=name KIND=reference RUNS=n SEED=k SYNC=always
 	$(BIN)/python -m tests.faults.disk --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),3) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(if $(SYNC),--sync-always) $(if $(JSON),--json $(JSON))
 
+corruption: setup ## every kind of file of a store flipped, cut, zeroed, deleted, swapped, put back old: real servers, 20 minutes: SECONDS=n SEED=k ONLY=kind SETUP=name
+	$(BIN)/python -m tests.corruption --seconds $(or $(SECONDS),1080) --seed $(or $(SEED),0) $(if $(ONLY),--only '$(ONLY)') $(addprefix --setup ,$(SETUP)) $(if $(JSON),--json $(JSON))
+
 lint: setup      ## ruff, formatting, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -61,7 +64,8 @@ lint: setup      ## ruff, formatting, types, import rules
 types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
-		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster
+		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster \
+		-p tests.corruption
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)

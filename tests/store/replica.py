@@ -44,9 +44,7 @@ class Replica:
 
     def start(self) -> None:
         """Recover as a group does: the newest checkpoint, and the entries behind it."""
-        self.log: FileLog = open_log(
-            ledger_of(self.disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=4000), self.options
-        )
+        self.log = self.opened()
         self.plans.clear()
         self.store = StreamStore(self.log, self.limits)
         checkpoint = self.log.load_checkpoint()
@@ -58,6 +56,10 @@ class Replica:
             self.saved = [(checkpoint.index, self.first_live)]
         while self.applied < self.log.last_index:
             self.apply(self.log.entries(self.applied + 1, self.applied + 1, 0)[0])
+
+    def opened(self) -> "FileLog":
+        """The log as it is on disk."""
+        return open_log(ledger_of(self.disk, GROUP), GROUP, IDENTITY, BlockCache(bytes_max=4000), self.options)
 
     def restart(self) -> None:
         self.log.close()
