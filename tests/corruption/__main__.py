@@ -1,7 +1,7 @@
 """`python -m tests.corruption`: damage every kind of file of a store, start real servers on it, and judge.
 
     --setup NAME     log, log-young, log-encrypted, one, one-encrypted or three (repeatable); all of them share the time
-    --only TEXT      kinds of files that contain this (repeatable)
+    --only TEXT      this kind of file, or those that contain this (repeatable)
     --damage NAME    flip, truncate, zero, delete, swap or old (repeatable)
     --seed K         the first seed: it chooses the file of a kind, and the place in it
     --once           this seed only
@@ -27,7 +27,7 @@ from typing import Protocol
 from tests.corruption.damages import Case, Damage, cases
 from tests.corruption.log import OneLog
 from tests.corruption.one import OneServer
-from tests.corruption.places import Tree
+from tests.corruption.places import Tree, places
 from tests.corruption.report import summary, table, violations
 from tests.corruption.three import ThreeServers
 from tests.corruption.verdicts import Outcome
@@ -82,12 +82,13 @@ def made(name: str, directory: Path, *, is_thorough: bool) -> Setup:
 
 def chosen(setup: Setup, wish: argparse.Namespace) -> Iterator[Case]:
     """The cases of a setup, seed after seed."""
+    kinds = {place.kind for place in places(setup.tree)}
+    wanted = {kind for kind in kinds for text in wish.only if kind == text or (text in kind and text not in kinds)}
     for seed in [wish.seed] if wish.once else count(wish.seed):
         found = [
             case
             for case in cases(setup.tree, seed)
-            if (not wish.only or any(text in case.kind for text in wish.only))
-            and (not wish.damage or case.damage.value in wish.damage)
+            if (not wish.only or case.kind in wanted) and (not wish.damage or case.damage.value in wish.damage)
         ]
         if not found:
             return

@@ -1,11 +1,13 @@
 """The log of one group on a simulated disk, without a server: hundreds of damages a second.
 
 Built by the product's own parts as a replica uses them (tests/store/replica.py), and opened after the damage as by a
-server whose group has no other member.
+server whose group has no other member. A log that does not open is unavailable with a reason: what an operator is to do
+is the server's to say.
 """
 
 import copy
 import logging
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, cast
@@ -38,6 +40,7 @@ CACHE_BYTES = 4000
 OLD_STEPS = 90  # trimmed, compacted, with two checkpoints
 YOUNG_STEPS = 6  # one block and no checkpoint
 KEYS = 12
+SEQS_MAX = 1000  # above all that was published; after a lost end the next one can be far away
 VOTES = (NodeId("AAAAAAAA"), NodeId("BBBBBBBB"))
 
 
@@ -205,25 +208,36 @@ class OneLog:
         return Outcome(setup=self.name, case=case, file=done.file, what=done.what, finding=finding)
 
     def _judge(self, disk: LossyDisk) -> Finding:
-        said = _Said()
+        """Open twice, with a message published in between: what was told must not be forgotten."""
         try:
-            with said:
-                replica = LoneReplica(disk, self._options, self._limits)
-                seen = self._seen(replica)
+            return worst(self._lives(disk))
         except StoreError as error:
             return Finding(verdict=Verdict.UNAVAILABLE, detail=f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001  (whatever it is, a server would end with it)
             return Finding(verdict=Verdict.TRACEBACK, detail=f"{type(error).__name__}: {error}")
-        findings = [judge(self._promise, seen, said.lines)]
+
+    def _lives(self, disk: LossyDisk) -> Iterator[Finding]:
+        said = _Said()
+        with said:
+            replica = LoneReplica(disk, self._options, self._limits)
+            seen = self._seen(replica, self._promise)
+        yield judge(self._promise, seen, said.lines)
         if replica.log.hard_state != self._hard_state and not replica.log.hard_state_lost:
             detail = f"{self._hard_state} was durable, found {replica.log.hard_state}"
-            findings.append(Finding(verdict=Verdict.VOTE_FORGOTTEN, detail=detail))
-        return worst(findings)
+            yield Finding(verdict=Verdict.VOTE_FORGOTTEN, detail=detail)
+        replica.publish([(b"after", b"", b"the damage")])
+        live = {**self._promise.live, replica.store.last_seq: b"after the damage"}
+        promise = attrs.evolve(self._promise, live=live, last_seq=replica.store.last_seq)
+        with said:
+            replica.restart()
+            seen = self._seen(replica, promise)
+        yield judge(promise, seen, said.lines)
 
-    def _seen(self, replica: Replica) -> Seen:
+    @staticmethod
+    def _seen(replica: Replica, promise: Promise) -> Seen:
         store, messages = replica.store, {}
-        lost = {seq for seq in self._promise.live if store.is_lost(seq)} | {first for first, _ in store.lost()}
-        for seq in range(1, self._promise.last_seq + 1):
+        lost = {seq for seq in promise.live if store.is_lost(seq)} | {first for first, _ in store.lost()}
+        for seq in sorted({*promise.live, *range(1, SEQS_MAX)}):
             try:
                 message = store.load(seq)
             except StoreCorrupt:

@@ -117,6 +117,6 @@ class OneServer:
 
 
 def _is_compacted(blocks: dict[Path, int]) -> bool:
-    """Whether one of them has gone, and one is a tenth of what it was."""
+    """Whether one of them has gone, and one is less than half of what it was."""
     sizes = {path: path.stat().st_size if path.exists() else 0 for path in blocks}
     return any(not size for size in sizes.values()) and any(0 < sizes[path] < blocks[path] // 2 for path in sizes)

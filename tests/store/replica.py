@@ -78,7 +78,7 @@ class Replica:
             _frame.make_record(subject, hdr, payload, ts_ns=self.log.last_index + 1)
             for subject, hdr, payload in messages
         ]
-        self._append(Kind.MESSAGES, records, first_seq=self.store.last_seq + 1, count=len(records))
+        self._append(Kind.MESSAGES, records, first_seq=self.store.next_seq, count=len(records))
 
     def command(self, name: str, *arguments: object) -> None:
         """An entry that removes: `remove` seqs erase, `purge` subject, `remove_below` seq."""
