@@ -159,9 +159,11 @@ def _judge_served(promises: Sequence[Promise], view: View, notices: Sequence[str
 
 
 def _judge_back(promise: Promise, view: View, notices: Sequence[str]) -> Finding:
-    """A sound member and one that is behind are a majority: the stream is served."""
+    """A sound member and one that is behind are a majority: the stream is served, and everything is there."""
     seen = view[promise.stream]
     finding = judge(promise, seen, notices)
+    if finding.verdict is Verdict.LOST_LISTED:
+        return Finding(verdict=Verdict.LOST_BESIDE_COPY, detail=finding.detail)
     if isinstance(seen, Seen) or finding.verdict is Verdict.EMPTY_STORE:
         return finding
     return Finding(verdict=Verdict.NOT_BACK, detail=finding.detail)

@@ -23,6 +23,7 @@ class Verdict(enum.Enum):
     TRACEBACK = "traceback"
     SPLIT_META = "another meta group"
     NOT_BACK = "not available with a sound majority"
+    LOST_BESIDE_COPY = "listed as lost, although a member has it"
     SILENT_LOSS = "silent loss"
     EMPTY_STORE = "ready with an empty store"
     SEQUENCE_REUSED = "sequence given out twice"
