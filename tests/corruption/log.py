@@ -40,7 +40,7 @@ CACHE_BYTES = 4000
 OLD_STEPS = 90  # trimmed, compacted, with two checkpoints
 YOUNG_STEPS = 6  # one block and no checkpoint
 KEYS = 12
-SEQS_MAX = 1000  # above all that was published; after a lost end the next one can be far away
+SEQS_MAX = 250  # above all that was published; after a lost end the next one can be far away
 VOTES = (NodeId("AAAAAAAA"), NodeId("BBBBBBBB"))
 
 

@@ -11,11 +11,11 @@ import attrs
 from tests.corruption.judge import Promise, Seen, Unavailable
 from tests.corruption.life import content
 from tests.corruption.places import group_of
-from tests.harness.raw import RawClient
+from tests.harness.patience import PATIENCE_S
+from tests.harness.raw import UNAVAILABLE, RawClient
 from tests.harness.server import LISTENING, Server
 
 ANSWER_S = 1.0  # streams that are not served give no answer at all
-READ_S = 15.0
 SETTLED_S = 1.5  # how long a reason must stand before it is believed: some things are mended in a moment
 LOOK_AGAIN_S = 0.1
 NO_MESSAGE = 10037
@@ -77,6 +77,17 @@ def ask(client: RawClient, subject: str, body: object = None) -> dict[str, Any]:
     return answer
 
 
+def insist(client: RawClient, subject: str) -> dict[str, Any]:
+    """The answer of what has answered before, asked again while there is none; {} when it stays away."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and not client.closed:
+        answer = ask(client, subject)
+        if answer and (answer.get("error") or {}).get("err_code") != UNAVAILABLE:
+            return answer
+        time.sleep(LOOK_AGAIN_S)
+    return {}
+
+
 def look(
     node: Server,
     nodes: Sequence[Server],
@@ -127,10 +138,10 @@ def _fill(  # noqa: PLR0913  (those of `look`, and where it goes)
 
 
 def _has_reason(node: Server, nodes: Sequence[Server], answers: dict[str, dict[str, Any]]) -> bool:
-    """Whether waiting may be in vain: an operator is told something, or a ready server says that there is nothing."""
+    """Whether waiting may be in vain: the server is ready, and says that there is nothing, or tells an operator why."""
     is_ready = any(READY in line for line in list(node.running.lines))
     is_empty = all((answer.get("error") or {}).get("err_code") == NO_STREAM for answer in answers.values())
-    return (is_ready and is_empty) or bool(said(nodes))
+    return is_ready and (is_empty or bool(said(nodes)))
 
 
 def _state(client: RawClient, promise: Promise) -> dict[str, Any]:
@@ -149,9 +160,9 @@ def _unserved(answer: dict[str, Any]) -> Unavailable | None:
 
 def _read(client: RawClient, promise: Promise) -> Seen | Unavailable:
     """Everything of a stream that is served."""
-    deadline = time.monotonic() + READ_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
-        state = ask(client, f"$JS.API.STREAM.INFO.{promise.stream}").get("state")
+        state = insist(client, f"$JS.API.STREAM.INFO.{promise.stream}").get("state")
         if state is None:
             return Unavailable(answer="not served any more")
         lost = frozenset((state.get("lost") or {}).get("msgs") or [])
@@ -173,7 +184,7 @@ def _messages(client: RawClient, stream: str, last_seq: int) -> tuple[dict[int, 
         client.publish(f"$JS.API.STREAM.MSG.GET.{stream}", b'{"seq":%d}' % seq, reply=f"{inbox}.{seq}")
     found: dict[int, bytes] = {}
     unreadable = set(range(1, last_seq + 1))
-    for answer in client.messages(sid, last_seq, READ_S):
+    for answer in client.messages(sid, last_seq, PATIENCE_S):
         document, seq = json.loads(answer.payload or b"{}"), int(answer.subject.rpartition(".")[2])
         message = document.get("message")
         if message is not None:
@@ -187,7 +198,7 @@ def _publish(client: RawClient, promise: Promise) -> int | None:
     """The sequence of another message; None when nobody acknowledges it."""
     inbox = client.new_inbox()
     sid = client.subscribe(inbox)
-    deadline = time.monotonic() + READ_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and not client.closed:
         headers = [("Nats-Msg-Id", inbox)]
         client.publish(_subject_after(promise), AFTER, reply=inbox, headers=headers)
@@ -220,7 +231,7 @@ def held_by(client: RawClient, promise: Promise) -> dict[int, bytes]:
         client.publish(subject, b'{"seq":%d}' % seq, reply=f"{inbox}.{seq}")
     return {
         int(answer.subject.rpartition(".")[2]): content(dict(answer.headers)["Nats-Subject"], answer.payload)
-        for answer in client.messages(sid, promise.last_seq, READ_S)
+        for answer in client.messages(sid, promise.last_seq, PATIENCE_S)
         if not answer.status
     }
 
@@ -228,5 +239,5 @@ def held_by(client: RawClient, promise: Promise) -> dict[int, bytes]:
 def _floor(client: RawClient, promise: Promise) -> int | None:
     if not promise.consumer:
         return None
-    answer = ask(client, f"$JS.API.CONSUMER.INFO.{promise.stream}.{promise.consumer}")
+    answer = insist(client, f"$JS.API.CONSUMER.INFO.{promise.stream}.{promise.consumer}")
     return int(answer["ack_floor"]["stream_seq"]) if "ack_floor" in answer else None

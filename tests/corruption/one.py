@@ -14,7 +14,6 @@ from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
-SERVED_S = 20.0
 COMPACTED_S = 90.0  # blocks are compacted when a stream has rested for a while; this bounds a hang
 ENCRYPTED = 'jetstream { cipher: aes, key: "a key of the corruption sweep" }'
 NAME = "n1"
@@ -90,7 +89,7 @@ class OneServer:
             wait(partial(is_up_or_ended, server), PATIENCE_S)
             if not process.running:
                 return judge_end(process.lines, process.wait())
-            view = look(server, [server], self.life.promises, timeout_s=SERVED_S)
+            view = look(server, [server], self.life.promises, timeout_s=PATIENCE_S)
             notices = said([server])
             if not process.running:
                 return judge_end(process.lines, process.wait())

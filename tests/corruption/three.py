@@ -22,8 +22,7 @@ from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
 ALONE_S = 8.0  # elections take 2 s at most; a stream that waits for the third member says so long before
-BACK_S = 40.0
-HELD_S = 5.0
+HELD_S = 20.0  # a replica that says it is well has at most to apply what is committed
 DAMAGED, SOUND, BEHIND = range(3)  # which node is which
 SIZE = 3
 
@@ -118,13 +117,14 @@ class ThreeServers:
         findings = []
         if damaged.running.running:
             alone = look(behind, [damaged, behind], promises, timeout_s=ALONE_S, settled_s=ALONE_S)
-            findings += _judge_served(promises, alone, said([damaged, behind]))
+            served = _judge_served(promises, alone, said([damaged, behind]))
+            findings += [finding.when("without the sound member") for finding in served]
             promises = [after(promise, alone[promise.stream]) for promise in promises]
         sound.start(wait=False)
         wait(partial(is_listening, sound), PATIENCE_S)
         running = [node for node in cluster if node.running.running]
-        view = look(sound, running, promises, timeout_s=BACK_S, settled_s=BACK_S)
-        findings += [_judge_back(promise, view, said(running)) for promise in promises]
+        view = look(sound, running, promises, timeout_s=PATIENCE_S, settled_s=PATIENCE_S)
+        findings += [_judge_back(promise, view, said(running)).when("with all") for promise in promises]
         for node in cluster:
             crash = tracebacks(node.running.lines)
             findings += [crash] if crash else []
@@ -136,7 +136,7 @@ class ThreeServers:
     @staticmethod
     def _judge_replica(damaged: Server, others: Sequence[Server], promises: Sequence[Promise]) -> list[Finding]:
         """What the damaged member holds by itself, once it says that it is well."""
-        is_well = wait(damaged.healthy, BACK_S)
+        is_well = wait(damaged.healthy, PATIENCE_S)
         notices = said([damaged])
         if not is_well:
             return [judge_unwell(damaged.name, notices)]
@@ -148,7 +148,7 @@ class ThreeServers:
                 held: dict[int, bytes] = {}
                 wait(partial(_holds, client, promise, held), HELD_S)
                 seen = Seen(messages=held, lost=frozenset(), next_seq=promise.last_seq + 1, floor=promise.floor)
-                findings.append(judge(promise, seen, notices))
+                findings.append(judge(promise, seen, notices).when("its own replica, alone"))
         return findings
 
 

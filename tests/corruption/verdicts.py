@@ -47,6 +47,10 @@ class Finding:
     verdict: Verdict
     detail: str = ""
 
+    def when(self, moment: str) -> "Finding":
+        """The same, with the moment at which it was found."""
+        return attrs.evolve(self, detail=f"{moment}: {self.detail}" if self.detail else "")
+
 
 @attrs.frozen(kw_only=True)
 class Outcome:
