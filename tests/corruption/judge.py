@@ -100,9 +100,9 @@ def judge_end(lines: Sequence[str], status: int) -> Finding:
 def judge_unwell(name: str, said: Sequence[str]) -> Finding:
     """The verdict on a member that does not come back, while the others serve everything."""
     if not said:
-        return Finding(verdict=Verdict.NO_REASON, detail=f"{name} is not healthy")
+        return Finding(verdict=Verdict.NO_REASON, detail=f"{name} has not caught up")
     verdict = Verdict.UNAVAILABLE if any(ADVICE.search(text) for text in said) else Verdict.NO_ADVICE
-    return Finding(verdict=verdict, detail=f"{name} is not healthy: {said[-1]}")
+    return Finding(verdict=verdict, detail=f"{name} has not caught up: {said[-1]}")
 
 
 def tracebacks(lines: Sequence[str]) -> Finding | None:

@@ -222,6 +222,14 @@ def after(promise: Promise, seen: Seen | Unavailable | None) -> Promise:
     return attrs.evolve(promise, live=live, last_seq=seen.next_seq)
 
 
+def has_caught_up(node: Server, promises: Sequence[Promise]) -> bool:
+    """Whether the node is healthy and its own replicas have as many messages as they must: health allows for a lag."""
+    _, body = node.get("/jsz?streams=true")
+    accounts = body.get("account_details") or [] if isinstance(body, dict) else []
+    held = {detail["name"]: detail["state"]["messages"] for account in accounts for detail in account["stream_detail"]}
+    return node.healthy() and all(held.get(promise.stream, 0) >= len(promise.live) for promise in promises)
+
+
 def held_by(client: RawClient, promise: Promise) -> dict[int, bytes]:
     """What direct gets give out: with no other member running, what this one's replica has."""
     inbox = client.new_inbox()

@@ -13,7 +13,18 @@ from random import Random
 from tests.corruption.damages import Case, inflict
 from tests.corruption.judge import Promise, Seen, judge, judge_end, judge_unwell, tracebacks
 from tests.corruption.life import Life
-from tests.corruption.look import View, after, held_by, is_listening, is_up_or_ended, look, said, speaks_of, wait
+from tests.corruption.look import (
+    View,
+    after,
+    has_caught_up,
+    held_by,
+    is_listening,
+    is_up_or_ended,
+    look,
+    said,
+    speaks_of,
+    wait,
+)
 from tests.corruption.places import FileTree, meta_groups
 from tests.corruption.verdicts import Finding, Outcome, Verdict, worst
 from tests.harness.cluster import Cluster
@@ -135,8 +146,8 @@ class ThreeServers:
 
     @staticmethod
     def _judge_replica(damaged: Server, others: Sequence[Server], promises: Sequence[Promise]) -> list[Finding]:
-        """What the damaged member holds by itself, once it says that it is well."""
-        is_well = wait(damaged.healthy, PATIENCE_S)
+        """What the damaged member holds by itself, once it says that it is well and has caught up."""
+        is_well = wait(partial(has_caught_up, damaged, promises), PATIENCE_S)
         notices = said([damaged])
         if not is_well:
             return [judge_unwell(damaged.name, notices)]
