@@ -297,10 +297,10 @@ class Server:
                     nursery.start_soon(self.monitor.run)
                 if self.mesh is not None:
                     await self._start_mesh(nursery)
+                nursery.start_soon(self.reactor.run_sockets)  # a damaged meta log is repaired over the mesh first
                 if self.jetstream is not None:
                     await nursery.start(self.jetstream.run)
                 nursery.start_soon(self.listener.run)
-                nursery.start_soon(self.reactor.run_sockets)
                 nursery.start_soon(self._housekeeping)
                 if self.sessions.auth_required:
                     nursery.start_soon(self.listener.run_auth_timeouts)

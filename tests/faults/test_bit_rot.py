@@ -11,6 +11,7 @@ import pytest
 from jetraft.store.format import BLOCK_HEAD_BYTES
 from jetraft.store.inspect import GroupView, inspect
 from tests.harness.cluster import Cluster
+from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
@@ -163,6 +164,22 @@ def test_damage_that_a_get_meets_on_a_running_replica_is_repaired_at_once(cluste
     with RawClient(follower.address) as client:
         (answer,) = client.request(f"$JS.API.DIRECT.GET.{STREAM}", b'{"seq": 50}')
         assert answer.payload == payload(50)
+
+
+def test_a_member_whose_meta_log_is_damaged_gets_its_entries_from_the_others_while_it_starts(cluster: Cluster) -> None:
+    fill(cluster[0], replicas=3)
+    member = cluster[1]
+    member.stop()
+    meta = next(group for group in inspect(member.store_dir).groups if group.group_id == "meta")
+    path = Path(meta.path) / meta.generation / meta.blocks[0].name
+    flip(path, path.read_bytes().index(STREAM.encode()), 1)
+    assert inspect(member.store_dir).all_damage
+
+    member.start(wait=False)
+
+    member.running.wait_for_line("damaged entries are repaired", timeout_s=PATIENCE_S)
+    cluster.wait_healthy()
+    assert inspect(member.store_dir).all_damage == ()
 
 
 def test_damage_that_a_search_by_time_meets_on_the_only_replica_ends_no_process(tmp_path: Path) -> None:
