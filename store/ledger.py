@@ -164,6 +164,11 @@ class Ledger:
         if errors[0] is not None:
             raise errors[0]
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way or waits."""
+        return not self._is_busy and not self._waiting
+
     def statistics(self) -> LedgerStatistics:
         """Figures for monitoring and tests."""
         files = self._files

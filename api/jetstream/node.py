@@ -5,6 +5,8 @@ meta group; clients are served core NATS meanwhile.
 """
 
 import random
+import select
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import NodeId
 from jetraft.store.node_dir import NodeDir
 
+STOP_S = 2.0  # a disk that has not answered by then is not waited for
 FLOOR_S = 1.0  # of the last second's writes alone the loss of the last page cannot be told from a torn tail
 ACCOUNT = "$G"  # the one account that is served so far
 
@@ -232,6 +235,11 @@ class JetStreamNode:
 
     def stop(self) -> None:
         """After `run` has ended: finish writing and give the directory back."""
+        self.manager.note_floors()
+        deadline = time.monotonic() + STOP_S
+        while not self._node_dir.ledger.is_idle and time.monotonic() < deadline:
+            select.select([self.writer.fileno()], [], [], STOP_S)
+            self.writer.drain()
         self.writer.stop()
         self._node_dir.close()
 

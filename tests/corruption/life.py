@@ -15,7 +15,7 @@ from tests.harness.raw import RawClient
 
 MESSAGE_BYTES = 150
 KEYS = 8
-REPLACED = 160  # messages of one of the keys each, in the first part: enough that its block is worth compacting
+REPLACED = 300  # messages of one of the keys each, in the first part: enough that its block is worth compacting
 REPLACED_BYTES = 1024
 ROUND = 20  # messages of a part
 ACKED = 8  # of them, by a consumer

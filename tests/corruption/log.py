@@ -27,6 +27,7 @@ from jetraft.store.retention import StoreLimits
 from tests.corruption.damages import Case, inflict
 from tests.corruption.judge import Promise, Seen, judge
 from tests.corruption.verdicts import Finding, Outcome, Verdict, worst
+from tests.store.ledgers import ledger_of
 from tests.store.replica import GROUP, IDENTITY, Replica
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class LossyTree:
 
     def _directory(self, path: str) -> LossyDirectory:
         at = self.root
-        for part in path.split("/"):
+        for part in filter(None, path.split("/")):
             found = at.names[part]
             assert isinstance(found, LossyDirectory)
             at = found
@@ -102,7 +103,9 @@ class LoneReplica(Replica):
         """The log, repaired as far as it goes. Raises StoreError."""
         repairs = Repairs(cast("Manager", _NoManager()), None, secrets=self.options.secrets)
         cache = BlockCache(bytes_max=CACHE_BYTES)
-        opening = partial(repairs.open, self.disk, GROUP, IDENTITY, cache, (), accept_lost_hard_state=True)
+        opening = partial(
+            repairs.open, ledger_of(self.disk, GROUP), GROUP, IDENTITY, cache, (), accept_lost_hard_state=True
+        )
         return trio.run(opening)
 
 

@@ -101,8 +101,8 @@ def test_the_kind_of_a_file_is_its_name_without_numbers_and_identities() -> None
     log = "jetstream/groups/S-R1F-x9.3/log-00000001"
     names = {
         "jetstream/node.json": "node.json",
-        "jetstream/groups/meta.77/hard-state.0": "meta/hard-state.#",
-        "jetstream/groups/S-R1F-x9.3/hard-state.1": "stream/hard-state.#",
+        "jetstream/groups/meta.77/key.0": "meta/key.#",
+        "jetstream/groups/S-R1F-x9.3/key.1": "stream/key.#",
         f"{log}/{1:020}-{1:08}.blk": "stream/*.blk",
         f"{log}/{9:020}-{2:08}.blk": "stream/*.blk last",
         f"{log}/{8:020}.ckpt": "stream/*.ckpt only",

@@ -71,7 +71,6 @@ def stored(cluster: Cluster) -> dict[int, bytes]:
         return client.stored(STREAM, MESSAGES)
 
 
-@pytest.mark.xfail(strict=True, reason="a block without a sound head is taken for one never finished (issue 10, 1)")
 @pytest.mark.parametrize("damage", [zero_first_page, cut_short, delete])
 def test_a_follower_that_lost_its_newest_block_does_not_help_to_overwrite_it(tmp_path: Path, damage: Damage) -> None:
     with Cluster("jetraft", 3, directory=tmp_path) as cluster:

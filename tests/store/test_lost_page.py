@@ -21,6 +21,7 @@ from jetraft.store.lossy_tree import LossyDirectory, LossyFile
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState, StoreError
 from jetraft.store.recovery import RecoveryMode
+from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R3F-abcdefgh.7")
 LOG = GROUP / "log-00000001"
@@ -68,7 +69,7 @@ def entry(index: int, term: int, tag: bytes) -> Entry:
 
 
 def opened(disk: LossyDisk) -> FileLog:
-    return open_log(disk, GROUP, IDENTITY, BlockCache(), SALVAGE)
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), SALVAGE)
 
 
 def append(disk: LossyDisk, log: FileLog, *entries: Entry) -> None:
@@ -98,15 +99,12 @@ def readable(log: FileLog) -> dict[int, tuple[int, bytes]]:
     return found
 
 
-KNOWN_LOST_ENTRIES = "nothing tells recovery that the block was there (issue 10, points 1 and 2)"
-
-
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param(zero_first_page, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
-        pytest.param(cut_in_head, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
-        pytest.param(delete, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        zero_first_page,
+        cut_in_head,
+        delete,
         flip_in_head,
     ],
 )
@@ -119,7 +117,8 @@ def test_entries_that_were_cut_off_do_not_come_back_when_the_block_that_replaced
     log.cut_from(4)  # 4 and 5 of term 1 were never committed
     append(disk, log, entry(4, 2, b"NEW"), entry(5, 2, b"NEW"))
     log.close()
-    log = opened(disk)  # a restart: the log goes on in another block
+    log = opened(disk)
+    log.roll_early()
     append(disk, log, entry(6, 2, b"NEW"))
     log.close()
 
@@ -140,10 +139,10 @@ def test_entries_that_were_cut_off_do_not_come_back_when_the_block_that_replaced
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param(zero_first_page, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
-        pytest.param(cut_behind_head, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
-        pytest.param(empty, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
-        pytest.param(delete, marks=pytest.mark.xfail(strict=True, reason=KNOWN_LOST_ENTRIES)),
+        zero_first_page,
+        cut_behind_head,
+        empty,
+        delete,
         flip_in_head,
     ],
 )
@@ -161,3 +160,54 @@ def test_a_log_that_has_lost_its_only_block_does_not_look_new(damage: Damage) ->
     except StoreError:
         return  # not served is right too
     assert log.faulty or log.lost or len(readable(log)) == 8, "eight durable entries are gone and nothing says so"
+
+
+@pytest.mark.parametrize("damage", [zero_first_page, cut_behind_head, empty, delete])
+def test_how_many_entries_are_lost_is_known_when_the_floor_was_noted(damage: Damage) -> None:
+    disk = LossyDisk()
+    log = opened(disk)
+    append(disk, log, *(entry(index, 3, b"x") for index in range(1, 9)))
+    assert log.note_floor()
+    assert not log.note_floor()
+    disk.finish()
+    log.close()
+
+    damage_block(disk, damage, first_index=1)
+
+    log = opened(disk)
+    assert log.faulty[-1][1] >= 8
+
+
+def test_a_lost_last_page_is_damage_when_the_floor_was_noted() -> None:
+    """A write that never reached the device: zeros, where frame and mark of the last batch were."""
+    disk = LossyDisk()
+    log = opened(disk)
+    append(disk, log, *(entry(index, 3, b"x" * 500) for index in range(1, 9)))
+    append(disk, log, entry(9, 3, b"x" * PAGE_BYTES))
+    log.note_floor()
+    disk.finish()
+    place = log.locate(9)
+    assert place is not None
+    log.close()
+
+    def zero_last_pages(directory: LossyDirectory, name: str) -> None:
+        file_of(directory, name).change(place.offset, bytes(2 * PAGE_BYTES))
+
+    damage_block(disk, zero_last_pages, first_index=1)
+
+    assert opened(disk).faulty == ((9, 9),)
+
+
+def test_a_cut_takes_the_floor_back() -> None:
+    disk = LossyDisk()
+    log = opened(disk)
+    append(disk, log, *(entry(index, 1, b"OLD") for index in range(1, 9)))
+    log.note_floor()
+    disk.finish()
+    log.cut_from(4)
+    append(disk, log, entry(4, 2, b"NEW"))
+    log.close()
+
+    log = opened(disk)
+
+    assert (log.last_index, log.faulty) == (4, ())
