@@ -119,7 +119,8 @@ class Manager:
         group.stop(self._clock.mono_ns())
         group.core.pending_offer = None  # nobody may fetch for a log that is about to be closed
         self._unwritten.pop(group_id, None)
-        self._written.pop(group_id, None)
+        if self._written.pop(group_id, None) is not None and group.log.failed is None:
+            group.log.note_floor()
         self._collect(group)
         self._dirty.pop(group_id, None)
         if self._outgoing:
@@ -196,6 +197,11 @@ class Manager:
         written, self._written = self._written, {}
         for group in written.values():
             group.note_floor()
+
+    @property
+    def logs_written(self) -> int:
+        """How many logs were written to since `note_floors` was called."""
+        return len(self._written)
 
     def tick(self, now_ns: int) -> None:
         """Step the groups whose deadline passed; the turn's flush follows."""

@@ -99,6 +99,7 @@ class GroupView:
     last_index: int
     last_term: int
     last_seq: int
+    floor_index: int  # up to here the ledger knows that the log was durable
     hard_state: HardStateView | None
     checkpoints: tuple[CheckpointView, ...]
     dropped: tuple[tuple[int, int], ...]
@@ -258,6 +259,7 @@ def _inspect_group(path: Path, secrets: Secrets | None, state: GroupState | None
         last_index=blocks[-1].last_index if blocks else 0,
         last_term=blocks[-1].last_term if blocks else 0,
         last_seq=max((block.last_seq for block in blocks), default=0),
+        floor_index=expected.floor_index,
         hard_state=None if promised is None else HardStateView(term=promised.term, vote=promised.vote or ""),
         checkpoints=checkpoints,
         dropped=expected.dropped,

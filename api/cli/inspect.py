@@ -92,7 +92,10 @@ def _group_lines(group: GroupView) -> list[str]:
     lines = [
         "",
         f"group {group.group_id}  incarnation {group.incarnation}  node {group.node_id}  {group.generation}",
-        f"  entries {group.first_index}..{group.last_index}  term {group.last_term}  last sequence {group.last_seq}",
+        (
+            f"  entries {group.first_index}..{group.last_index}  term {group.last_term}  last sequence {group.last_seq}"
+            f"  floor {group.floor_index}"
+        ),
     ]
     if group.hard_state is not None:
         lines.append(f"  term {group.hard_state.term}, vote {group.hard_state.vote or '-'}")

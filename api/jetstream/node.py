@@ -39,7 +39,9 @@ from jetraft.store.model.ids import NodeId
 from jetraft.store.node_dir import NodeDir
 
 STOP_S = 2.0  # a disk that has not answered by then is not waited for
-FLOOR_S = 1.0  # of the last second's writes alone the loss of the last page cannot be told from a torn tail
+FLOOR_S = 0.2  # of writes as young as that the loss of the last page cannot be told from a torn tail
+FLOOR_BUSY_S = 1.0  # where more logs are written to: a record for each takes 20 us
+FLOORS_AT_ONCE = 64
 ACCOUNT = "$G"  # the one account that is served so far
 
 
@@ -217,9 +219,11 @@ class JetStreamNode:
             self._reactor.unwatch(self.writer.fileno())
 
     async def _note_floors(self) -> None:
-        """Say now and then how far the logs are durable."""
+        """Say now and then how far the logs are durable: the sooner, the fewer of them are busy."""
         while True:
             await trio.sleep(FLOOR_S)
+            if self.manager.logs_written > FLOORS_AT_ONCE:
+                await trio.sleep(FLOOR_BUSY_S - FLOOR_S)
             self.manager.note_floors()
 
     # Life.

@@ -171,6 +171,8 @@ class OneLog:
         contents = {seq: b"%s %s" % (subject, payload) for seq, (subject, _, payload) in replica.found().items()}
         self._promise = attrs.evolve(self._promise, live=contents, last_seq=replica.store.last_seq)
         self._hard_state = replica.log.hard_state
+        replica.log.note_floor()
+        self._disk.finish()
         self._disk.kill()
 
     def _step(self, replica: Replica, random: Random, step: int) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.corruption.damages import Case, inflict
+from tests.corruption.floors import wait_for_floors
 from tests.corruption.judge import judge, judge_end, tracebacks
 from tests.corruption.life import Life
 from tests.corruption.look import is_up_or_ended, look, said, speaks_of, wait
@@ -61,6 +62,7 @@ class OneServer:
                     self.life.go_on(client)
                 self._keep_version()
             self._older.pop(0)
+            wait_for_floors(server.store_dir)
         finally:
             server.kill()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from tests.corruption.damages import Case, inflict
+from tests.corruption.floors import wait_for_floors
 from tests.corruption.judge import Promise, Seen, judge, judge_end, judge_unwell, tracebacks
 from tests.corruption.life import Life
 from tests.corruption.look import (
@@ -81,6 +82,7 @@ class ThreeServers:
             cluster[BEHIND].kill()
             with RawClient(cluster[DAMAGED].address) as client:
                 self.life.go_on(client)
+            wait_for_floors(cluster[DAMAGED].store_dir)
             cluster[DAMAGED].kill()
             cluster[SOUND].kill()
 
