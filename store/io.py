@@ -30,6 +30,8 @@ WRITER_THREADS: Final = 16  # at most; a kernel flushes a disk once for all fsyn
 BRISK_NS: Final = 500_000  # an fdatasync of a good disk takes 40 to 200 us, a thread's wake-up and back 50 to 100
 SLOW_NS: Final = 20_000_000  # one stall counts as this much at most, so that the way back is not too long
 BRISK_WEIGHT: Final = 0.1  # of the newest batch in the moving average
+FILE_MODE: Final = 0o600  # messages are nobody else's business; as nats-server
+DIRECTORY_MODE: Final = 0o700
 BLOCKING_CALLS_MAX: Final = 4  # opening a thousand logs must not start a thousand threads
 
 
@@ -232,7 +234,8 @@ class LocalDisk:
     def make_directory(self, path: Path) -> list[Path]:
         """See Disk."""
         missing = [parent for parent in (path, *path.parents) if not parent.exists()]
-        path.mkdir(parents=True, exist_ok=True)
+        for parent in reversed(missing):
+            parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         return [parent.parent for parent in missing]
 
     def list_directory(self, path: Path) -> list[str]:
@@ -250,7 +253,7 @@ class LocalDisk:
     def open_file(self, path: Path, *, create: bool = False) -> int:
         """See Disk."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(path, flags | (os.O_CREAT if create else 0), 0o640)
+        return os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE)
 
     def open_directory(self, path: Path) -> int:
         """See Disk."""

@@ -26,7 +26,7 @@ import orjson
 
 from jetraft.store import ledger_records
 from jetraft.store.format import FORMAT_VERSION, TMP_SUFFIX
-from jetraft.store.io import Disk
+from jetraft.store.io import DIRECTORY_MODE, FILE_MODE, Disk
 from jetraft.store.ledger import NAMES, Ledger
 from jetraft.store.ledger_file import merge, parse
 from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
@@ -61,6 +61,11 @@ class SmallValue:
     async def save(self, content: bytes) -> None:
         """Replace it; durable when this returns. Raises OSError."""
         await self.ledger.commit(ledger_records.value(self.name, content))
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that nobody else may read, as `open` asks for it."""
+    return os.open(path, flags, FILE_MODE)
 
 
 def sync_directory(path: Path) -> None:
@@ -104,10 +109,11 @@ class NodeDir:
         A server that stands alone and was given no name (`named` False) has another name at every start; it goes on
         under the node id that the directory has.
         """
-        (root / GROUPS_NAME).mkdir(parents=True, exist_ok=True)
-        (root / TRASH_NAME).mkdir(exist_ok=True)
+        for place in (*reversed(root.parents), root, root / GROUPS_NAME, root / TRASH_NAME):
+            if not place.is_dir():
+                place.mkdir(mode=DIRECTORY_MODE)
         _sync_way_to(root)
-        lock_fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        lock_fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             ledger = _open_ledger(disk, root)
@@ -162,7 +168,7 @@ class NodeDir:
         target = self.root / QUARANTINE_NAME / source.name
         if not source.exists():
             return
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         if target.exists():
             shutil.rmtree(target)
         source.rename(target)
@@ -323,5 +329,6 @@ def _show(path: Path, content: bytes) -> None:
         if path.exists() and path.read_bytes() == content:
             return
         temporary = path.with_name(path.name + TMP_SUFFIX)
-        temporary.write_bytes(content)
+        with open(temporary, "wb", opener=_private) as file:
+            file.write(content)
         temporary.rename(path)

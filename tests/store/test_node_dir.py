@@ -1,5 +1,6 @@
 """The directory of a node: whose it is, and which servers may open it."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from jetraft.store.format import FORMAT_VERSION
 from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.model.ids import GroupId
 from jetraft.store.node_dir import NodeDir, peek_identity
 from jetraft.store.port import StoreRefused
 
@@ -89,3 +91,34 @@ def test_groups_whose_ledger_is_lost_are_without_memory(opened: Opened, tmp_path
     assert state is not None
     assert state.memory_lost
     found.close()
+
+
+def test_nobody_else_may_look_into_a_store(tmp_path: Path) -> None:
+    """Messages are in it. As nats-server: 0700 and 0600, whatever the umask allows."""
+    before = os.umask(0)
+    writer = Writer()
+    try:
+        root = tmp_path / "some" / "store"
+        disk = LocalDisk(writer)
+        opened = NodeDir.open(disk, root, server_name="n1", named=True, cluster="c")
+        group = opened.group(GroupId("S-R1F-abcdefgh"), 7)
+        disk.make_directory(group / "log-00000001")
+        disk.close_file(disk.open_file(group / "log-00000001" / "a.blk", create=True))
+        opened.set_aside_now(GroupId("S-R1F-abcdefgh"), 7)
+        opened.close()
+    finally:
+        writer.stop()
+        os.umask(before)
+    modes = {path.relative_to(tmp_path): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert len(modes) > 8
+    expected = {path: 0o700 if (tmp_path / path).is_dir() else 0o600 for path in modes}
+    assert modes == expected
+
+
+def test_a_directory_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir(mode=0o750)
+    writer = Writer(1)
+    NodeDir.open(LocalDisk(writer), root, server_name="n1", named=True, cluster="c").close()
+    writer.stop()
+    assert root.stat().st_mode & 0o777 == 0o750
