@@ -116,10 +116,17 @@ class _Findings:
 class Repairs:
     """Serves frames to members that miss them, and mends this node's logs before their groups start."""
 
-    def __init__(self, manager: "Manager", links: "CallLinks | None", *, secrets: Secrets | None = None) -> None:
+    def __init__(
+        self,
+        manager: "Manager",
+        links: "CallLinks | None",
+        *,
+        secrets: Secrets | None = None,
+        room_bytes: Callable[[], int] | None = None,
+    ) -> None:
         self._manager = manager
         self._links = links
-        self._options = LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets)
+        self._options = LogOptions(mode=RecoveryMode.SALVAGE, secrets=secrets, room_bytes=room_bytes)
         self._waiting: dict[tuple[GroupId, int], FileLog] = {}  # open, damaged, without a group
         self._distrusted: set[tuple[GroupId, int]] = set()  # a write to them has failed in this process
         self._silence: Silence[tuple[GroupId, int]] = Silence()

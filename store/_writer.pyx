@@ -10,7 +10,7 @@ import errno
 import os
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EINTR, EIO, errno as c_errno
+from libc.errno cimport EDQUOT, EINTR, EIO, ENOSPC, errno as c_errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from posix.types cimport off_t
@@ -68,6 +68,7 @@ cdef enum:
     OP_TRUNCATE = 4
     OP_RENAME = 5
     OP_UNLINK = 6
+    OP_RESERVE = 7
     IOV_MAX = 1024          # what Linux takes in one pwritev
 
 
@@ -75,9 +76,10 @@ cdef struct Op:
     int code
     int fd
     int64_t offset          # OP_WRITE
-    int64_t size            # OP_ALLOCATE, OP_TRUNCATE
-    size_t iov_first        # OP_WRITE: its buffers in the batch's iov array
+    int64_t size            # OP_ALLOCATE, OP_TRUNCATE; OP_RESERVE: what it has taken
+    size_t iov_first        # OP_WRITE: its buffers in the batch's iov array; OP_RESERVE: the heads, one for each size
     size_t iov_count
+    size_t size_first       # OP_RESERVE: its sizes in the batch's array of them
     const char *path        # OP_RENAME, OP_UNLINK
     const char *new_path
 
@@ -87,6 +89,7 @@ cdef struct Work:
     size_t op_count
     iovec *iovs
     size_t iov_count
+    int64_t *sizes
     int error               # errno of the operation that failed, 0 when none did
     size_t failed_op
     void *batch             # the Batch, kept alive by Writer._in_flight
@@ -120,11 +123,35 @@ cdef int _write_all(const Op *op, iovec *iovs) noexcept nogil:
     return 0
 
 
-cdef int _perform(const Op *op, iovec *iovs) noexcept nogil:
+cdef int _reserve(Op *op, iovec *iovs, const int64_t *sizes) noexcept nogil:
+    """Allocate the first of the sizes for which there is room, and write the head that says so at the file's start."""
+    cdef Op head = op[0]
+    cdef size_t i
+    cdef int error = ENOSPC
+    for i in range(op.iov_count):
+        error = c_posix_fallocate(op.fd, 0, sizes[op.size_first + i])
+        while error == EINTR:
+            error = c_posix_fallocate(op.fd, 0, sizes[op.size_first + i])
+        if error == 0:
+            op.size = sizes[op.size_first + i]
+            head.offset = 0
+            head.iov_first += i
+            head.iov_count = 1
+            return _write_all(&head, iovs)
+        if error != ENOSPC and error != EDQUOT:
+            return error
+        if c_ftruncate(op.fd, 0) != 0:  # ext4 keeps what it could allocate
+            return c_errno
+    return error
+
+
+cdef int _perform(Op *op, Work *work) noexcept nogil:
     """Do one operation; 0 or errno. An fsync is never repeated: after EIO the pages count as clean (ATC'20)."""
     cdef int result
     if op.code == OP_WRITE:
-        return _write_all(op, iovs)
+        return _write_all(op, work.iovs)
+    if op.code == OP_RESERVE:
+        return _reserve(op, work.iovs, work.sizes)
     if op.code == OP_ALLOCATE:
         return c_posix_fallocate(op.fd, 0, op.size)
     if op.code == OP_SYNC_DATA:
@@ -143,7 +170,7 @@ cdef int _perform(const Op *op, iovec *iovs) noexcept nogil:
 cdef void _run(Work *work) noexcept nogil:
     cdef size_t i
     for i in range(work.op_count):
-        work.error = _perform(&work.ops[i], work.iovs)
+        work.error = _perform(&work.ops[i], work)
         if work.error:
             work.failed_op = i
             return
@@ -156,11 +183,14 @@ cdef class Batch:
     cdef list _kept         # objects whose memory the operations point into
     cdef Py_buffer *_views
     cdef size_t _view_count
+    cdef size_t _size_count
+    cdef list _takers       # (number of an OP_RESERVE, who is told what it has taken)
     cdef bint _submitted
     cdef object __weakref__
 
     def __cinit__(self):
         self._kept = []
+        self._takers = None
 
     def __dealloc__(self):
         cdef size_t i
@@ -169,6 +199,7 @@ cdef class Batch:
         free(self._views)
         free(self.work.ops)
         free(self.work.iovs)
+        free(self.work.sizes)
 
     def __len__(self):
         return self.work.op_count
@@ -188,8 +219,8 @@ cdef class Batch:
         self.work.op_count += 1
         return op
 
-    def write(self, int fd, buffers, int64_t offset):
-        """Write `buffers` one after the other from `offset`."""
+    cdef size_t _keep_buffers(self, buffers) except? 0:
+        """Hold these buffers for an operation; returns where they begin in the array of them."""
         cdef size_t wanted = self._view_count + len(buffers)
         cdef Py_buffer *views = <Py_buffer *> realloc(self._views, max(wanted, <size_t> 1) * sizeof(Py_buffer))
         if views is NULL:
@@ -205,6 +236,11 @@ cdef class Batch:
             iovs[self._view_count].iov_base = self._views[self._view_count].buf
             iovs[self._view_count].iov_len = self._views[self._view_count].len
             self._view_count += 1
+        return first
+
+    def write(self, int fd, buffers, int64_t offset):
+        """Write `buffers` one after the other from `offset`."""
+        cdef size_t first = self._keep_buffers(buffers)
         cdef Op *op = self._add(OP_WRITE, fd)
         op.offset = offset
         op.iov_first = first
@@ -222,6 +258,33 @@ cdef class Batch:
         """Reserve the first `size` bytes of a file on disk; they read as zeros."""
         cdef Op *op = self._add(OP_ALLOCATE, fd)
         op.size = size
+
+    def reserve(self, int fd, choices, took):
+        """Reserve the first of the sizes for which there is room and write its head; `tell` says which."""
+        cdef size_t wanted = self._size_count + len(choices)
+        cdef int64_t *sizes = <int64_t *> realloc(self.work.sizes, max(wanted, <size_t> 1) * sizeof(int64_t))
+        if sizes is NULL:
+            raise MemoryError
+        self.work.sizes = sizes
+        cdef size_t first = self._keep_buffers([head for _, head in choices])
+        cdef Op *op = self._add(OP_RESERVE, fd)
+        op.iov_first = first
+        op.iov_count = self._view_count - first
+        op.size_first = self._size_count
+        for size, _ in choices:
+            sizes[self._size_count] = size
+            self._size_count += 1
+        if self._takers is None:
+            self._takers = []
+        self._takers.append((self.work.op_count - 1, took))
+
+    def tell(self):
+        """After the batch was done: tell those who asked for room how much they have. Belongs to the trio thread."""
+        if self._takers is None:
+            return
+        for number, took in self._takers:
+            if not self.work.error or <size_t> number < self.work.failed_op:
+                took(self.work.ops[<size_t> number].size)
 
     def truncate(self, int fd, int64_t size):
         """Cut or extend a file to `size` bytes."""
@@ -255,7 +318,7 @@ cdef class Batch:
         """The OSError that stopped the batch, or None."""
         if self.work.error == 0:
             return None
-        name = ("write", "fdatasync", "fsync", "allocate", "truncate", "rename", "unlink")
+        name = ("write", "fdatasync", "fsync", "allocate", "truncate", "rename", "unlink", "allocate")
         code = self.work.ops[self.work.failed_op].code
         return OSError(self.work.error, f"{name[code]}: {os.strerror(self.work.error)}")
 

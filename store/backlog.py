@@ -22,10 +22,9 @@ import attrs
 from jetraft.store import checkpoint as checkpoint_file
 from jetraft.store import erasure, ledger_records, trimmed
 from jetraft.store._frame import make_mark
-from jetraft.store.block import Block
+from jetraft.store.block import BLOCK_BYTES_MIN, Block
 from jetraft.store.cipher import GroupCipher
 from jetraft.store.format import (
-    BLOCK_HEAD_BYTES,
     ERASE_NAME,
     MARK_BYTES,
     TMP_SUFFIX,
@@ -75,6 +74,11 @@ class Segment:
         """Let a frame follow, as its file is to have it."""
         self.frames.append(frame)
         self.end += len(frame)
+
+    def took(self, size: int) -> None:
+        """The file that was created has this length."""
+        self.reserved_bytes = size
+        self.block.shrink(size)
 
     def keep_below(self, index: int) -> None:
         """Leave out `index` and what follows it."""
@@ -236,10 +240,10 @@ def _add_segment(batch: Batch, disk: Disk, segment: Segment, identity: Identity)
     frames = segment.frames
     if segment.create:
         file.fd = disk.open_file(file.path, create=True)
-        segment.reserved_bytes = block.size
-        batch.allocate(file.fd, block.size)
-        head = pack_block_head(file.head, identity, reserved_bytes=block.size)
-        batch.write(file.fd, [head, *frames], segment.offset - BLOCK_HEAD_BYTES)
+        sizes = dict.fromkeys((block.size, min(block.size, max(BLOCK_BYTES_MIN, segment.end + MARK_BYTES))))
+        choices = [(size, pack_block_head(file.head, identity, reserved_bytes=size)) for size in sizes]
+        batch.reserve(file.fd, choices, segment.took)
+        batch.write(file.fd, frames, segment.offset)
         batch.sync(file.fd)
     elif frames:
         if file.fd is None:  # the first time that this process writes to a block of an earlier one

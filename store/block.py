@@ -24,6 +24,7 @@ from jetraft.store.format import Kind
 from jetraft.store.port import Entry
 from jetraft.store.terms import TermRuns
 
+BLOCK_BYTES_MIN: Final = 64 << 10  # of a block that is begun where room is short
 _COUNT_AT: Final = 12  # in a frame's header, see store/format.py
 _COUNT_AND_FIRST_SEQ: Final = Struct("<I24xQ").unpack_from
 _MESSAGES: Final = int(Kind.MESSAGES)  # looking a member of an enum up costs more than all the rest
@@ -43,6 +44,10 @@ class Block:
     indexes: "array[int] | None" = None  # of the entries that are left; None: all of them
     stored: "array[int] | None" = None  # where the frames are in the file; None: at their offsets
     sealed_last_index: int = 0  # what `last_index` was before compaction
+
+    def shrink(self, size: int) -> None:
+        """There was no room for more than so many bytes: what was placed beyond them stays where it is."""
+        self.size = max(size, self.used)
 
     @property
     def last_index(self) -> int:

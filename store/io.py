@@ -58,6 +58,14 @@ class Batch(Protocol):
         """Reserve the first `size` bytes; what was not written reads as zeros."""
         ...
 
+    def reserve(self, fd: int, choices: Sequence[tuple[int, bytes]], took: Callable[[int], None]) -> None:
+        """The same for a new file, as much as there is room for: (size, head) in the order in which they are tried.
+
+        The head of the size that was had is written at the start. `took` hears of that size in the thread that drains,
+        before the batch is reported. When there is no room for any of them the batch fails, with nothing allocated.
+        """
+        ...
+
     def truncate(self, fd: int, size: int) -> None:
         """Cut or extend to `size` bytes."""
         ...
@@ -179,6 +187,7 @@ class Writer:
         """Call the callbacks of all batches that were finished. Callbacks may submit."""
         for batch in self._threads.drain():
             error = batch.error
+            batch.tell()
             self._batches_done += 1
             self._batches_failed += error is not None
             self._callbacks.pop(batch)(error)
@@ -289,7 +298,10 @@ class LocalDisk:
     def perform(self, batch: Batch) -> None:
         """See Disk."""
         assert isinstance(batch, FileBatch)
-        batch.perform()
+        try:
+            batch.perform()
+        finally:
+            batch.tell()
 
     def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
         """See Disk."""
@@ -303,7 +315,7 @@ class LocalDisk:
         if may_block and self.briskness.is_brisk:
             error: OSError | None = None
             try:
-                batch.perform()
+                self.perform(batch)
             except OSError as found:
                 error = found
             self.briskness.note(time.monotonic_ns() - begun_ns)
@@ -333,12 +345,6 @@ class LocalDisk:
             done(error)
 
         self._writer.submit(batch, finished)
-
-
-def free_bytes(path: Path) -> int:
-    """What an unprivileged process may still write on the file system of `path`."""
-    status = os.statvfs(path)
-    return status.f_bavail * status.f_frsize
 
 
 def memory_bytes() -> int:

@@ -18,6 +18,7 @@ from jetraft.store.format import BLOCK_HEAD_BYTES, MARK_BYTES, BlockHead, Identi
 from jetraft.store.frame_reader import CACHED_KINDS, FrameReader
 from jetraft.store.log_start import BLOCK_GROWTH, LogOptions, LogStart
 from jetraft.store.port import Entry, StoreFailed
+from jetraft.store.space import affordable_block_bytes
 
 TAG_BYTES: Final = 4  # of what clients cannot know of a block: see store/format.py
 NEWEST_BYTES_MAX: Final = 4 << 10  # a thousand idle logs keep 4 MB by it, at most
@@ -148,8 +149,7 @@ class AppendingLog:
             self._forget(old)
         elif old is not None and old.number in self._reader.files:
             self._backlog.retired.append((old, self._reader.files[old.number]))
-        size = max(self._block_bytes, BLOCK_HEAD_BYTES + frame_bytes + MARK_BYTES)
-        self._block_bytes = min(self._block_bytes * BLOCK_GROWTH, self._options.block_bytes_max)
+        size = max(self._next_block_bytes(), BLOCK_HEAD_BYTES + frame_bytes + MARK_BYTES)
         tag = int.from_bytes(os.urandom(TAG_BYTES), "little")
         head = BlockHead(serial=self._serial, first_index=index, boundary_term=self._blocks.terms.last_term, tag=tag)
         self._serial += 1
@@ -158,6 +158,14 @@ class AppendingLog:
         self._growing = block
         self._segment(block, create=True)
         return block
+
+    def _next_block_bytes(self) -> int:
+        """How large the next block is to be; the one after it grows if this one could be had."""
+        wanted, room_bytes = self._block_bytes, self._options.room_bytes
+        size = wanted if room_bytes is None else affordable_block_bytes(wanted, room_bytes())
+        if size == wanted:
+            self._block_bytes = min(wanted * BLOCK_GROWTH, self._options.block_bytes_max)
+        return size
 
     def _segment(self, block: Block, *, create: bool = False) -> Segment:
         """The piece of the backlog to which the next frame of `block` goes."""

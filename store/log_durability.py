@@ -39,7 +39,6 @@ class _InFlight:
     frame_bytes: int
     batch: Batch
     backlog: Backlog
-    records: list[bytes]  # what the ledger takes when the batch is written
     fds: list[int]
 
 
@@ -161,7 +160,6 @@ class DurableLog(AppendingLog):
                 frame_bytes=frame_bytes,
                 batch=batch,
                 backlog=backlog,
-                records=[] if backlog.only_grows else records(backlog, place),
                 fds=fds,
             )
         )
@@ -217,8 +215,9 @@ class DurableLog(AppendingLog):
 
     def _written(self, error: OSError | None) -> None:
         """The files are on disk, or the log has failed; the ledger comes next where it has to."""
-        facts = self._in_flight[0].records
-        if error is None and facts and not self._closed:
+        backlog = self._in_flight[0].backlog
+        facts = [] if backlog.only_grows or error is not None else records(backlog, self._place)
+        if facts and not self._closed:
             self._place.ledger.append(facts, self._batch_done)
         else:
             self._batch_done(error)

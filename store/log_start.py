@@ -3,6 +3,7 @@
 Made by `open_log` (store/log_open.py), taken by the layers of a log in files (store/log.py).
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -28,10 +29,14 @@ BLOCK_GROWTH: Final = 4
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogOptions:
-    """How a log is opened, and the sizes of its blocks: each BLOCK_GROWTH times the one before, up to the maximum."""
+    """How a log is opened, and the sizes of its blocks: each BLOCK_GROWTH times the one before, up to the maximum.
+
+    `room_bytes` is asked when a block begins: with little room it is smaller (store/space.py). None: there is plenty.
+    """
 
     block_bytes_first: int = BLOCK_BYTES_FIRST
     block_bytes_max: int = BLOCK_BYTES_MAX
+    room_bytes: Callable[[], int] | None = None
     pieces: PieceSizes = DEFAULT_SIZES  # of zeros ahead of a growing block
     mode: RecoveryMode = RecoveryMode.TORN_TAIL
     accept_lost_hard_state: bool = False  # open without knowing for whom this member voted: it must not vote then

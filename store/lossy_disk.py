@@ -6,7 +6,7 @@ come between any two. Faults can be ordered for any kind of operation.
 
 import errno as errors
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -40,6 +40,10 @@ class LossyBatch:
         """See Batch."""
         self.operations.append(("allocate", (fd, size)))
 
+    def reserve(self, fd: int, choices: Sequence[tuple[int, bytes]], took: Callable[[int], None]) -> None:
+        """See Batch."""
+        self.operations.append(("reserve", (fd, tuple(choices), took)))
+
     def truncate(self, fd: int, size: int) -> None:
         """See Batch."""
         self.operations.append(("truncate", (fd, size)))
@@ -66,6 +70,7 @@ class LossyDisk:
         self._doomed: dict[LossyBatch, OSError] = {}  # they follow one that failed
         self._followers: dict[LossyBatch, LossyBatch] = {}  # by the batch before them
         self._faults: dict[str, int] = {}
+        self.room_bytes: int | None = None  # the largest file that can be reserved now; None: any
 
     # Disk
 
@@ -252,6 +257,16 @@ class LossyDisk:
         file = self._file(fd)
         if size > len(file.data):
             file.change(size, None)
+
+    def _do_reserve(self, fd: int, choices: Sequence[tuple[int, bytes]], took: Callable[[int], None]) -> None:
+        self._raise_fault("allocate")
+        for size, head in choices:
+            if self.room_bytes is None or size <= self.room_bytes:
+                self._do_allocate(fd, size)
+                self._do_write(fd, head, 0)
+                took(size)
+                return
+        raise OSError(errors.ENOSPC, "allocate: no room")
 
     def _do_truncate(self, fd: int, size: int) -> None:
         self._file(fd).change(size, None)

@@ -8,8 +8,9 @@ import attrs
 import trio
 
 from jetraft.cluster.meta.profile import KEY, NodeProfile, lower
-from jetraft.store.io import free_bytes, memory_bytes
+from jetraft.store.io import memory_bytes
 from jetraft.store.model.config import StorageType
+from jetraft.store.space import disk_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -68,7 +69,7 @@ def first_profile(node_dir: NodeDir, tags: Iterable[str], limits: Mapping[Storag
     A limit (bytes) that is not configured is three quarters of what there is, as in nats-server.
     """
     there = {
-        StorageType.FILE: free_bytes(node_dir.root) + node_dir.stored_bytes(),
+        StorageType.FILE: disk_size(node_dir.root).free + node_dir.stored_bytes(),
         StorageType.MEMORY: memory_bytes(),
     }
     capacity = {kind: count * 3 // 4 for kind, count in there.items()}

@@ -94,7 +94,7 @@ class Mender:
                 nursery.start_soon(self._mend, key, group)
 
     def _is_due(self, key: tuple[str, int], error: Exception, now_ns: int) -> bool:
-        has_room = not self._space.is_low(now_ns)
+        has_room = not self._space.is_exhausted(now_ns)  # enough to go on with; messages wait for more
         return key not in self._at_work and self._reopening.is_due(key, error, now_ns, has_room=has_room)
 
     async def _mend(self, key: tuple[str, int], group: Group) -> None:

@@ -6,6 +6,7 @@ another opening, which reads everything from the device again (store/log_open.py
     damage           at once: other members have the bytes, and each attempt fetches what it can
     full disk        when there is room again, however long that takes
     read-only        as long as it takes: an operator mounts it anew
+    no descriptor    as long as it takes: nothing was written, and others give some back
     anything else    a few times, further and further apart: a disk that goes on failing is not to be leant on
 
 Whoever runs well for FORGIVEN_NS starts from the beginning.
@@ -25,6 +26,7 @@ LONGEST_NS: Final = 30 * NS_PER_S
 ATTEMPTS_MAX: Final = 6  # over half a minute: 0.5, 1, 2, 4, 8, 16 s
 FORGIVEN_NS: Final = 600 * NS_PER_S
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+PASSES: Final = NO_ROOM | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 
 K = TypeVar("K", bound=Hashable)
 
@@ -72,7 +74,7 @@ def is_full(error: Exception) -> bool:
 
 def may_pass(error: Exception) -> bool:
     """Whether the cause can go away by itself, or by an operator's hand, without the disk being broken."""
-    return isinstance(error, StoreCorrupt) or (isinstance(error, OSError) and error.errno in NO_ROOM | {errno.EROFS})
+    return isinstance(error, StoreCorrupt) or (isinstance(error, OSError) and error.errno in PASSES)
 
 
 def _rest_ns(error: Exception, attempts: int) -> int:

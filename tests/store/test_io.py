@@ -12,7 +12,7 @@ import trio
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
-from jetraft.store.io import LocalDisk, Writer, free_bytes, run_blocking
+from jetraft.store.io import LocalDisk, Writer, run_blocking
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.model.ids import GroupId, NodeId
@@ -230,10 +230,6 @@ def test_made_directories_are_named_for_syncing(tmp_path: Path, disk: LocalDisk)
     assert disk.make_directory(tmp_path / "a" / "b") == [tmp_path / "a", tmp_path]
     assert disk.make_directory(tmp_path / "a" / "b") == []
     assert disk.list_directory(tmp_path / "none") == []
-
-
-def test_free_bytes_is_what_may_be_written(tmp_path: Path) -> None:
-    assert 0 < free_bytes(tmp_path) < 1 << 60
 
 
 async def test_blocking_calls_run_in_a_thread() -> None:

@@ -14,7 +14,7 @@ from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreCorrupt
-from jetraft.store.space import SpaceWatch
+from jetraft.store.space import RESERVE_BYTES, DiskSize, SpaceWatch
 from tests.cluster.streams.fake_group import A, B, FakeGroup
 
 
@@ -55,7 +55,12 @@ class Stage:
         repairs: Any = attrs.make_class("Repairs", [])()
         repairs.__class__.reopen = lambda _self, log, others: self.reopen_log(log, others)
         parts: dict[str, Any] = {"groups": lambda: [self.group], "repairs": repairs, "reopen": self.reopen}
-        mender = Mender(node_id=A, clock=TrioClock(), space=SpaceWatch(lambda: self.free_bytes), **parts)
+        mender = Mender(
+            node_id=A,
+            clock=TrioClock(),
+            space=SpaceWatch(lambda: DiskSize(free=self.free_bytes, total=1 << 40)),
+            **parts,
+        )
         with trio.move_on_after(seconds):
             await mender.run()
 
@@ -90,6 +95,21 @@ async def test_a_full_disk_is_tried_again_when_there_is_room_and_not_before(
     found.free_bytes = 1 << 30
     await found.watch(2)
     assert found.group.failed is None
+
+
+async def test_a_log_needs_less_room_than_messages_to_go_on(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    found = stage(OSError(errno.ENOSPC, "allocate"), free_bytes=RESERVE_BYTES // 2)
+    await found.watch(2)
+    assert found.group.failed is None
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_a_lack_of_descriptors_is_tried_for_as_long_as_it_takes(number: int, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    found = stage(OSError(number, "open"), heals=False)
+    await found.watch(3600)
+    assert len(found.times_s) > 100
 
 
 async def test_a_disk_that_goes_on_failing_is_given_up_after_a_few_tries_further_and_further_apart(

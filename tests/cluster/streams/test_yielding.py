@@ -12,7 +12,7 @@ from jetraft.raft.group_spec import ReplicaLag
 from jetraft.raft.membership import Configuration
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.space import LOOK_NS, RESERVE_BYTES, SpaceWatch
+from jetraft.store.space import LOOK_NS, RESERVE_BYTES, DiskSize, SpaceWatch
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Stage:
         self.told: list[bool] = []
         self.yielding = Yielding(
             clock=self.clock,
-            space=SpaceWatch(lambda: self.free_bytes),
+            space=SpaceWatch(lambda: DiskSize(free=self.free_bytes, total=1 << 40)),
             groups=lambda: cast("Sequence[Group]", groups),  # the part of a group that is looked at
             is_node_short=lambda node: node in self.short,
             tell=lambda: self.told.append(self.yielding.is_short),
@@ -140,7 +140,7 @@ async def test_a_real_group_leaves_a_full_node_and_stays_away_from_it(tmp_path: 
     await until(lambda: leader_of(cluster) is not None)
     full = leader_of(cluster)
     assert full is not None
-    full.node.space._free = lambda: 0
+    full.node.space._look = lambda: DiskSize(free=0, total=1 << 40)
 
     await until(lambda: leader_of(cluster) not in {full, None})
 
