@@ -24,6 +24,7 @@ from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.telling import Telling, first_profile
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.node_spec import NodePorts, NodeSetting, NodeStatistics
+from jetraft.cluster.room import RoomKeeper
 from jetraft.cluster.service import ClusterService
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
@@ -33,6 +34,7 @@ from jetraft.cluster.waiting import wait_until
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.joining import Begins, Joining, JoinPendingError
 from jetraft.raft.repair import Repairs
+from jetraft.store.emergency import EmergencyFile
 from jetraft.store.io import run_blocking
 from jetraft.store.model.config import StorageType
 from jetraft.store.space import SpaceWatch
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from jetraft.raft.joining import Admission
     from jetraft.store.model.ids import GroupId, NodeId
 
+META_LOGS: Final = 1  # beside those of streams
 RECORD_NAME: Final = "meta.record"
 READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself
 SWEEP_S: Final = 60.0  # how often data of deleted streams is looked for; it only matters after a node was away
@@ -84,7 +87,8 @@ class ClusterNode:
             held=self._held,
             is_short=lambda: self.caretakers.is_short,
         )
-        self.space = space = SpaceWatch.of(ports.node_dir.root)
+        self.space = space = SpaceWatch.of(ports.node_dir.root, lambda: META_LOGS + self.backend.wanted)
+        self._room = RoomKeeper(clock=ports.clock, space=space, emergency=EmergencyFile(ports.node_dir.root))
         advisories = Advisories(outbox=ports.outbox, clock=ports.clock, rng=ports.rng)
         site = Site(
             advisories=advisories,
@@ -106,7 +110,7 @@ class ClusterNode:
             rng=ports.rng,
             bounds=Bounds(limits=setting.limits, unique_tag=setting.unique_tag),
         )
-        self.repairs = Repairs(ports.manager, mesh, secrets=ports.secrets)
+        self.repairs = Repairs(ports.manager, mesh, secrets=ports.secrets, room_bytes=space.room_bytes)
         self._seat = MetaSeat(
             node_id=setting.node_id,
             machine=self.machine,
@@ -196,6 +200,7 @@ class ClusterNode:
 
         if self._setting.cluster_name is not None and self._bootstrap.founded is None:
             start()
+        await self._room.look()
         await self._arrival.run(waits=start)
         async with trio.open_nursery() as nursery:
             if self.catchup is not None:
@@ -205,6 +210,7 @@ class ClusterNode:
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._sweep)
             nursery.start_soon(self._telling.run)
+            nursery.start_soon(self._room.run)
             nursery.start_soon(self.caretakers.run)
             nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
@@ -225,6 +231,7 @@ class ClusterNode:
             failed=self.backend.statistics().failed,
             replicas=[(row.key, replica.group) for row, replica in self.backend.replicas()],
             lost=[(row.key, replica.machine.store.lost()) for row, replica in self.backend.replicas()],
+            is_full=self.space.is_low(self._ports.clock.mono_ns()),
         )
 
     @property

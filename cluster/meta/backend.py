@@ -128,6 +128,11 @@ class MetaBackend(Generic[R]):
         """Return all running replicas with their assignments, in the order they were started."""
         return [(running.assignment, running.replica) for running in self._running.values()]
 
+    @property
+    def wanted(self) -> int:
+        """How many replicas this node has, with those that do not run, or not yet."""
+        return len(self._running) + len(self._unstarted) + len(self._dirty)
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reconcile until cancelled, then stop all replicas."""
         self._note(list(self._machine.table.streams))

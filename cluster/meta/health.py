@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LAG_MAX: Final = 1_000  # entries committed and not yet applied: more, and the node is catching up
 LOST_RUNS_SHOWN: Final = 5
+DISK_FULL: Final = "is out of storage: the disk is nearly full, and messages are refused until there is room"
 HTTP_OK: Final = 200
 HTTP_UNAVAILABLE: Final = 503
 
@@ -67,13 +68,19 @@ def assess(  # noqa: PLR0913  (everything that a verdict is made from, by name)
     failed: Mapping[StreamKey, str],
     replicas: Sequence[tuple[StreamKey, GroupFigures]],
     lost: Sequence[tuple[StreamKey, Sequence[tuple[int, int]]]] = (),
+    is_full: bool = False,
 ) -> Health:
-    """Judge; `failed` are streams whose replica could not be started, `lost` has messages damaged on every replica."""
+    """Judge; `failed` are streams whose replica could not be started, `lost` has messages damaged on every replica.
+
+    `is_full`: the disk has so little room that messages are refused.
+    """
     reason = next(_reasons(clustered=clustered, outside=outside, meta=meta, failed=failed, replicas=replicas), None)
     for key, runs in lost:
         if reason is None and runs:
             text = ", ".join(f"{first}-{last}" for first, last in runs[:LOST_RUNS_SHOWN])
             reason = f"stream '{key.account} > {key.name}' has damaged messages: {text}"
+    if reason is None and is_full:
+        reason = DISK_FULL
     return HEALTHY if reason is None else Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}")
 
 

@@ -44,6 +44,7 @@ def test_a_server_that_stands_alone_is_healthy_before_its_first_election() -> No
         ({"failed": {S: "disk full"}}, r"'\$G > S' could not be recovered: disk full"),
         ({"replicas": [(S, Group(leader=None))]}, r"'\$G > S' has no leader"),
         ({"replicas": [(S, Group(commit_index=5000))]}, r"'\$G > S' is not current"),
+        ({"is_full": True}, "JetStream is out of storage: the disk is nearly full"),
         (
             {"replicas": [(S, Group()), (S, Group(leader=None, failed=OSError(5, "fsync")))]},
             r"'\$G > S' has stopped: .*fsync",

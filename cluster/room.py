@@ -1,0 +1,65 @@
+"""Watches the room on this node's disk: says when it runs out, and keeps the emergency file (store/emergency.py).
+
+What is refused while there is little is decided where it is asked for (`SpaceWatch.is_low`); what gives space back is
+the compactor, which does not wait then.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from jetraft.store.emergency import Verdict
+from jetraft.store.io import run_blocking
+
+if TYPE_CHECKING:
+    from jetraft.store.emergency import EmergencyFile
+    from jetraft.store.model.clock import Clock
+    from jetraft.store.space import SpaceWatch
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.25
+
+
+class RoomKeeper:
+    """See the module. One task (`run`); `look` once before the first log is opened."""
+
+    def __init__(self, *, clock: Clock, space: SpaceWatch, emergency: EmergencyFile) -> None:
+        self._clock = clock
+        self._space = space
+        self._emergency = emergency
+        self._was_low = False
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self.look()
+            await trio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Do what is to be done now."""
+        space = self._space
+        is_low = space.is_low(self._clock.mono_ns())
+        if is_low and not self._was_low:
+            log.warning(
+                "the disk is nearly full: %d bytes are free, %d are kept in reserve; messages are refused",
+                space.free_bytes,
+                space.reserve_bytes,
+            )
+        elif self._was_low and not is_low:
+            log.warning("the disk has room again: %d bytes are free; messages are taken", space.free_bytes)
+        self._was_low = is_low
+        verdict = self._emergency.judge(
+            free_bytes=space.free_bytes, reserve_bytes=space.reserve_bytes, need_bytes=space.need_bytes
+        )
+        try:
+            if verdict is Verdict.MAKE:
+                await run_blocking(partial(self._emergency.make, space.need_bytes))
+            elif verdict is Verdict.GIVE_UP:
+                await run_blocking(self._emergency.give_up)
+        except OSError as error:
+            log.warning("the emergency file of the store: %s", error)
