@@ -48,6 +48,9 @@ class Allocator:
     def new(self, config: StreamConfig) -> Placed:
         """The nodes of a new stream. Raises ApiError: no suitable nodes, or, standing alone, no room."""
         if not self._cluster.clustered:
+            own = self._cluster.profile_of(self._cluster.node_id)
+            if own.is_short and config.storage is StorageType.FILE:
+                raise errors.STORAGE_RESOURCES_EXCEEDED.with_values()
             self._require_room_of((self._cluster.node_id,), config, more_bytes=config.max_bytes)
         return self._place(config, replicas=config.num_replicas, kept=(), away_max=(config.num_replicas - 1) // 2)
 
@@ -132,6 +135,7 @@ class Allocator:
             leaders=burden.leaders(node_id) + placing.leaders(node_id),
             reserved_bytes=promised_bytes,
             room_bytes=profile.room(kind, promised_bytes),
+            is_short=kind is StorageType.FILE and profile.is_short,
             tags=profile.tags,
         )
 

@@ -37,6 +37,7 @@ class NodeLoad:
     leaders: int = 0
     reserved_bytes: int = 0
     room_bytes: int | None = None
+    is_short: bool = False  # its disk takes no messages now
     tags: frozenset[str] = frozenset()
 
 
@@ -121,7 +122,7 @@ def fits(node: NodeLoad, wanted: Wanted, *, cluster: str) -> bool:
     """Whether a replica that is on this node may stay there; being away for a while is no reason to move it."""
     if wanted.cluster not in ("", cluster):
         return False
-    return _suits(attrs.evolve(node, online=True, room_bytes=None), wanted, _Reasons())
+    return _suits(attrs.evolve(node, online=True, room_bytes=None, is_short=False), wanted, _Reasons())
 
 
 def unique_tag_of(tags: AbstractSet[str], prefix: str) -> str | None:
@@ -165,7 +166,7 @@ def _suits(node: NodeLoad, wanted: Wanted, reasons: _Reasons) -> bool:
         if (bare.lower() in node.tags) == excludes:
             (reasons.excluded if excludes else reasons.not_matched).add(bare)
             return False
-    if node.room_bytes is not None and wanted.max_bytes > node.room_bytes:
+    if node.is_short or (node.room_bytes is not None and wanted.max_bytes > node.room_bytes):
         reasons.no_room = True
         return False
     return True

@@ -303,6 +303,26 @@ async def test_a_cluster_without_room_finds_no_place() -> None:
     assert caught.value.err_code == 10005
 
 
+async def test_a_server_whose_disk_is_full_says_so_and_still_makes_streams_in_memory() -> None:
+    desk = Desk()
+    desk.view.own_profile = NodeProfile(is_short=True)
+    with pytest.raises(ApiError) as caught:
+        await desk.create(StreamConfig(name="S"))
+    assert caught.value.err_code == 10047
+    assert desk.group.proposed == 0
+    await desk.create(StreamConfig(name="M", storage=StorageType.MEMORY))
+
+
+async def test_a_stream_goes_to_nodes_whose_disk_has_room() -> None:
+    desk = Desk(peers=THREE)
+    desk.view.own_profile = NodeProfile(is_short=True)
+    await desk.create(StreamConfig(name="S", num_replicas=2))
+    assert N1 not in next(iter(desk.machine.table.streams.values())).peers
+    with pytest.raises(ApiError, match="insufficient storage") as caught:
+        await desk.create(StreamConfig(name="T", num_replicas=3))
+    assert caught.value.err_code == 10005
+
+
 async def test_an_update_can_not_promise_more_than_its_nodes_have() -> None:
     desk = Desk(peers=THREE, capacity=1000)
     await desk.create(StreamConfig(name="S", max_bytes=600, num_replicas=3))

@@ -108,6 +108,12 @@ def test_refusals_are_in_the_words_of_the_reference(wanted: Wanted, text: str) -
     assert caught.value.description == text
 
 
+def test_a_node_whose_disk_is_full_gets_nothing_new_and_keeps_what_it_has() -> None:
+    full = node("a", is_short=True)
+    assert place(Wanted(replicas=1), [full, node("b", replicas=9)], cluster="C").peers == ("b",)
+    assert fits(full, Wanted(replicas=1), cluster="C")
+
+
 def test_a_new_replicated_stream_may_count_on_a_minority_that_is_away() -> None:
     nodes = [node("a", replicas=5), node("b", replicas=5), node("c", online=False), node("d", online=False)]
     placed = place(Wanted(replicas=3, away_max=1), nodes, cluster="C")
