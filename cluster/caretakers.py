@@ -74,7 +74,9 @@ class Caretakers:
             groups=lambda: [replica.group for replica in self._replicas()],
             scrub=Scrub(period_ns=setting.scrub_period_ns or PERIOD_NS, bytes_per_s_max=setting.scrub_bytes_per_s),
         )
-        self._compactor = Compactor(clock=ports.clock, replicas=self._replicas)
+        self._compactor = Compactor(
+            clock=ports.clock, replicas=self._replicas, is_short=lambda: space.is_low(ports.clock.mono_ns())
+        )
         self._mender = Mender(
             node_id=setting.node_id,
             clock=ports.clock,

@@ -120,7 +120,7 @@ class KeptUpLog(DurableLog):
     def exchange(self, compacted: Compacted) -> bool:
         """Put the new file of a block in place of the old one; False when the block has changed or gone meanwhile.
 
-        Either file is right after a crash: the directory may be fsynced later.
+        Either file is right after a crash: the directory may be fsynced later. Raises OSError when it was not done.
         """
         source = compacted.source
         block = self._settled_block(source.number)
@@ -133,6 +133,14 @@ class KeptUpLog(DurableLog):
         block.used = compacted.used
         self._blocks.note_holes()
         return True
+
+    def names_lost(self, error: OSError) -> None:
+        """An fsync of the directory has failed: final, as one of a file. Which names a power cut leaves nobody knows.
+
+        What is erased after an exchange would be erased in a file that may not come back.
+        """
+        if self.failed is None:
+            self._fail(error)
 
     def _settled_block(self, number: int) -> Block | None:
         """A block that is on disk, whole and left alone; None for any other."""
