@@ -21,6 +21,7 @@ import trio
 
 from jetraft import __version__
 from jetraft.api.config.options import ClusterOptions, Options
+from jetraft.api.descriptors import DescriptorWatch, raise_limit
 from jetraft.api.ending import Ending
 from jetraft.api.listener import ClientListener, ListenError, listen
 from jetraft.api.logger import LogBridge, Logger, open_logger
@@ -35,6 +36,7 @@ from jetraft.api.timers import Timers
 
 SERVER_ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 SERVER_ID_CHARS = 55  # as a public nkey of a server: N and 55 base-32 digits
+DESCRIPTORS_LOOK_S = 5.0
 GC_YOUNG_OBJECTS = 10_000  # a batch makes hundreds and drops them: with Python's 700 each second turn has a collection
 
 
@@ -107,6 +109,7 @@ class Server:
 
     def run(self) -> int:
         """See serve."""
+        self._descriptors = DescriptorWatch(raise_limit())
         self._banner()
         try:
             self._build()
@@ -300,6 +303,7 @@ class Server:
                 nursery.start_soon(self.reactor.run_sockets)  # a damaged meta log is repaired over the mesh first
                 if self.jetstream is not None:
                     await nursery.start(self.jetstream.run)
+                    nursery.start_soon(self._watch_descriptors)
                 nursery.start_soon(self.listener.run)
                 nursery.start_soon(self._housekeeping)
                 if self.sessions.auth_required:
@@ -335,6 +339,13 @@ class Server:
                 **({"cluster": ("nats", routes.host, routes.port)} if routes is not None else {}),
             }
         )
+
+    async def _watch_descriptors(self) -> None:
+        while True:
+            warning = self._descriptors.note(self.jetstream.replicas)
+            if warning is not None:
+                self.say.warning(warning)
+            await trio.sleep(DESCRIPTORS_LOOK_S)
 
     async def _housekeeping(self) -> None:
         options = self.options

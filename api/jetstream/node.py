@@ -271,6 +271,11 @@ class JetStreamNode:
         """Bytes that may be promised, by kind of storage."""
         return {kind.value: count for kind, count in self.node.view.own_profile.capacity.items()}
 
+    @property
+    def replicas(self) -> int:
+        """How many streams have a replica here, whether it runs or not."""
+        return self.node.backend.wanted
+
     def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
         """Well when the meta group has a leader, every replica runs, and no store has failed."""
         del js_server_only  # narrower checks than the whole are not served: the whole is the safe answer
