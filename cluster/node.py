@@ -109,6 +109,7 @@ class ClusterNode:
             clock=ports.clock,
             rng=ports.rng,
             bounds=Bounds(limits=setting.limits, unique_tag=setting.unique_tag),
+            is_short=lambda: space.is_low(ports.clock.mono_ns()),
         )
         self.repairs = Repairs(ports.manager, mesh, secrets=ports.secrets, room_bytes=space.room_bytes)
         self._seat = MetaSeat(

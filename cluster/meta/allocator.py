@@ -17,7 +17,7 @@ from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from jetraft.cluster.meta.assignment import StreamAssignment
@@ -28,12 +28,23 @@ if TYPE_CHECKING:
 
 
 class Allocator:
-    """See the module. `unique_tag` is the prefix of the server's configuration; empty for none."""
+    """See the module. `unique_tag` is the prefix of the server's configuration; empty for none.
 
-    def __init__(self, *, machine: MetaMachine, cluster: ClusterView, unique_tag: str = "") -> None:
+    `is_short` says whether this node's disk is full now; of other nodes what they told last is known.
+    """
+
+    def __init__(
+        self,
+        *,
+        machine: MetaMachine,
+        cluster: ClusterView,
+        unique_tag: str = "",
+        is_short: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._machine = machine
         self._cluster = cluster
         self._unique_tag = unique_tag
+        self._is_short = is_short
         self._placing = Burden()
 
     @contextmanager
@@ -48,8 +59,7 @@ class Allocator:
     def new(self, config: StreamConfig) -> Placed:
         """The nodes of a new stream. Raises ApiError: no suitable nodes, or, standing alone, no room."""
         if not self._cluster.clustered:
-            own = self._cluster.profile_of(self._cluster.node_id)
-            if own.is_short and config.storage is StorageType.FILE:
+            if self._has_full_disk(self._cluster.node_id, config.storage):
                 raise errors.STORAGE_RESOURCES_EXCEEDED.with_values()
             self._require_room_of((self._cluster.node_id,), config, more_bytes=config.max_bytes)
         return self._place(config, replicas=config.num_replicas, kept=(), away_max=(config.num_replicas - 1) // 2)
@@ -135,9 +145,14 @@ class Allocator:
             leaders=burden.leaders(node_id) + placing.leaders(node_id),
             reserved_bytes=promised_bytes,
             room_bytes=profile.room(kind, promised_bytes),
-            is_short=kind is StorageType.FILE and profile.is_short,
+            is_short=self._has_full_disk(node_id, kind),
             tags=profile.tags,
         )
+
+    def _has_full_disk(self, node_id: NodeId, kind: StorageType) -> bool:
+        if kind is not StorageType.FILE:
+            return False
+        return self._is_short() if node_id == self._cluster.node_id else self._cluster.profile_of(node_id).is_short
 
     def _require_room_of(self, nodes: Sequence[NodeId], config: StreamConfig, *, more_bytes: int) -> None:
         """Refuse to promise more bytes than the nodes of a stream have; here only promises count, as in nats-server."""

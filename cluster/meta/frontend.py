@@ -78,7 +78,7 @@ class Created:
 class MetaFrontend:
     """Creates, changes and removes streams."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it asks)
         self,
         *,
         machine: MetaMachine,
@@ -86,6 +86,7 @@ class MetaFrontend:
         clock: Clock,
         rng: Random,
         bounds: Bounds | None = None,
+        is_short: Callable[[], bool] = lambda: False,
     ) -> None:
         self.group: MetaGroup | None = None  # set when the meta group has been started
         self.leader_of: Callable[[StreamAssignment], NodeId | None] = lambda row: row.preferred
@@ -95,7 +96,7 @@ class MetaFrontend:
         self._rng = rng
         bounds = bounds or Bounds()
         self._limits = bounds.limits
-        self._allocator = Allocator(machine=machine, cluster=cluster, unique_tag=bounds.unique_tag)
+        self._allocator = Allocator(machine=machine, cluster=cluster, unique_tag=bounds.unique_tag, is_short=is_short)
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
         """Return the config as it would be kept. Raises ApiError when it is not valid, or not served yet."""

@@ -66,7 +66,14 @@ class Desk:
         self.view = view
         if capacity is not None:
             view.own_profile = NodeProfile(capacity={StorageType.FILE: capacity})
-        self.frontend = MetaFrontend(machine=self.machine, cluster=view, clock=ManualClock(), rng=random.Random(1))
+        self.is_short = False
+        self.frontend = MetaFrontend(
+            machine=self.machine,
+            cluster=view,
+            clock=ManualClock(),
+            rng=random.Random(1),
+            is_short=lambda: self.is_short,
+        )
         self.frontend.group = self.group
 
     async def create(self, config: StreamConfig) -> bool:
@@ -305,7 +312,7 @@ async def test_a_cluster_without_room_finds_no_place() -> None:
 
 async def test_a_server_whose_disk_is_full_says_so_and_still_makes_streams_in_memory() -> None:
     desk = Desk()
-    desk.view.own_profile = NodeProfile(is_short=True)
+    desk.is_short = True
     with pytest.raises(ApiError) as caught:
         await desk.create(StreamConfig(name="S"))
     assert caught.value.err_code == 10047
@@ -315,7 +322,7 @@ async def test_a_server_whose_disk_is_full_says_so_and_still_makes_streams_in_me
 
 async def test_a_stream_goes_to_nodes_whose_disk_has_room() -> None:
     desk = Desk(peers=THREE)
-    desk.view.own_profile = NodeProfile(is_short=True)
+    desk.is_short = True
     await desk.create(StreamConfig(name="S", num_replicas=2))
     assert N1 not in next(iter(desk.machine.table.streams.values())).peers
     with pytest.raises(ApiError, match="insufficient storage") as caught:
