@@ -218,8 +218,11 @@ class ClusterNode:
                 await wait_until(self._all_lead, READY_WAIT_S)
             start()
 
-    def health(self, *, server_only: bool = False) -> Health:
-        """Say whether this node is current, for `/healthz`; `server_only` leaves the streams out."""
+    def health(self, *, server_only: bool = False, with_space: bool = True) -> Health:
+        """Say whether this node is current, for `/healthz`; `server_only` leaves the streams out.
+
+        Without `with_space` a full disk is no reason: who decides by it where clients go would shut them out.
+        """
         if server_only:
             clustered = self._setting.cluster_name is not None
             return assess(
@@ -232,7 +235,7 @@ class ClusterNode:
             failed=self.backend.statistics().failed,
             replicas=[(row.key, replica.group) for row, replica in self.backend.replicas()],
             lost=[(row.key, replica.machine.store.lost()) for row, replica in self.backend.replicas()],
-            is_full=self.space.is_low(self._ports.clock.mono_ns()),
+            is_full=with_space and self.space.is_low(self._ports.clock.mono_ns()),
         )
 
     @property
