@@ -113,6 +113,10 @@ class Caretakers:
                 nursery.start_soon(self.comparer.run)
             nursery.start_soon(self._compactor.run)
 
+    def hurry(self) -> None:
+        """The disk is nearly full: give back what can be given back."""
+        self._compactor.hurry()
+
     @property
     def is_short(self) -> bool:
         """Whether this node's disk has no room for messages."""

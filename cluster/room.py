@@ -16,6 +16,8 @@ from jetraft.store.emergency import Verdict
 from jetraft.store.io import run_blocking
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetraft.store.emergency import EmergencyFile
     from jetraft.store.model.clock import Clock
     from jetraft.store.space import SpaceWatch
@@ -33,6 +35,7 @@ class RoomKeeper:
         self._space = space
         self._emergency = emergency
         self._was_low = False
+        self.on_low: list[Callable[[], None]] = []  # the disk is nearly full
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -50,6 +53,8 @@ class RoomKeeper:
                 space.free_bytes,
                 space.reserve_bytes,
             )
+            for told in self.on_low:
+                told()
         elif self._was_low and not is_low:
             log.warning("the disk has room again: %d bytes are free; messages are taken", space.free_bytes)
         self._was_low = is_low

@@ -106,6 +106,7 @@ class Compactor:
         self._clock = clock
         self._replicas = replicas
         self._is_short = is_short
+        self._hurried = trio.Event()
         self._looked = 0
         self._work: WeakKeyDictionary[FileLog, _Work] = WeakKeyDictionary()
         self._idle: WeakKeyDictionary[FileLog, tuple[int, ...]] = WeakKeyDictionary()  # all that has happened to it
@@ -116,7 +117,16 @@ class Compactor:
         while True:
             for replica in self._replicas():
                 await self.look_after(replica)
-            await trio.sleep(HURRIED_LOOK_S if self._is_short() else LOOK_S)
+            if self._is_short():
+                await trio.sleep(HURRIED_LOOK_S)
+                continue
+            with trio.move_on_after(LOOK_S):
+                await self._hurried.wait()
+            self._hurried = trio.Event()
+
+    def hurry(self) -> None:
+        """The disk is nearly full: look now."""
+        self._hurried.set()
 
     def statistics(self) -> CompactorStatistics:
         """Figures for monitoring and tests."""

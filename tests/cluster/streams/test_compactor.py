@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from jetraft.cluster.streams.compactor import FAILED_REST_NS, HURRIED_LOOK_S, PATIENCE_NS, Compactor
+from jetraft.cluster.streams.compactor import FAILED_REST_NS, HURRIED_LOOK_S, LOOK_S, PATIENCE_NS, Compactor
 from jetraft.store.log import FileLog
 from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
@@ -300,3 +300,23 @@ async def test_a_stream_in_which_nothing_has_happened_is_not_looked_at(autojump:
     lab.replica.publish([(b"k.1", b"", PAYLOAD)])
     await lab.look(20)
     assert looked < lab.compactor.statistics().replicas_looked_at < looked + 20
+
+
+async def test_it_looks_at_once_when_the_disk_becomes_full(autojump: object) -> None:
+    lab = Lab()
+    looks: list[float] = []
+
+    def replicas() -> list[FakeShell]:
+        looks.append(trio.current_time())
+        return [lab.shell]
+
+    compactor = Compactor(clock=lab.clock, replicas=replicas, is_short=lambda: lab.is_short)  # type: ignore[arg-type]  # a fake
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(compactor.run)
+        await trio.sleep(LOOK_S / 2)
+        assert len(looks) == 1
+        lab.is_short = True
+        compactor.hurry()
+        await trio.sleep(HURRIED_LOOK_S * 2.5)
+        assert len(looks) == 4
+        nursery.cancel_scope.cancel()
