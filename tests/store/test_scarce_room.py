@@ -14,6 +14,7 @@ from jetraft.store.log_start import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX, BLOCK_GR
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.port import Entry, StoreCorrupt
 from jetraft.store.space import ROOM_SHARE
+from tests.store.ledgers import ledger_of
 from tests.store.test_recovery import GROUP, IDENTITY, LOG
 
 PLENTY = BLOCK_BYTES_MAX * ROOM_SHARE
@@ -22,7 +23,7 @@ FRAME_BYTES = 8 << 10
 
 def opened(disk: LossyDisk, room: list[int] | None = None) -> FileLog:
     options = LogOptions() if room is None else LogOptions(room_bytes=lambda: room[0])
-    return open_log(disk, GROUP, IDENTITY, BlockCache(), options)
+    return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), options)
 
 
 def large(index: int) -> Entry:
@@ -142,6 +143,6 @@ def test_room_is_asked_for_once_for_each_block(disk: LossyDisk) -> None:
         asked.append(1)
         return PLENTY
 
-    log = open_log(disk, GROUP, IDENTITY, BlockCache(), LogOptions(room_bytes=room_bytes))
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(room_bytes=room_bytes))
     write(disk, log, 20)
     assert len(asked) == len(sizes(disk)) == 1
