@@ -104,6 +104,7 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     facts = () if is_recorded else (ledger_records.replaced(place.key, _as_found(known.state, recovered, hard_state)),)
     if is_recorded and known.state.hard_state is None:
         facts = (ledger_records.voted(place.key, hard_state),)
+    if not known.state.births:
         made += [group.parent, group]  # a process that was killed may have made them and synced none
     start = LogStart(
         blocks=block_list([(item.block, item.terms) for item in recovered.blocks]),

@@ -255,7 +255,7 @@ def _common(one: tuple[Entry, ...], other: tuple[Entry, ...]) -> int:
 
 def test_a_life_has_every_kind_of_operation(life: Life) -> None:
     kinds = {picture.operation for picture in life.disk.pictures}
-    assert kinds == {"write", "sync", "reserve", "truncate", "rename", "unlink", "settled", "installed"}
+    assert kinds == {"write", "sync", "allocate", "reserve", "truncate", "rename", "unlink", "settled", "installed"}
     assert len(life.disk.pictures) > 150
 
 
