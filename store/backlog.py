@@ -239,7 +239,8 @@ def _add_segment(batch: Batch, disk: Disk, segment: Segment, identity: Identity)
     file, block = segment.file, segment.block
     frames = segment.frames
     if segment.create:
-        file.fd = disk.open_file(file.path, create=True)
+        if file.fd is None:  # or open since an attempt for which there were too few descriptors
+            file.fd = disk.open_file(file.path, create=True)
         sizes = dict.fromkeys((block.size, min(block.size, max(BLOCK_BYTES_MIN, segment.end + MARK_BYTES))))
         choices = [(size, pack_block_head(file.head, identity, reserved_bytes=size)) for size in sizes]
         batch.reserve(file.fd, choices, segment.took)

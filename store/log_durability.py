@@ -9,6 +9,7 @@ Invariants: `durable_token` never goes back; `durable_index <= last_index`; the 
 does: nothing is handed over after it, and nothing that ends later counts.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -27,6 +28,7 @@ from jetraft.store.model.fifo import Fifo
 from jetraft.store.port import HardState
 from jetraft.store.prepare import Piece, Preparation
 
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 FOLLOWER_SHARE_MIN: Final = 0.5  # of the batch before it: a smaller one gathers more before it is closed
 
 
@@ -63,6 +65,7 @@ class DurableLog(AppendingLog):
         "durable_token",
         "hard_state",
         "hard_state_token",
+        "is_starved",
         "on_durable",
     )
 
@@ -74,6 +77,7 @@ class DurableLog(AppendingLog):
         self._cleaning: list[Backlog] = []  # durable, and what they make superfluous is being removed
         self._preparation = Preparation(options.pieces)
         self._submit_wanted = False
+        self.is_starved = False
         self._floor_index = start.floor_index
         self._handed_token = 0
         self._batches = 0
@@ -140,7 +144,8 @@ class DurableLog(AppendingLog):
     def _start_batch(self, *, may_block: bool = False) -> None:
         self._submit_wanted = False
         backlog, self._backlog = self._backlog, Backlog()
-        self._handed_token = self._token
+        handed, self._handed_token = self._handed_token, self._token
+        self.is_starved = False
         place = self._place
         batch = place.disk.batch()
         fds: list[int] = []
@@ -148,7 +153,10 @@ class DurableLog(AppendingLog):
             fill(batch, backlog, place, fds)
         except OSError as error:
             self._close_files(fds)
-            self._fail(error)
+            if error.errno in NO_DESCRIPTORS:
+                self._put_back(backlog, handed)
+            else:
+                self._fail(error)
             return
         frame_bytes = backlog.frame_bytes()
         self._bytes_written += frame_bytes
@@ -172,6 +180,13 @@ class DurableLog(AppendingLog):
             place.ledger.append(first, partial(self._promised, batch))
         else:
             self._write(batch, may_block=may_block)
+
+    def _put_back(self, backlog: Backlog, handed: int) -> None:
+        """No file can be opened now. Nothing was written, so nothing is wrong: `submit` tries again."""
+        for segment in backlog.segments:
+            segment.block.used = segment.end  # without the mark that was to follow
+        self._backlog, self._handed_token = backlog, handed
+        self.is_starved = self._submit_wanted = True
 
     def _prepare(self, piece: Piece) -> None:
         """Write zeros where the block will grow (store/prepare.py)."""

@@ -36,6 +36,7 @@ class MemLog:
         self.durable_token = 0
         self.durable_index = 0
         self.failed: Exception | None = None
+        self.is_starved = False
         self.on_durable: Callable[[], None] | None = None
 
     @property

@@ -159,6 +159,11 @@ class GroupLog(Protocol):
         """A write or fsync error: final, set before `on_durable` is called."""
         ...
 
+    @property
+    def is_starved(self) -> bool:
+        """Whether something waits because no file could be opened: the process has too many. `submit` tries again."""
+        ...
+
     def term_at(self, index: int) -> int | None:
         """The term of an entry, also of the boundary; None outside."""
         ...

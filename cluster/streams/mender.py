@@ -87,6 +87,8 @@ class Mender:
         now_ns = self._clock.mono_ns()
         for group in self._groups():
             if group.failed is None:
+                if group.log.is_starved:
+                    group.log.submit()
                 continue
             key = group.group_id, group.incarnation
             if isinstance(group.failed, OSError | StoreCorrupt) and self._is_due(key, group.failed, now_ns):

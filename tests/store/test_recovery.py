@@ -443,3 +443,44 @@ def test_sound_frame_at_the_wrong_place_is_never_read(disk: LossyDisk) -> None:
     disk.perform(batch)
     with pytest.raises(StoreCorrupt, match="entry 2"):
         log.frame_at(ref.block, ref.offset)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("opens", [0, 1, 2])
+def test_too_few_descriptors_are_no_failure_of_the_disk(
+    disk: LossyDisk, monkeypatch: pytest.MonkeyPatch, number: int, opens: int
+) -> None:
+    """A block is rolled when no file can be opened: what waits is written when that is possible again."""
+    log = written(disk, [1, 2])
+    log.roll_early()
+    log.append([entry(3)])
+    log.save_checkpoint(2, 1, b"", b"")
+    left = opens
+    open_file, open_directory = disk.open_file, disk.open_directory
+
+    def scarce(opening: Any) -> Any:
+        def open_it(path: Path, **options: Any) -> int:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(number, "too many open files", str(path))
+            return int(opening(path, **options))
+
+        return open_it
+
+    before = log.durable_token
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open_file", scarce(open_file))
+        patch.setattr(disk, "open_directory", scarce(open_directory))
+        log.submit()
+        disk.finish()
+        assert (log.failed, log.is_starved, log.durable_token) == (None, True, before)
+        log.append([entry(4)])
+
+    log.submit()
+    disk.finish()
+
+    assert (log.failed, log.is_starved, log.durable_index) == (None, False, 4)
+    log.close()
+    assert disk.open_files == LEDGER_FILES
+    assert [found.index for found in opened(disk).entries(1, 4, 1 << 20)] == [1, 2, 3, 4]
