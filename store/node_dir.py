@@ -241,6 +241,8 @@ def _open_ledger(disk: Disk, root: Path) -> Ledger:
         begins_with += [ledger_records.value(name, (root / name).read_bytes()) for name in present]
         begins_with += _noted(root)
     ledger = Ledger.open(disk, root, known, begins_with)
+    for name in (*OLD_VALUES, OLD_NOTED_FILE):  # the ledger has what they said, durably
+        (root / name).unlink(missing_ok=True)
     if not is_new and any(state.memory_lost for state in map(ledger.state, ledger.groups()) if state is not None):
         log.error("%s: records of the ledger are lost: what groups have promised is not known", root)
     return ledger
