@@ -11,6 +11,10 @@ import pytest
 
 from jetraft.api.session import COMPATIBLE_VERSION
 from jetraft.store.format import FORMAT_VERSION
+from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.ledger import Ledger
+from jetraft.store.ledger_records import value
+from jetraft.store.node_dir import IDENTITY_VALUE
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.server import Server, command, environment
@@ -82,8 +86,12 @@ def test_the_store_of_another_node_is_refused(used_store: Path) -> None:
 
 
 def test_a_store_of_a_newer_format_is_refused(used_store: Path) -> None:
-    path = used_store / "jetstream" / "node.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": FORMAT_VERSION + 1}))
+    writer = Writer(1)
+    ledger = Ledger.open(LocalDisk(writer), used_store / "jetstream")
+    identity = json.loads(ledger.values[IDENTITY_VALUE])
+    ledger.commit_now(value(IDENTITY_VALUE, json.dumps({**identity, "format": FORMAT_VERSION + 1}).encode()))
+    ledger.close()
+    writer.stop()
     line = fatal_line(start_on(used_store, name="n1"))
     assert f"store format {FORMAT_VERSION + 1} is newer than this server's {FORMAT_VERSION}" in line
 

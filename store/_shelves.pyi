@@ -1,0 +1,1 @@
+class Shelves: ...  # used by other extensions only
