@@ -24,11 +24,12 @@ from jetraft.store._records import RecordReader, StoredMessage
 from jetraft.store._seqset import PackedRanges
 from jetraft.store.format import Kind
 from jetraft.store.indexed_stream import IndexedStream
-from jetraft.store.lost_messages import LostMessages, missing_runs
+from jetraft.store.lost_messages import LostMessages, Runs, missing_runs
 from jetraft.store.model.state import LostStreamData, StreamState
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt
 from jetraft.store.retention import UNLIMITED, SizeModel, StoreLimits
 from jetraft.store.stand_in import MESSAGES_MAX, is_stand_in, stands_in
+from jetraft.store.trimmed import merged
 
 __all__ = ["StoreLimits", "StoreStatistics", "StoredMessage", "StreamStore"]
 
@@ -280,7 +281,11 @@ class StreamStore(IndexedStream):
     # -- restart --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        """What the frames in the log do not tell: limits, what was removed, how far the sequences have come."""
+        """What the frames in the log do not tell: limits, what was removed or lost, how far the sequences have come.
+
+        What is lost is not live in the index either, and a trim takes the block that shows the damage: only the runs
+        tell it from what was removed on purpose.
+        """
         index = self._index
         fields = (
             SNAPSHOT_VERSION,
@@ -289,8 +294,8 @@ class StreamStore(IndexedStream):
             (index.first_seq, index.last_seq, index.last_ts_ns, index.messages, index.message_bytes),
             index.pack_deleted(),
         )
-        entries_lost = self._lost.entries_at_end
-        packed: bytes = msgpack.packb((*fields, entries_lost) if entries_lost else fields)
+        lost = (self._lost.entries_at_end, self._lost.noted(index.first_seq))
+        packed: bytes = msgpack.packb((*fields, *lost) if any(lost) else fields)
         return packed
 
     def restore(self, state: bytes) -> None:
@@ -301,14 +306,16 @@ class StreamStore(IndexedStream):
         differently. Raises StoreCorrupt when a message above the oldest frame kept is missing: the index is derived,
         so this loses nothing, and an older checkpoint or a peer can still be used.
         """
-        version, applied_index, limits, figures, deleted, *more = msgpack.unpackb(state)
+        version, applied_index, limits, figures, deleted, *lost = msgpack.unpackb(state)
         if version != SNAPSHOT_VERSION:
             raise StoreCorrupt(f"snapshot version {version} of a stream")
         first_seq, last_seq, last_ts_ns, messages, message_bytes = figures
         max_msgs, max_bytes, max_msgs_per_subject = limits
         self._applied_index = applied_index
         self._start(first_seq, StoreLimits())
-        self._lost.entries_at_end = more[0] if more else 0
+        self._lost.entries_at_end = lost[0] if lost else 0
+        known = lost[1] if len(lost) > 1 else ()  # a server that knew only of the end made it
+        missing: Runs = ()
         oldest_kept = self._load_frames(applied_index, PackedRanges(deleted, first_seq)) if messages else last_seq + 1
         self._index.finish_load(last_seq, last_ts_ns)
         if (self._index.messages, self._index.message_bytes) == (messages, message_bytes):
@@ -316,7 +323,6 @@ class StreamStore(IndexedStream):
         elif self._log.lost or self._has_stand_ins:
             gone = [(first_seq, self._index.first_seq - 1), *self.deleted_ranges()]
             missing = missing_runs(gone, PackedRanges(deleted, first_seq).to_list())
-            self._lost.note(missing, self._index.first_seq)
         else:
             expected = _live_from(max(first_seq, oldest_kept), last_seq, PackedRanges(deleted, first_seq).to_list())
             if self._index.messages != expected or oldest_kept <= first_seq:
@@ -324,6 +330,7 @@ class StreamStore(IndexedStream):
                     f"the snapshot at entry {applied_index} tells of {messages} messages of {message_bytes} bytes, "
                     f"the frames hold {self._index.messages} of {self._index.message_bytes}"
                 )
+        self._lost.note(merged([*((low, high) for low, high in known), *missing]), self._index.first_seq)
         self.set_limits(StoreLimits(max_msgs=max_msgs, max_bytes=max_bytes, max_msgs_per_subject=max_msgs_per_subject))
 
     def statistics(self) -> StoreStatistics:

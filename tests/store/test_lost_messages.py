@@ -98,6 +98,66 @@ def test_lost_messages_keep_their_sequences_and_the_rest_is_read(index: int, che
     assert store.state.lost.msgs == tuple(gone)
 
 
+@pytest.mark.parametrize("checkpoint", [0, 2, 4, 5])
+@pytest.mark.parametrize("index", [1, 2, 5])
+def test_a_checkpoint_goes_on_listing_what_was_lost_before_it(index: int, checkpoint: int) -> None:
+    """Also when the block that shows the damage is gone: what is lost is not live, like what was removed on purpose."""
+    store = damaged([index], checkpoint=checkpoint, deleted=[7] if checkpoint == 4 else [])
+    gone = (2 * index - 1, 2 * index)
+    assert store.lost() == [gone]
+    bare = _frame.seal(Kind.NOOP, index=index, term=1, incarnation=7, body=b"")
+    for instead in (
+        Entry(index=index, term=1, kind=Kind.MESSAGES, frame=stand_in(index, 1, 7)),
+        Entry(index=index, term=1, kind=Kind.NOOP, frame=bare),
+    ):
+        log = MemLog()
+        for number in range(1, ENTRIES + 1):
+            log.append([instead if number == index else entry(number)])
+        again = StreamStore(log, StoreLimits())
+        again.restore(store.snapshot())
+        assert again.lost() == [gone]
+        assert (again.messages, again.snapshot()) == (store.messages, store.snapshot())
+        with pytest.raises(StoreCorrupt, match=f"sequence {gone[0]}"):
+            again.load(gone[0])
+        again.purge()
+        assert again.lost() == []
+
+
+def test_the_older_value_of_a_key_comes_back_beside_the_listed_loss() -> None:
+    """Nothing that is left says of which key the lost message was: it is the list that tells of it, until a purge."""
+    disk, limits = LossyDisk(), StoreLimits(max_msgs_per_subject=1)
+    log = opened(disk)
+    for seq, key in enumerate([b"one", b"two", b"one", b"three"], start=1):
+        log.append([valued(seq, key)])
+    settled(log)
+    log.close()
+    data = disk.read_whole(BLOCK)
+    disk.flip_bit(BLOCK, data.index(b"value 3"))
+
+    log = opened(disk)
+    log.give_up(log.faulty)
+    store = StreamStore(log, limits)
+    for found in log.entries(1, 4, 1 << 20):
+        store.apply_messages(found)
+
+    served = [(message.seq, message.payload) for message in store.load_many(range(1, 5))]
+    assert served == [(1, b"value 1"), (2, b"value 2"), (4, b"value 4")]
+    assert store.lost() == [(3, 3)]
+    log.append([valued(5, b"one")])
+    store.apply_messages(valued(5, b"one"))
+    assert [message.seq for message in store.load_many(range(1, 6))] == [2, 4, 5]
+    assert store.lost() == [(3, 3)], "a new value does not tell that it was the lost one that it replaced"
+    again = StreamStore(log, limits)
+    again.restore(store.snapshot())
+    assert again.lost() == [(3, 3)]
+
+
+def valued(seq: int, key: bytes) -> Entry:
+    body = [_frame.make_record(key, b"", b"value %d" % seq, ts_ns=seq)]
+    frame = _frame.seal(Kind.MESSAGES, index=seq, term=1, incarnation=7, body=body, first_seq=seq, count=1)
+    return Entry(index=seq, term=1, kind=Kind.MESSAGES, frame=frame)
+
+
 @pytest.mark.parametrize("checkpoint", [0, 5])
 @pytest.mark.parametrize("lost", [2, 3, 4, 5])
 def test_entries_that_came_back_are_read_beside_those_that_are_lost_in_the_same_damage(
