@@ -34,13 +34,15 @@ async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.MSG.DELETE.*: the bytes are overwritten unless `no_erase`."""
+    """STREAM.MSG.DELETE.*: the bytes are overwritten unless `no_erase`. One that is lost is not listed any more."""
     request = call.required_body(JSApiMsgDeleteRequest)
     if request.seq == 0:
         raise errors.BAD_REQUEST.with_values()
     replica = service.owners.leading(call.account, call.stream)
-    state = replica.machine.store.state
-    if not await replica.delete_message(request.seq, erase=not request.no_erase):
+    store = replica.machine.store
+    state, was_lost = store.state, store.is_lost(request.seq)
+    is_removed = await replica.delete_message(request.seq, erase=not request.no_erase)
+    if not is_removed and not (was_lost and not store.is_lost(request.seq)):
         raise _not_there(request.seq, state)
     return success()
 

@@ -100,6 +100,41 @@ def test_the_only_replica_says_which_messages_are_damaged_and_serves_the_rest(tm
         assert "damaged messages: 50-50" in health["error"]
 
 
+def test_the_only_replica_lists_the_lost_value_of_a_key_when_the_one_before_it_comes_back(tmp_path: Path) -> None:
+    """Also after a checkpoint and a restart; until whoever has seen it deletes it."""
+    config = {"name": "KV_K", "subjects": ["$KV.K.>"], "max_msgs_per_subject": 1, "allow_direct": True}
+    with Server("jetraft", directory=tmp_path) as node:
+        with RawClient(node.address) as client:
+            assert "error" not in client.api("STREAM.CREATE.KV_K", config)
+            for number in range(1, 9):
+                assert client.acknowledged(f"$KV.K.{number % 3}", payload(number))["seq"] == number
+        node.stop()
+        group = group_of(node)
+        path = Path(group.path) / group.generation / group.blocks[0].name
+        flip(path, path.read_bytes().index(payload(7)) + 20, 1)
+        node.start()
+
+        for _ in range(2):
+            with RawClient(node.address) as client:
+                (value,) = client.request("$JS.API.DIRECT.GET.KV_K", b'{"last_by_subj": "$KV.K.1"}')
+                assert value.payload == payload(4), "what it was before"
+                assert client.api("STREAM.INFO.KV_K")["state"]["lost"]["msgs"] == [7]
+                assert client.api("STREAM.MSG.GET.KV_K", {"seq": 7})["error"]["err_code"] == 10051
+                assert "damaged messages: 7-7" in node.get("/healthz")[1]["error"]
+                expected = [("Nats-Expected-Last-Subject-Sequence", "7")]
+                (answer,) = client.request("$KV.K.1", b"mine", headers=expected)
+                assert json.loads(answer.payload)["error"]["err_code"] == 10071, "who knew the lost value is told"
+                assert client.api("STREAM.PURGE.KV_K", {"filter": "$KV.K.nothing"})["success"], "takes a checkpoint"
+            node.restart()
+        with RawClient(node.address) as client:
+            assert client.acknowledged("$KV.K.1", payload(9))["seq"] == 9
+            assert client.api("STREAM.INFO.KV_K")["state"]["lost"]["msgs"] == [7]
+            assert client.api("STREAM.MSG.DELETE.KV_K", {"seq": 7})["success"] is True
+            assert "lost" not in client.api("STREAM.INFO.KV_K")["state"]
+            assert client.api("STREAM.MSG.DELETE.KV_K", {"seq": 7})["error"]["err_code"] == 10043
+        assert node.get("/healthz") == (200, {"status": "ok"})
+
+
 def test_a_deleted_message_is_on_no_disk_any_more(tmp_path: Path) -> None:
     with Cluster("jetraft", 3, directory=tmp_path) as running:
         fill(running[0], replicas=3)
