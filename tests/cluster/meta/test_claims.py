@@ -1,5 +1,9 @@
 """Overlaps are found as by comparing with every pattern, and forgotten with the stream."""
 
+import sys
+from types import FrameType
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,3 +40,30 @@ def test_removed_streams_claim_nothing(held: dict[str, list[bytes]], asked: byte
         claims.remove(name, subjects)
 
     assert list(claims.overlapping(asked)) == []
+
+
+def test_an_overlap_is_found_without_a_look_at_streams_that_differ_in_the_last_token() -> None:
+    """With one bucket for all patterns of a first token the creation of 10,000 streams compared 50 million pairs."""
+
+    def lines_run(claims: SubjectClaims) -> int:
+        lines = 0
+
+        def count(_frame: FrameType, event: str, _argument: object) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            return count
+
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            assert list(claims.overlapping(b"many.5.1")) == ["tail"]
+        finally:
+            sys.settrace(before)
+        return lines
+
+    claims = SubjectClaims()
+    claims.add("tail", [b"many.5.>"])
+    among_few = lines_run(claims)
+    for number in range(1000):
+        claims.add(f"S{number}", [b"many.%d" % number])
+    assert lines_run(claims) < 2 * among_few
