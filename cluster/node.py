@@ -6,6 +6,7 @@ meta group has a leader wait for one, as they do during an election.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -216,7 +217,7 @@ class ClusterNode:
             nursery.start_soon(self.caretakers.run)
             nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
-                await wait_until(self._all_lead, READY_WAIT_S)
+                await self._until_all_lead()
             start()
 
     def health(self, *, server_only: bool = False, with_space: bool = True) -> Health:
@@ -281,10 +282,16 @@ class ClusterNode:
         """How far the founding of the meta group is."""
         return self._bootstrap.statistics()
 
-    def _all_lead(self) -> bool:
-        mine = [row for row in self.machine.table.streams.values() if row.key not in self.backend.statistics().failed]
-        led = [replica for _, replica in self.backend.replicas() if replica.is_leader]
-        return self.machine.leading_term is not None and len(led) >= len(mine)
+    async def _until_all_lead(self) -> None:
+        """Return when the meta group and all replicas that could be started lead, or READY_WAIT_S is over.
+
+        One after the other: to look at all of them every time would cost a node of 10,000 streams all of its time.
+        """
+        with trio.move_on_after(READY_WAIT_S):
+            await wait_until(lambda: self.machine.leading_term is not None, READY_WAIT_S)
+            await self.backend.settle()
+            for _, replica in self.backend.replicas():
+                await wait_until(partial(_leads, replica), READY_WAIT_S)
 
     def _may_join(self, group_id: GroupId, node_id: NodeId) -> bool:
         """Say whether a node without memory is wanted in a group that this node leads."""
@@ -333,3 +340,7 @@ class ClusterNode:
                 await self.backend.sweep()
                 await trio.sleep(SWEEP_S)
             await trio.sleep(1)
+
+
+def _leads(replica: StreamShell) -> bool:
+    return replica.is_leader

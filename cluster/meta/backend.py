@@ -1,7 +1,9 @@
 """Makes this node's replicas match the table: starts what is assigned, stops what is not, deletes what was removed.
 
-The table says what should be; apply only notes which streams changed, and this task works them off one by one, always
-against the newest row, so ten changes of one stream are one piece of work and a replayed create-and-delete is none.
+The table says what should be; apply only notes which streams changed, and they are worked off always against the newest
+row, so ten changes of one stream are one piece of work and a replayed create-and-delete is none. Different streams are
+worked at side by side, so that they share fsyncs and one that takes long holds up nobody; a stream is worked at by one
+task at a time.
 
 A group's data is deleted only when the table holds its tombstone, or says that the group has left this node
 (store-rules 12). A replica that is no longer assigned and has neither is stopped and kept; so is a directory that no
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import attrs
@@ -34,6 +37,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0  # a replica that could not be started is tried again: the disk may have been full or read-only
 JOIN_RETRY_S: Final = 0.3  # one that waits to be admitted by other members, which may be electing a leader
+WORKED_AT_ONCE: Final = 16  # streams: what they wait for is mostly the disk, whose writer threads are as many
 
 
 class Replica(Protocol):
@@ -114,7 +118,7 @@ class MetaBackend(Generic[R]):
         self._unstarted: dict[StreamKey, _Unstarted] = {}
         self._orphans: set[GroupId] = set()
         self._reopenings: dict[StreamKey, _Reopening] = {}
-        self._is_working = False
+        self._working: set[StreamKey] = set()
         self._woken = trio.Event()
         self._settled = trio.Event()
         machine.on_change.append(self._note)
@@ -131,22 +135,24 @@ class MetaBackend(Generic[R]):
     @property
     def wanted(self) -> int:
         """How many replicas this node has, with those that do not run, or not yet."""
-        return len(self._running) + len(self._unstarted) + len(self._dirty)
+        starting = self._working.difference(self._running, self._unstarted, self._dirty)
+        return len(self._running) + len(self._unstarted) + len(self._dirty) + len(starting)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reconcile until cancelled, then stop all replicas."""
         self._note(list(self._machine.table.streams))
         task_status.started()
         try:
-            while True:
-                await self._work_off()
-                self._settled.set()
-                due_s = min((unstarted.due_s for unstarted in self._unstarted.values()), default=math.inf)
-                with trio.move_on_at(due_s):
-                    await self._woken.wait()
-                now_s = trio.current_time()
-                self._note([key for key, unstarted in self._unstarted.items() if unstarted.due_s <= now_s])
-                self._woken = trio.Event()
+            async with trio.open_nursery() as nursery:
+                while True:
+                    self._work_off(nursery)
+                    if not self._dirty and not self._working:
+                        self._settled.set()
+                    with trio.move_on_at(self._next_retry_s()):
+                        await self._woken.wait()
+                    now_s = trio.current_time()
+                    self._note([key for key, due_s in self._due() if due_s <= now_s])
+                    self._woken = trio.Event()
         finally:
             with trio.CancelScope(shield=True):
                 for running in list(self._running.values()):
@@ -155,7 +161,7 @@ class MetaBackend(Generic[R]):
 
     async def settle(self) -> None:
         """Wait until this node matches the table as it is now."""
-        if self._dirty or self._is_working:
+        if self._dirty or self._working:
             await self._settled.wait()
 
     def by_group(self, group_id: GroupId) -> tuple[StreamAssignment, R] | None:
@@ -209,14 +215,29 @@ class MetaBackend(Generic[R]):
             self._settled = trio.Event() if self._settled.is_set() else self._settled
             self._woken.set()
 
-    async def _work_off(self) -> None:
-        while self._dirty:
-            key = next(iter(self._dirty))
+    def _work_off(self, nursery: trio.Nursery) -> None:
+        """Begin with what was noted, as far as it may be worked at now. A stream that is being worked at waits."""
+        ready = islice((key for key in self._dirty if key not in self._working), WORKED_AT_ONCE - len(self._working))
+        for key in list(ready):
             del self._dirty[key]
-            self._is_working = True
+            self._working.add(key)
+            nursery.start_soon(self._work_at, key)
+
+    async def _work_at(self, key: StreamKey) -> None:
+        try:
             await self._reconcile(key)
-            self._is_working = False
-            await trio.lowlevel.checkpoint()  # the table may hold thousands of rows at start
+        finally:
+            self._working.remove(key)
+            self._woken.set()
+
+    def _due(self) -> list[tuple[StreamKey, float]]:
+        """What could not be started, and when it is tried again. While other streams wait nobody looks at it."""
+        if self._dirty:
+            return []
+        return [(key, each.due_s) for key, each in self._unstarted.items() if key not in self._working]
+
+    def _next_retry_s(self) -> float:
+        return min((due_s for _, due_s in self._due()), default=math.inf)
 
     async def _reconcile(self, key: StreamKey) -> None:
         row = self._machine.table.get(key)

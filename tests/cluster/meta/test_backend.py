@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
-from jetraft.cluster.meta.backend import MetaBackend
+from jetraft.cluster.meta.backend import WORKED_AT_ONCE, MetaBackend
 from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream, SettleStream
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.raft.catchup import Swap
@@ -36,12 +37,15 @@ class FakeHost:
         self.fails = False
         self.error: Exception = OSError("disk full")
         self.attempts_s: list[float] = []
+        self.held: dict[str, trio.Event] = {}  # by group: what its start waits for
 
     async def start(self, assignment: StreamAssignment) -> FakeReplica:
         await trio.lowlevel.checkpoint()
         self.attempts_s.append(trio.current_time())
         if self.fails:
             raise self.error
+        if assignment.group_id in self.held:
+            await self.held[assignment.group_id].wait()
         self.calls.append(f"start {assignment.group_id}")
         return FakeReplica(assignment)
 
@@ -97,6 +101,51 @@ async def test_an_assigned_stream_is_started_and_a_removed_one_is_stopped_and_di
     await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
     assert bench.calls() == ["stop g1", "discard g1"]
     assert bench.backend.get(S) is None
+
+
+async def test_a_start_that_takes_long_holds_up_no_other_stream(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    bench.host.held["g1"] = trio.Event()
+    await nursery.start(bench.backend.run)
+    bench.machine.apply([entry(1, assign("S", group="g1")), entry(2, assign("T", group="g2"))])
+    await trio.testing.wait_all_tasks_blocked()
+    assert bench.calls() == ["start g2"]
+
+    bench.host.held["g1"].set()
+    await bench.backend.settle()
+    assert bench.calls() == ["start g1"]
+
+
+async def test_a_stream_is_worked_at_by_one_task_at_a_time(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    bench.host.held["g1"] = trio.Event()
+    await nursery.start(bench.backend.run)
+    bench.machine.apply([entry(1, assign("S", group="g1"))])
+    await trio.testing.wait_all_tasks_blocked()
+    removed = RemoveStream(account=ACCOUNT, name="S", incarnation=1)
+    bench.machine.apply([entry(2, removed), entry(3, assign("S", group="g3"))])
+    await trio.testing.wait_all_tasks_blocked()
+    assert bench.calls() == [], "what became of the first one is not known yet"
+
+    bench.host.held["g1"].set()
+    await bench.backend.settle()
+    assert bench.calls() == ["start g1", "stop g1", "discard g1", "start g3"]
+
+
+async def test_only_so_many_streams_are_started_at_once(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    groups = [f"g{number}" for number in range(2 * WORKED_AT_ONCE)]
+    released = trio.Event()
+    bench.host.held = dict.fromkeys(groups, released)
+    await nursery.start(bench.backend.run)
+    bench.machine.apply([entry(number + 1, assign(group.upper(), group=group)) for number, group in enumerate(groups)])
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(bench.host.attempts_s) == WORKED_AT_ONCE
+    assert bench.backend.wanted == len(groups)
+
+    released.set()
+    await bench.backend.settle()
+    assert sorted(bench.calls()) == sorted(f"start {group}" for group in groups)
 
 
 async def test_a_replica_whose_log_was_replaced_is_another_one(nursery: trio.Nursery) -> None:
