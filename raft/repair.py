@@ -163,6 +163,8 @@ class Repairs:
         key = identity.group_id, identity.incarnation
         log = self._waiting.get(key)
         if log is None:
+            await until_left(ledger, key)
+            await ledger.settle()
             options = attrs.evolve(
                 self._options,
                 distrust_cache=key in self._distrusted,
@@ -189,6 +191,7 @@ class Repairs:
         log.close()
         if log.failed is not None:
             self._distrusted.add((log.identity.group_id, log.identity.incarnation))
+        await log.place.ledger.settle()
         opened = await run_blocking(log.reopen if log.failed is None else log.reopen_cold)
         return await self._sound(opened, others)
 
@@ -345,6 +348,20 @@ async def until_settled(log: FileLog) -> None:
         if log.is_busy:
             await moved.wait()
     log.on_durable = None
+
+
+async def until_left(ledger: Ledger, key: tuple[GroupId, int]) -> None:
+    """Wait until nothing of the log that was open before is on its way: it would land in the next one's blocks.
+
+    That one is closed. It is only known while the writer still has something of it.
+    """
+    log = ledger.logs.get(key)
+    if log is None:
+        return
+    while log.is_busy:
+        moved = trio.Event()
+        log.on_durable = moved.set
+        await moved.wait()
 
 
 def _answer(

@@ -18,7 +18,8 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 import attrs
 import trio
@@ -53,6 +54,17 @@ class LedgerStatistics:
     failures: int
 
 
+class OpenLog(Protocol):
+    """What is known here of a group's log: two must not write at the same time, even when one of them is closed."""
+
+    on_durable: Callable[[], None] | None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is on its way to disk."""
+        ...
+
+
 @attrs.define(eq=False, kw_only=True)
 class _Files:
     """The two copies of a generation, open."""
@@ -75,6 +87,7 @@ class Ledger:
         self._identity = int.from_bytes(os.urandom(8), "little") if head is None else head.ledger
         self._generation = 0 if head is None else head.generation
         self._rewrite_at = REWRITE_BYTES_MIN
+        self.logs: WeakValueDictionary[GroupKey, OpenLog] = WeakValueDictionary()  # the one that was opened last
         self._waiting: list[tuple[Sequence[bytes], Done]] = []
         self._is_busy = self._is_closed = self._is_blocking = False
         self._batches = self._rewrites = self._failures = 0
@@ -136,6 +149,19 @@ class Ledger:
         self._waiting.append((records, done))
         if not self._is_busy:
             self._start()
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a batch has failed that a crash may bring back: its writers were told that it is not there."""
+        return self._files is None
+
+    async def settle(self) -> None:
+        """Have the files say no more than `state` does. Raises OSError.
+
+        Nothing may be built on a failed batch's absence before that: a block that it began voids what the log writes.
+        """
+        if self.is_in_doubt or self._is_busy:
+            await self.commit()
 
     async def commit(self, *records: bytes) -> None:
         """The same; they are durable when this returns. Raises OSError."""

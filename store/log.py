@@ -173,11 +173,6 @@ class FileLog(KeptUpLog):
     def _open_installed(self, state: GroupState) -> "FileLog":
         return self._open_again(self._place, self._reader.cache, self._options, installed=state)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is on its way to disk: until it is there, nobody may open the log again."""
-        return bool(self._in_flight)
-
     def statistics(self) -> LogStatistics:
         """See GroupLog."""
         return LogStatistics(

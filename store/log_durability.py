@@ -200,6 +200,11 @@ class DurableLog(AppendingLog):
         self._preparation.fill(batch, fd)
         disk.submit(batch, partial(self._prepared, fd), aside=True)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is on its way to disk: until it is there, nobody may open the log again."""
+        return bool(self._in_flight or self._cleaning) or self._preparation.piece is not None
+
     def _prepared(self, fd: int, error: OSError | None) -> None:
         """A piece is prepared. An error may be one of the frames', so it is final.
 
@@ -210,10 +215,13 @@ class DurableLog(AppendingLog):
         self._preparation.done()
         if self._closed:
             self._close_when_idle()
-        elif error is not None:
+            return
+        if error is not None:
             self._fail(error)
         elif self.failed is None and self._submit_wanted and self._may_start():
             self._start_batch()
+        if self.on_durable is not None:
+            self.on_durable()
 
     def _promised(self, batch: Batch, error: OSError | None) -> None:
         """Term and vote are durable: what comes after them may be written."""
@@ -276,8 +284,11 @@ class DurableLog(AppendingLog):
         self._close_files(fds)
         if self._closed:
             self._close_when_idle()
-        elif error is not None:
+            return
+        if error is not None:
             self._fail(error)
+        elif self.on_durable is not None:
+            self.on_durable()
 
     def _settle(self, done: _InFlight) -> None:
         """Account for a batch that is on disk."""
@@ -302,17 +313,20 @@ class DurableLog(AppendingLog):
             self.on_durable()
 
     def close(self) -> None:
-        """See GroupLog. A batch that the writer has is still finished; nobody is told."""
+        """See GroupLog. A batch that the writer has is still finished; who asks for it is told when nothing is left."""
         if self._closed:
             return
         self._closed = True
+        self.on_durable = None
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
         """Give the descriptors back once no thread uses them."""
-        if not self._in_flight and not self._cleaning and self._preparation.piece is None:
+        if not self.is_busy:
             self._close_files(self._backlog.close)
             self._reader.close()
+            if self.on_durable is not None:
+                self.on_durable()
 
     def _close_files(self, fds: Sequence[int]) -> None:
         for fd in fds:

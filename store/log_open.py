@@ -34,7 +34,7 @@ from jetraft.store.ledger import Ledger
 from jetraft.store.ledger_records import Born, GroupState, Point
 from jetraft.store.log import FileLog
 from jetraft.store.log_start import DEFAULT_OPTIONS, LogOptions, LogStart
-from jetraft.store.port import HardState, HardStateLost
+from jetraft.store.port import HardState, HardStateLost, StoreFailed
 from jetraft.store.recovery import Expected, Recovered, ranges_of, read_file, recover
 
 log_ = logging.getLogger(__name__)
@@ -72,6 +72,8 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     term, no vote and `hard_state_lost` set, and this member must rejoin as a learner instead of voting.
     """
     disk = ledger.disk
+    if ledger.is_in_doubt:
+        raise StoreFailed(f"{group}: the ledger has failed, and what it says of this log is not certain")
     known = _known(ledger, group, identity, installed)
     if known.hard_state is None and not options.accept_lost_hard_state:
         raise HardStateLost(f"{group}: term and vote are lost: the ledger does not have them")
@@ -123,7 +125,8 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
         damaged=damaged,
         open_again=_open_again,
     )
-    return FileLog(place, options, start, reader)
+    log = ledger.logs[place.key] = FileLog(place, options, start, reader)
+    return log
 
 
 def _open_again(
