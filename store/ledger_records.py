@@ -93,7 +93,8 @@ class GroupState:
 
     def with_dropped(self, ranges: trimmed.Ranges) -> "GroupState":
         """All that was ever dropped; the blocks in it are gone."""
-        births = tuple(born for born in self.births if not _is_gone(born, ranges))
+        # Blocks go whole, and never the newest, which may hold nothing.
+        births = tuple(b for b in self.births if not trimmed.covers(ranges, b.first_index, b.first_index))
         return attrs.evolve(self, births=births, dropped=ranges)
 
     def with_checkpoint(self, point: Point) -> "GroupState":
@@ -101,11 +102,6 @@ class GroupState:
         older = tuple(known for known in self.checkpoints if known.log_index < point.log_index)
         kept = (*older, point)[-CHECKPOINTS_KEPT:]
         return attrs.evolve(self, checkpoints=kept).with_floor(point)
-
-
-def _is_gone(born: Born, ranges: trimmed.Ranges) -> bool:
-    """Whether the entries of a block were dropped: blocks go whole, and never the newest, which may hold nothing."""
-    return any(first <= born.first_index <= last for first, last in ranges)
 
 
 @attrs.define(slots=True)

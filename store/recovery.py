@@ -136,8 +136,9 @@ class Expected:
         found: list[tuple[BlockHead, int | None]] = []
         limit: int | None = None
         for head in reversed(self.heads):
-            behind = [first - 1 for first, _ in self.dropped if first > head.first_index]
-            found.append((head, min([*behind, *([] if limit is None else [limit])], default=None)))
+            dropped = trimmed.first_above(self.dropped, head.first_index)
+            ends = [limit, None if dropped is None else dropped - 1]
+            found.append((head, min((end for end in ends if end is not None), default=None)))
             limit = head.first_index - 1
         found.reverse()
         return found

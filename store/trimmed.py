@@ -1,6 +1,10 @@
 """Ranges of log indexes: what was dropped from a log, what is damaged in it."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from typing import Final
+
+_BEYOND: Final = 1 << 64  # of any index
 
 Ranges = tuple[tuple[int, int], ...]  # (first index, last index): ascending, apart from each other
 
@@ -19,4 +23,13 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 def covers(ranges: Ranges, first: int, last: int) -> bool:
     """True when every index of first..last is in one of the ranges; an empty range always is."""
-    return first > last or any(low <= first and last <= high for low, high in ranges)
+    if first > last:
+        return True
+    place = bisect_right(ranges, (first, _BEYOND))
+    return place > 0 and last <= ranges[place - 1][1]
+
+
+def first_above(ranges: Ranges, index: int) -> int | None:
+    """Where the first range begins that begins above an index; None without one."""
+    place = bisect_left(ranges, (index + 1, 0))
+    return ranges[place][0] if place < len(ranges) else None
