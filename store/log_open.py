@@ -72,7 +72,7 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     term, no vote and `hard_state_lost` set, and this member must rejoin as a learner instead of voting.
     """
     disk = ledger.disk
-    if ledger.is_in_doubt:
+    if installed is None and ledger.is_in_doubt:
         raise StoreFailed(f"{group}: the ledger has failed, and what it says of this log is not certain")
     known = _known(ledger, group, identity, installed)
     if known.hard_state is None and not options.accept_lost_hard_state:

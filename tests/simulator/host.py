@@ -276,8 +276,11 @@ class Host(Process):
     def _when_durable(self, log: "GroupLog", finish: Callable[[], None]) -> None:
         if log.failed is not None:
             return  # it is started again when the disk is mended
-        if log.durable_token < log.token():
+        is_busy = isinstance(log, FileLog) and log.is_busy
+        if log.durable_token < log.token() or is_busy or self.ledger.is_in_doubt:
             log.submit()
+            if self.ledger.is_in_doubt and self.ledger.is_idle:
+                self.ledger.append([], lambda _error: None)  # as `settle` does
             self.later(5 * MS, lambda: self._when_durable(log, finish))
         else:
             finish()
