@@ -104,7 +104,7 @@ def _path(key: GroupKey) -> Path:
 
 def format_disk(disk: "LossyDisk") -> None:
     """The directories that a node's first start has made durable."""
-    disk.make_directory(_STORE)
+    disk.make_directory(_GROUPS)  # as NodeDir.open
     disk.sync_names()
 
 
