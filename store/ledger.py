@@ -26,7 +26,7 @@ import trio
 
 from jetraft.store.format import TMP_SUFFIX
 from jetraft.store.io import Batch, Disk
-from jetraft.store.ledger_file import Copy, Head, merge, pack_batch, pack_head, parse
+from jetraft.store.ledger_file import Copy, Head, Merged, merge, pack_batch, pack_head, parse
 from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.port import StoreRefused
 
@@ -34,6 +34,8 @@ NAMES: Final = ("ledger.0", "ledger.1")
 ALLOCATED_BYTES: Final = 256 << 10  # at a time: 3,000 votes; a file that grows costs its fsync a journal commit
 REWRITE_FACTOR: Final = 4  # of what the state takes: then each record is written 1.3 times on average
 REWRITE_BYTES_MIN: Final = 1 << 20
+
+_GONE: Final = (errno.ENOENT, errno.EIO)  # a copy that is not to be had by trying again
 
 log_ = logging.getLogger(__name__)
 
@@ -94,30 +96,30 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, disk: Disk, root: Path, known: Sequence[GroupKey] = (), begins_with: Sequence[bytes] = ()
+        cls,
+        disk: Disk,
+        root: Path,
+        known: Sequence[GroupKey] = (),
+        begins_with: Sequence[bytes] = (),
+        is_own: Callable[[NodeState], bool] = lambda _: True,
     ) -> "Ledger":
         """Read both copies, and put them right. Blocking.
 
-        `known` are groups that have directories, `begins_with` what a new ledger has from the start.
+        `known` are groups that have directories, `begins_with` what a new ledger has from the start. `is_own` decides
+        when the two files are of different ledgers: one was put there by mistake.
 
         When records are missing, every group that is known here or there is marked as without memory. Raises
         StoreRefused for a newer format, OSError.
         """
         for directory in [*disk.make_directory(root), root]:
             _sync_names(disk, directory)
-        for name in NAMES:
-            _settle(disk, root / name)
-        merged = merge(*(_read(disk, root / name) for name in NAMES))
-        state = NodeState()
-        for record in () if merged is None else merged.records:
-            try:
-                state.apply(record)
-            except ValueError as error:  # its checksum holds, so it was written by something newer
-                raise StoreRefused(f"{root / NAMES[0]}: {error}") from error
+        settled = [_settle(disk, root / name) for name in NAMES]
+        merged = merge(*_own(root, _read_both(disk, root), is_own))
+        state = NodeState() if merged is None else _state_of(root, merged)
         if merged is None or not merged.is_whole:
             _forget(state, known)
         head = None if merged is None else merged.head
-        if merged is not None and merged.may_continue:
+        if merged is not None and merged.may_continue and all(settled):
             fds = disk.open_file(root / NAMES[0]), disk.open_file(root / NAMES[1])
             allocated = min(disk.size(fd) for fd in fds)
             number = len(merged.records) + 1
@@ -348,7 +350,43 @@ class Ledger:
             self._start()
 
 
-def _read(disk: Disk, path: Path) -> Copy | None:
+def _state_of(root: Path, merged: Merged) -> NodeState:
+    """What the records say. Raises StoreRefused."""
+    state = NodeState()
+    for record in merged.records:
+        try:
+            state.apply(record)
+        except ValueError as error:  # its checksum holds, so it was written by something newer
+            raise StoreRefused(f"{root / NAMES[0]}: {error}") from error
+    return state
+
+
+def _own(
+    root: Path, copies: tuple[Copy | None, Copy | None], is_own: Callable[[NodeState], bool]
+) -> tuple[Copy | None, Copy | None]:
+    """The copies without one of a foreign ledger, where the other one is this node's. Raises StoreRefused."""
+    first, second = copies
+    if first is None or second is None or first.head.ledger == second.head.ledger:
+        return copies
+    merged = merge(first, None), merge(None, second)
+    owned = [one is not None and is_own(_state_of(root, one)) for one in merged]
+    if all(owned) or not any(owned):
+        return copies
+    log_.error("%s: of another ledger; the other copy is used", root / NAMES[owned.index(False)])
+    return first if owned[0] else None, second if owned[1] else None
+
+
+def _read_both(disk: Disk, root: Path) -> tuple[Copy | None, Copy | None]:
+    """Both copies. Raises StoreRefused, and OSError when neither is had for a reason that says nothing about them."""
+    errors: list[OSError] = []
+    first, second = (_read(disk, root / name, errors) for name in NAMES)
+    passing = next((error for error in errors if error.errno not in _GONE), None)
+    if first is None and second is None and passing is not None:
+        raise passing  # there may be no descriptor left, or this process may not read: they must not be replaced
+    return first, second
+
+
+def _read(disk: Disk, path: Path, errors: list[OSError]) -> Copy | None:
     """One copy as the device has it; None when it is not there or cannot be read. Raises StoreRefused."""
     try:
         fd = disk.open_file(path)
@@ -357,6 +395,7 @@ def _read(disk: Disk, path: Path) -> Copy | None:
         finally:
             disk.close_file(fd)
     except OSError as error:
+        errors.append(error)
         if error.errno != errno.ENOENT:
             log_.warning("%s: %s; the other copy is used", path, error)
         return None
@@ -377,17 +416,27 @@ def _sync_names(disk: Disk, directory: Path) -> None:
         disk.close_file(fd)
 
 
-def _settle(disk: Disk, path: Path) -> None:
-    """Make durable what a process left that was killed, and forget what only the cache has of it."""
+def _settle(disk: Disk, path: Path) -> bool:
+    """Make durable what a process left that was killed, and forget what only the cache has of it.
+
+    False when the fsync failed: the device has what it has, and the file must not be written on.
+    """
     try:
         fd = disk.open_file(path)
     except OSError:
-        return
+        return True
     try:
         batch = disk.batch()
         batch.sync(fd)
-        disk.perform(batch)
-        disk.forget_cached(fd)
+        try:
+            disk.perform(batch)
+        except OSError as error:
+            log_.warning("%s: %s; it is written anew", path, error)
+            return False
+        else:
+            return True
+        finally:
+            disk.forget_cached(fd)
     finally:
         disk.close_file(fd)
 

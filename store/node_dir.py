@@ -116,7 +116,7 @@ class NodeDir:
         lock_fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ledger = _open_ledger(disk, root)
+            ledger = _open_ledger(disk, root, node_id_of(server_name))
             node_id = _claim(ledger, root, server_name=server_name, named=named, cluster=cluster)
         except BlockingIOError as error:
             os.close(lock_fd)
@@ -225,7 +225,7 @@ def _read_if_there(path: Path) -> bytes | None:
     return None
 
 
-def _open_ledger(disk: Disk, root: Path) -> Ledger:
+def _open_ledger(disk: Disk, root: Path, node_id: NodeId) -> Ledger:
     """The ledger; a store of format 2 gets one, with what its small files say."""
     is_new = not any((root / name).exists() for name in NAMES)
     old = _format_2(root) if is_new else None
@@ -240,12 +240,21 @@ def _open_ledger(disk: Disk, root: Path) -> Ledger:
         present = [name for name in OLD_VALUES if (root / name).exists()]
         begins_with += [ledger_records.value(name, (root / name).read_bytes()) for name in present]
         begins_with += _noted(root)
-    ledger = Ledger.open(disk, root, known, begins_with)
+    shown = _identity_from_files(root)
+    owners = {node_id} if shown is None else {node_id, shown[0]}
+    ledger = Ledger.open(disk, root, known, begins_with, lambda state: _owner(state) in owners)
     for name in (*OLD_VALUES, OLD_NOTED_FILE):  # the ledger has what they said, durably
         (root / name).unlink(missing_ok=True)
     if not is_new and any(state.memory_lost for state in map(ledger.state, ledger.groups()) if state is not None):
         log.error("%s: records of the ledger are lost: what groups have promised is not known", root)
     return ledger
+
+
+def _owner(state: NodeState) -> NodeId | None:
+    """The node whose ledger it is; None when it does not say."""
+    with suppress(StoreCorrupt):
+        return _identity(state.values.get(IDENTITY_VALUE, b""), what=Path(NAMES[0]))[1]
+    return None
 
 
 def _format_2(root: Path) -> bytes | None:

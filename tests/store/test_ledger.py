@@ -309,6 +309,66 @@ def test_the_newest_block_is_never_taken_for_dropped() -> None:
     assert [block.serial for block in state.with_dropped(((1, 4),)).births] == [2]
 
 
+@pytest.mark.parametrize("errno_", [errno.EMFILE, errno.EACCES])
+def test_copies_that_cannot_be_opened_now_are_not_taken_for_lost(
+    disk: LossyDisk, monkeypatch: pytest.MonkeyPatch, errno_: int
+) -> None:
+    ledger = Ledger.open(disk, ROOT)
+    ledger.commit_now(voted(5))
+    ledger.close()
+    disk.kill()
+
+    def refused(path: Path, *, create: bool = False) -> int:
+        if path.name in NAMES:
+            raise OSError(errno_, "not now", str(path))
+        return LossyDisk.open_file(disk, path, create=create)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "open_file", refused)
+        with pytest.raises(OSError, match="not now"):
+            Ledger.open(disk, ROOT, KEYS)
+    assert term_of(reopened(disk)) == 5
+
+
+def test_an_fsync_that_fails_while_one_copy_is_opened_costs_nothing(disk: LossyDisk) -> None:
+    """The kernel may tell the next process of a write that failed for the last one. The other copy has everything."""
+    ledger = Ledger.open(disk, ROOT)
+    ledger.commit_now(voted(5))
+    generation = ledger.statistics().generation
+    ledger.close()
+    disk.kill()
+    operate = disk._operate
+
+    def failing(name: str, arguments: tuple[object, ...]) -> None:
+        if name == "sync" and disk._open[int(str(arguments[0]))] is disk._directory(ROOT).names[NAMES[0]]:
+            disk._operate = operate  # type: ignore[method-assign]
+            disk.fail_next("sync", errno.EIO)
+        operate(name, arguments)
+
+    disk._operate = failing  # type: ignore[method-assign]
+    ledger = Ledger.open(disk, ROOT, KEYS)
+    assert term_of(ledger) == 5
+    assert ledger.statistics().generation == generation + 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rewrites", [0, 5])
+def test_a_copy_of_another_ledger_does_not_count_beside_the_own_one(disk: LossyDisk, name: str, rewrites: int) -> None:
+    ledger = Ledger.open(disk, ROOT)
+    ledger.commit_now(voted(5), records.value("owner", b"this"))
+    ledger.close()
+    foreign = LossyDisk()
+    other = Ledger.open(foreign, ROOT)
+    for term in range(90, 91 + rewrites):
+        other._rewrite_at = 0 if rewrites else other._rewrite_at
+        other.commit_now(voted(term), records.value("owner", b"other"))
+    perform(disk, ROOT / name, foreign.read_whole(ROOT / name))
+    disk.kill()
+    found = Ledger.open(disk, ROOT, KEYS, is_own=lambda state: state.values.get("owner") == b"this")
+    assert term_of(found) == 5
+    assert disk.read_whole(ROOT / NAMES[0]) == disk.read_whole(ROOT / NAMES[1])
+
+
 @given(st.binary(max_size=60))
 def test_no_bytes_are_a_record_by_accident(data: bytes) -> None:
     with contextlib.suppress(ValueError):

@@ -9,7 +9,7 @@ import pytest
 
 from jetraft.store.format import FORMAT_VERSION
 from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.model.ids import GroupId
+from jetraft.store.model.ids import GroupId, node_id_of
 from jetraft.store.node_dir import NodeDir, peek_identity
 from jetraft.store.port import StoreRefused
 
@@ -50,6 +50,20 @@ def test_no_single_file_is_needed_to_know_it(opened: Opened, tmp_path: Path, los
         opened("n2")
     opened().close()
     assert (tmp_path / lost).exists()
+
+
+@pytest.mark.parametrize("name", ["ledger.0", "ledger.1"])
+def test_a_copy_of_another_nodes_ledger_is_put_right(opened: Opened, tmp_path: Path, name: str) -> None:
+    opened().close()
+    writer = Writer(1)
+    other = NodeDir.open(LocalDisk(writer), tmp_path / "other", server_name="n2", named=True, cluster="c")
+    other.ledger._rewrite_at = 0
+    other.ledger.commit_now()  # a higher generation than this node's
+    other.close()
+    writer.stop()
+    (tmp_path / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    assert opened().node_id == node_id_of("n1")
+    assert (tmp_path / "ledger.0").read_bytes() == (tmp_path / "ledger.1").read_bytes()
 
 
 def test_servers_of_older_formats_are_kept_out(opened: Opened, tmp_path: Path) -> None:
