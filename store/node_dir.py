@@ -178,18 +178,23 @@ class NodeDir:
 
     async def move_to_trash(self, group_id: GroupId, incarnation: int) -> Path | None:
         """Rename a group's directory out of the way and strike it from the ledger, durably; None when there is none."""
-        source = self.group(group_id, incarnation)
-        target = self.root / TRASH_NAME / source.name
-        is_there = source.exists()
-        if is_there:
-            if target.exists():
-                shutil.rmtree(target)
-            source.rename(target)
-            sync_directory(source.parent)
-            sync_directory(target.parent)
+        target = self.rename_into_trash(group_id, incarnation)
         if self.ledger.state((group_id, incarnation)) is not None:
             await self.ledger.commit(ledger_records.removed((group_id, incarnation)))
-        return target if is_there else None
+        return target
+
+    def rename_into_trash(self, group_id: GroupId, incarnation: int) -> Path | None:
+        """The same, but for the ledger: a server that stops in between strikes the group at its next start."""
+        source = self.group(group_id, incarnation)
+        target = self.root / TRASH_NAME / source.name
+        if not source.exists():
+            return None
+        if target.exists():
+            shutil.rmtree(target)
+        source.rename(target)
+        sync_directory(source.parent)
+        sync_directory(target.parent)
+        return target
 
     def empty_trash(self) -> None:
         """Remove what was thrown away, for instance by a process that died meanwhile."""

@@ -117,6 +117,7 @@ class MetaBackend(Generic[R]):
         self._dirty: dict[StreamKey, None] = {}
         self._unstarted: dict[StreamKey, _Unstarted] = {}
         self._orphans: set[GroupId] = set()
+        self._undiscarded: dict[GroupId, float] = {}  # when it is tried again
         self._reopenings: dict[StreamKey, _Reopening] = {}
         self._working: set[StreamKey] = set()
         self._woken = trio.Event()
@@ -151,6 +152,8 @@ class MetaBackend(Generic[R]):
                     with trio.move_on_at(self._next_retry_s()):
                         await self._woken.wait()
                     now_s = trio.current_time()
+                    for group_id in [group_id for group_id, due_s in self._undiscarded.items() if due_s <= now_s]:
+                        await self._discard_if_removed(group_id)
                     self._note([key for key, due_s in self._due() if due_s <= now_s])
                     self._woken = trio.Event()
         finally:
@@ -237,7 +240,8 @@ class MetaBackend(Generic[R]):
         return [(key, each.due_s) for key, each in self._unstarted.items() if key not in self._working]
 
     def _next_retry_s(self) -> float:
-        return min((due_s for _, due_s in self._due()), default=math.inf)
+        dues_s = [due_s for _, due_s in self._due()]
+        return min([*dues_s, *self._undiscarded.values()], default=math.inf)
 
     async def _reconcile(self, key: StreamKey) -> None:
         row = self._machine.table.get(key)
@@ -306,7 +310,12 @@ class MetaBackend(Generic[R]):
     async def _discard_if_removed(self, group_id: GroupId) -> None:
         if self._machine.table.is_removed(group_id, self._node_id):
             self._orphans.discard(group_id)
-            await self._host.discard(group_id)
+            self._undiscarded.pop(group_id, None)
+            try:
+                await self._host.discard(group_id)
+            except OSError as error:
+                log.error("group %s was deleted, and its data cannot be: %s", group_id, error)  # noqa: TRY400
+                self._undiscarded[group_id] = trio.current_time() + RETRY_S
         elif group_id not in self._orphans:
             self._orphans.add(group_id)
             log.warning("group %s is not assigned to this node and was not deleted; its data is kept", group_id)

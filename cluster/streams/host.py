@@ -161,16 +161,16 @@ class StreamHost:
         replica.group.log.close()
 
     async def discard(self, group_id: GroupId) -> None:
-        """Move the group's data to the trash, then remove it."""
+        """Move the group's data to the trash, then remove it, also where the ledger cannot be told. Raises OSError."""
         self.repairs.forget(group_id)
         for found, incarnation in list(self.node_dir.groups()):
             if found == group_id:
-                trashed = await self.node_dir.move_to_trash(group_id, incarnation)
+                trashed = self.node_dir.rename_into_trash(group_id, incarnation)
                 if trashed is not None:
                     await run_blocking(partial(shutil.rmtree, trashed, ignore_errors=True))
         await self.memory_groups.forget(group_id)
 
     def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
-        """The stream groups on disk, and those in memory that were here; the meta group is not one."""
-        stored = [(group_id, incarnation) for group_id, incarnation in self.node_dir.groups() if group_id != "meta"]
-        return [*stored, *(group for group in self.memory_groups.all() if group[0] != "meta")]
+        """The stream groups on disk, and those that the ledger knows; the meta group is not one."""
+        stored = [*self.node_dir.groups(), *self.node_dir.ledger.groups()]
+        return [group for group in dict.fromkeys(stored) if group[0] != "meta"]

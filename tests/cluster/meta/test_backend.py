@@ -34,7 +34,7 @@ class FakeHost:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.on_disk: list[tuple[GroupId, int]] = []
-        self.fails = False
+        self.fails = self.fails_to_discard = False
         self.error: Exception = OSError("disk full")
         self.attempts_s: list[float] = []
         self.held: dict[str, trio.Event] = {}  # by group: what its start waits for
@@ -60,6 +60,8 @@ class FakeHost:
 
     async def discard(self, group_id: GroupId) -> None:
         await trio.lowlevel.checkpoint()
+        if self.fails_to_discard:
+            raise self.error
         self.calls.append(f"discard {group_id}")
 
     def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
@@ -146,6 +148,22 @@ async def test_only_so_many_streams_are_started_at_once(nursery: trio.Nursery) -
     released.set()
     await bench.backend.settle()
     assert sorted(bench.calls()) == sorted(f"start {group}" for group in groups)
+async def test_what_cannot_be_discarded_now_is_later_and_the_server_goes_on(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The disk may be full, or the ledger may have failed."""
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    bench.host.fails_to_discard = True
+    await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
+    await bench.apply(assign("T", group="g2"))
+    assert bench.calls() == ["start g1", "stop g1", "start g2"]
+
+    bench.host.fails_to_discard = False
+    await trio.sleep(60)
+    assert bench.calls() == ["discard g1"]
+    assert autojump_clock.current_time() >= 60
 
 
 async def test_a_replica_whose_log_was_replaced_is_another_one(nursery: trio.Nursery) -> None:

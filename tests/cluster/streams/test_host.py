@@ -1,5 +1,6 @@
 """What a node throws away leaves the groups' directory in one step, before a byte of it is removed."""
 
+import errno
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
+from jetraft.store import ledger_records
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.model.ids import GroupId
 from jetraft.store.node_dir import NodeDir
@@ -63,3 +66,22 @@ async def test_a_node_that_died_while_removing_does_not_have_the_group_again(
     assert list(again.groups()) == [(OTHER, 7)]
     again.empty_trash()
     assert not list((tmp_path / "trash").iterdir())
+
+
+async def test_deleted_data_frees_its_room_when_the_ledger_cannot_be_told(
+    disk: LocalDisk, node_dir: NodeDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleting is how a full disk gets room again. What the ledger still knows then is struck later."""
+    node_dir.ledger.commit_now(ledger_records.noted((GROUP, 7)))
+    host = host_over(node_dir)
+
+    async def full(*_records: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node_dir.ledger, "commit", full)
+        with pytest.raises(OSError, match="no room"):
+            await host.discard(GROUP)
+    assert not list((tmp_path / "trash").iterdir())
+    assert (GROUP, 7) in host.stored_groups()
