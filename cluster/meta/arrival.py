@@ -78,9 +78,19 @@ class Arrival:
         return founders
 
     async def _retake(self, founders: Founders) -> None:
-        """Start the meta group as a learner anew, when its leader agrees: this member's log is of no use."""
+        """Start the meta group as a learner anew, when its leader agrees: this member's log is of no use.
+
+        What was lost of the ledger with it, if that was the reason, may have named groups in memory, of which nothing
+        else tells. So every group up to now may know a self of this node that it has forgotten, before it starts here.
+        """
         self.is_outside = True
-        await self._seat.join(founders, partial(self._ask, founders), give_up=self._seat.set_aside)
+
+        async def ask() -> Admission:
+            admission = await self._ask(founders)
+            await self._bootstrap.joined(founders, admission.commit_index)
+            return admission
+
+        await self._seat.join(founders, ask, give_up=self._seat.set_aside)
         self.is_outside = False
         await self._seat.take(founders, is_known=True)
 

@@ -103,7 +103,8 @@ class Bootstrap:
 
     async def joined(self, founders: Founders, index: int) -> None:
         """This node was admitted to the group of these founders, at that index of its log. Durable when it returns."""
-        await self._write(attrs.evolve(self._record, founded=founders, joined_index=max(1, index)))
+        joined_index = max(1, index, self._record.joined_index)
+        await self._write(attrs.evolve(self._record, founded=founders, joined_index=joined_index))
         self._outside = False
 
     async def run(self) -> Founders | None:
