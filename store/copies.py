@@ -9,7 +9,7 @@ import errno
 from collections.abc import Sequence
 from typing import Final
 
-from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
+from jetraft.store.port import StoreCorrupt, StoreMisplaced, StoreNewer, StoreRefused
 
 FAILURES: Final = (StoreCorrupt, StoreRefused, OSError)
 
@@ -21,8 +21,8 @@ def verdict(failures: Sequence[Exception]) -> Exception:
     """What to raise when every copy has failed, in this order of precedence.
 
     An error of the system that says nothing about the bytes, as it is; StoreNewer when a newer server can read one of
-    them; StoreRefused when all of them belong elsewhere, as in a directory that was copied from another node; else
-    StoreCorrupt, which repair may act on.
+    them; StoreRefused when one of them cannot be judged here; StoreMisplaced when all of them belong elsewhere, as in a
+    directory that was copied from another node; else StoreCorrupt. Repair may act on the last two.
     """
     assert failures
     for error in failures:
@@ -31,6 +31,8 @@ def verdict(failures: Sequence[Exception]) -> Exception:
     what = "; ".join(map(str, failures))
     if any(isinstance(error, StoreNewer) for error in failures):
         return StoreNewer(what)
-    if all(isinstance(error, StoreRefused) for error in failures):
+    if any(isinstance(error, StoreRefused) and not isinstance(error, StoreMisplaced) for error in failures):
         return StoreRefused(what)
+    if all(isinstance(error, StoreMisplaced) for error in failures):
+        return StoreMisplaced(what)
     return StoreCorrupt(what)

@@ -64,7 +64,7 @@ import attrs
 
 from jetraft.store._frame import crc32c
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
+from jetraft.store.port import StoreCorrupt, StoreMisplaced, StoreNewer
 
 # Of envelopes, and so of a store. 2: the checksum covers version and kind too. 3: block tags, and a ledger that says
 # what must be there.
@@ -162,13 +162,13 @@ def _checksum(data: memoryview, version: int) -> int:
 def unpack_envelope(data: bytes | memoryview, kind: FileKind, identity: Identity, *, what: str) -> bytes:
     """The body of an envelope; bytes after it are ignored. `what` names the file in errors.
 
-    Raises StoreCorrupt when it is damaged, StoreRefused when it is sound but newer, or another owner's.
+    Raises StoreCorrupt when it is damaged, StoreNewer, or StoreMisplaced when it is another owner's or of another kind.
     """
     found_kind, owner, body = _open_envelope(data, what)
     if found_kind != kind:
-        raise StoreRefused(f"{what}: file kind {found_kind}, expected {kind}")
+        raise StoreMisplaced(f"{what}: file kind {found_kind}, expected {kind}")
     if owner != identity:
-        raise StoreRefused(f"{what}: belongs to {owner}, not to {identity}")
+        raise StoreMisplaced(f"{what}: belongs to {owner}, not to {identity}")
     return body
 
 
@@ -178,7 +178,7 @@ def peek_kind(data: bytes | memoryview) -> int:
 
 
 def peek_identity(data: bytes | memoryview, *, what: str) -> Identity:
-    """Whose file it is, for readers that do not know yet. Raises StoreCorrupt or StoreRefused."""
+    """Whose file it is, for readers that do not know yet. Raises StoreCorrupt, StoreMisplaced or StoreNewer."""
     return _open_envelope(data, what)[1]
 
 
@@ -233,7 +233,7 @@ def pack_block_head(head: BlockHead, identity: Identity, *, reserved_bytes: int 
 
 
 def unpack_block_head(data: bytes | memoryview, identity: Identity, *, what: str) -> BlockHead:
-    """Raises StoreCorrupt or StoreRefused."""
+    """Raises StoreCorrupt, StoreMisplaced or StoreNewer."""
     body = unpack_envelope(data, FileKind.BLOCK_HEAD, identity, what=what)
     reserved_at, tag_at = _BLOCK_HEAD.size, _BLOCK_HEAD.size + _RESERVED.size
     if len(body) not in {reserved_at, tag_at, tag_at + _TAG.size}:

@@ -35,6 +35,13 @@ class StoreRefused(StoreError):  # noqa: N818  (says what is so; an Error suffix
     """The file is sound, but belongs to another node or group, or was written by a newer version."""
 
 
+class StoreMisplaced(StoreRefused):
+    """A sound file of another node, group or kind lies here: a misdirected write, or a directory from elsewhere.
+
+    What should be in its place is gone, as with a damaged file; what is in its place is left as it is.
+    """
+
+
 class StoreNewer(StoreRefused):
     """The file was written by a newer version: whatever else is so, it must not be changed."""
 

@@ -425,7 +425,7 @@ def _judge_tail(  # noqa: PLR0913, PLR0917  (what was seen, of which block, and 
 ) -> int:
     """Bytes of the torn tail of the newest block, 0 when it ends cleanly. Raises when it is more than a torn tail."""
     if walk.stop == Stop.VERSION:
-        raise StoreRefused(f"{path}: entry {walk.next_index} has a newer format")
+        raise StoreNewer(f"{path}: entry {walk.next_index} has a newer format")
     if walk.end < len(data) and _mark_from(data, walk.end, head, identity) >= 0:
         raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} was durable and is damaged")
     rest = data[walk.end :]

@@ -17,7 +17,7 @@ from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Checkpoint, Entry, HardState, StoreCorrupt, StoreNewer, StoreRefused
+from jetraft.store.port import Checkpoint, Entry, HardState, StoreCorrupt, StoreMisplaced, StoreNewer, StoreRefused
 from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
@@ -135,12 +135,14 @@ def test_checkpoints_that_are_all_misplaced_are_damage_only_when_one_of_them_is_
     ("failures", "expected"),
     [
         ([OSError(errno.EIO, "a"), OSError(errno.EIO, "b")], StoreCorrupt),
-        ([OSError(errno.EIO, "a"), StoreRefused("b")], StoreCorrupt),
+        ([OSError(errno.EIO, "a"), StoreMisplaced("b")], StoreCorrupt),
+        ([StoreCorrupt("a"), StoreRefused("b")], StoreRefused),
         ([OSError(errno.EMFILE, "a"), StoreCorrupt("b")], OSError),
         ([StoreCorrupt("a"), StoreNewer("b")], StoreNewer),
-        ([StoreRefused("a"), StoreNewer("b")], StoreNewer),
-        ([StoreRefused("a"), StoreRefused("b")], StoreRefused),
-        ([StoreCorrupt("a"), StoreRefused("b")], StoreCorrupt),
+        ([StoreMisplaced("a"), StoreNewer("b")], StoreNewer),
+        ([StoreMisplaced("a"), StoreMisplaced("b")], StoreMisplaced),
+        ([StoreMisplaced("a"), StoreRefused("b")], StoreRefused),
+        ([StoreCorrupt("a"), StoreMisplaced("b")], StoreCorrupt),
     ],
 )
 def test_only_damage_of_all_copies_is_damage(failures: list[Exception], expected: type[Exception]) -> None:
