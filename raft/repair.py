@@ -47,7 +47,7 @@ from jetraft.store.log_open import mend, open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
+from jetraft.store.port import GroupLog, StoreCorrupt, StoreError, StoreMisplaced
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.stand_in import stands_in
 
@@ -174,6 +174,8 @@ class Repairs:
         return await self._sound(log, others)
 
     async def _sound(self, log: FileLog, others: Sequence[NodeId]) -> FileLog:
+        if not others:
+            _without_bad_checkpoints(log)
         return await self.repair(log, others) if log.damaged else log
 
     async def reopen(self, log: GroupLog, others: Sequence[NodeId]) -> GroupLog:
@@ -216,7 +218,7 @@ class Repairs:
         self._silence.begin(key)
         try:
             return await self._repair(key, log, others)
-        except StoreCorrupt as error:
+        except (StoreCorrupt, StoreMisplaced) as error:
             waiting = self._waiting.pop(key, None)
             if waiting is not None:
                 waiting.close()
@@ -226,7 +228,11 @@ class Repairs:
                 self._silence.forget(key)
 
     async def _repair(self, key: tuple[GroupId, int], log: FileLog, others: Sequence[NodeId]) -> FileLog:
-        checkpoint = log.load_checkpoint()
+        try:
+            checkpoint = log.load_checkpoint()
+        except (StoreCorrupt, StoreMisplaced) as error:
+            self._waiting.pop(key).close()
+            raise OvertakenError(f"{log.place.group}: no checkpoint can be read: {error}") from error
         covered_index = 0 if checkpoint is None else checkpoint.index
         found = _Findings(covered_index=covered_index, frames=dict(log.returned))
         for first, last in log.faulty:
@@ -323,6 +329,30 @@ class Repairs:
         answer = _answer(log, first, last, commit_index)
         self._served += len(answer[0])
         return bytes(msgpack.packb(answer))
+
+
+def _without_bad_checkpoints(log: FileLog) -> None:
+    """Have the only member's log replayed from its first entry when no checkpoint can be read.
+
+    Raises StoreCorrupt when those entries were dropped: then nobody knows what they did. The log is closed then.
+    """
+    try:
+        log.load_checkpoint()
+    except (StoreCorrupt, StoreMisplaced) as error:
+        if not log.forget_checkpoints():
+            log.close()
+            begins = log.first_index - 1
+            raise StoreCorrupt(
+                f"no checkpoint can be read, and the entries up to {begins} that it stood for are gone: {error}; "
+                "restore it from a backup"
+            ) from error
+        log_.error(  # noqa: TRY400  (nothing failed in this program)
+            "%s: no checkpoint can be read, so all %d entries are replayed; nothing is lost by that, but the disk has "
+            "lost bytes: look at it, and run `jetraft verify`: %s",
+            log.place.group,
+            log.last_index,
+            error,
+        )
 
 
 def _stand_ins(log: FileLog, found: _Findings) -> dict[int, bytes]:

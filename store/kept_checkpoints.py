@@ -52,6 +52,11 @@ class KeptCheckpoints:
             backlog.unlink.append(self._place.log / checkpoint_name(indexes.pop(0)))
         backlog.checkpoint = self._unwritten = checkpoint
 
+    def forget(self) -> None:
+        """None of those kept can be used: the next one is the first."""
+        assert self._unwritten is None
+        self._indexes.clear()
+
     def written(self, checkpoint: Checkpoint) -> None:
         """It is on disk."""
         if checkpoint is self._unwritten:

@@ -145,6 +145,17 @@ class FileLog(KeptUpLog):
         """See GroupLog. What was not written yet counts too."""
         return self._checkpoints.newest()
 
+    def forget_checkpoints(self) -> bool:
+        """Go on without the checkpoints, as none can be read: all entries are there, to be applied from the first on.
+
+        False when entries that they stand for were dropped or thinned out: then nothing is changed. The ledger names
+        the damaged ones until the next checkpoint is durable.
+        """
+        if self.first_index != 1:
+            return False
+        self._checkpoints.forget()
+        return True
+
     def manifest(self, first_live_seq: int) -> tuple[Manifest, Checkpoint] | None:
         """See GroupLog."""
         checkpoint = self._checkpoints.newest_durable()

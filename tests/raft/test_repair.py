@@ -13,13 +13,14 @@ from jetraft.raft.repair_pacing import rest_s
 from jetraft.raft.rpc import Handler, PeerUnavailableError, RemoteCallError
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, Kind
+from jetraft.store.format import BLOCK_HEAD_BYTES, FileKind, Identity, Kind, checkpoint_name, pack_envelope
+from jetraft.store.ledger_records import Point
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import Entry, HardState
+from jetraft.store.port import Entry, HardState, StoreCorrupt
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.stand_in import stands_in
 from tests.store.ledgers import ledger_of
@@ -472,3 +473,93 @@ async def test_damage_that_comes_while_a_repair_waits_is_found_by_the_next_openi
     assert log.lost in ((), ((3, 3),))
     assert [found.index for found in frames(log) if stands_in(found.frame)] == [3]
     assert frames(log)[1] == entry(2)
+
+
+# A member without others.
+
+
+def only_member(*checkpoints: int) -> Node:
+    """A log of six entries with checkpoints at these."""
+    wire: dict[NodeId, Node] = {}
+    node = Node(wire, A)
+    node.write([entry(index) for index in range(1, ENTRIES + 1)])
+    for index in checkpoints:
+        node.checkpoint(index)
+    return node
+
+
+def damage_checkpoint(node: Node, index: int) -> None:
+    path = GROUP / "log-00000001" / checkpoint_name(index)
+    node.disk.flip_bit(path, len(node.disk.read_whole(path)) - 1)
+
+
+def misplace_checkpoint(node: Node, index: int) -> None:
+    path = GROUP / "log-00000001" / checkpoint_name(index)
+    foreign = attrs.evolve(node.identity, node_id=B)
+    fd = node.disk.open_file(path)
+    batch = node.disk.batch()
+    batch.write(fd, [pack_envelope(FileKind.CHECKPOINT, foreign, b"")], 0)
+    batch.sync(fd)
+    node.disk.perform(batch)
+    node.disk.close_file(fd)
+
+
+@pytest.mark.parametrize("harm", [damage_checkpoint, misplace_checkpoint])
+@pytest.mark.parametrize("damaged_entry", [0, 2])
+async def test_an_only_member_without_a_readable_checkpoint_has_its_whole_log_to_replay(
+    harm: Callable[[Node, int], None], damaged_entry: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = only_member(2, 4)
+    harm(node, 2)
+    harm(node, 4)
+    if damaged_entry:
+        node.damage(damaged_entry)
+
+    log = await node.open()
+
+    assert log.load_checkpoint() is None
+    assert (log.first_index, log.last_index) == (1, ENTRIES)
+    assert log.lost == (((damaged_entry, damaged_entry),) if damaged_entry else ())
+    assert "no checkpoint can be read, so all 6 entries are replayed" in caplog.text
+    log.save_checkpoint(0, 0, b"", b"begins again")
+    log.submit()
+    node.disk.finish()
+    log.close()
+    again = ledger_of(node.disk, GROUP).state((GROUP_ID, 7))
+    assert again is not None
+    assert again.checkpoints == (Point(0, 0),)
+    assert again.floor.log_index >= 4, "what was durable is known all the same"
+
+
+async def test_an_only_member_whose_newest_checkpoint_is_damaged_begins_with_the_older() -> None:
+    node = only_member(2, 4)
+    damage_checkpoint(node, 4)
+
+    checkpoint = (await node.open()).load_checkpoint()
+
+    assert checkpoint is not None
+    assert checkpoint.index == 2
+
+
+async def test_a_trimmed_log_without_a_readable_checkpoint_says_what_an_operator_does() -> None:
+    node = Node({}, A)
+    node.lead_trimmed(4)
+    node.manager.groups[GROUP_ID].log.submit()
+    node.disk.finish()
+    node.manager.groups[GROUP_ID].log.close()
+    damage_checkpoint(node, ENTRIES)
+
+    with pytest.raises(StoreCorrupt, match=r"entries up to 3 .* are gone: .*checksum.*restore it from a backup"):
+        await node.open()
+
+
+async def test_a_member_with_others_whose_checkpoints_and_entries_are_damaged_is_filled_anew(
+    nodes: dict[NodeId, Node],
+) -> None:
+    nodes[A].checkpoint(4)
+    damage_checkpoint(nodes[A], 4)
+    nodes[A].damage(2)
+
+    with pytest.raises(OvertakenError, match="no checkpoint can be read"):
+        await nodes[A].open()
+    assert nodes[A].repairs.statistics().logs_waiting == 0
