@@ -13,6 +13,7 @@ import hmac
 import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -119,6 +120,30 @@ def unwrap(wrapped: Wrapped, identity: Identity, secret: bytes) -> bytes | None:
         return cipher.decrypt(wrapped.nonce, wrapped.key, _owner(wrapped.kind, identity))
     except InvalidTag:
         return None
+
+
+def seal_value(content: bytes, name: str, secrets: Secrets) -> bytes:
+    """A small value of the node, sealed with the configured key; it opens under this name only."""
+    salt, nonce = os.urandom(_SALT_BYTES), os.urandom(NONCE_BYTES)
+    sealed = aead(secrets.cipher, _wrapping_key(secrets.key, salt)).encrypt(nonce, content, name.encode())
+    return bytes([_CODES[secrets.cipher]]) + salt + nonce + sealed
+
+
+def open_value(sealed: bytes, name: str, secrets: Secrets) -> tuple[bytes, bool] | None:
+    """(what `seal_value` sealed, whether with the present key and cipher); None when neither key opens it."""
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415  most servers have no key
+
+    kind = next((kind for kind, code in _CODES.items() if sealed[:1] == bytes([code])), None)
+    salt, nonce = sealed[1 : 1 + _SALT_BYTES], sealed[1 + _SALT_BYTES : 1 + _SALT_BYTES + NONCE_BYTES]
+    body = sealed[1 + _SALT_BYTES + NONCE_BYTES :]
+    if kind is None or len(body) < TAG_BYTES:
+        return None
+    for secret in (secrets.key, secrets.prev_key):
+        if secret is not None:
+            with suppress(InvalidTag):
+                content = aead(kind, _wrapping_key(secret, salt)).decrypt(nonce, body, name.encode())
+                return content, (secret, kind) == (secrets.key, secrets.cipher)
+    return None
 
 
 def pack(wrapped: Wrapped, identity: Identity) -> bytes:

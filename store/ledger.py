@@ -91,6 +91,7 @@ class Ledger:
         self._rewrite_at = REWRITE_BYTES_MIN
         self.logs: WeakValueDictionary[GroupKey, OpenLog] = WeakValueDictionary()  # the one that was opened last
         self._waiting: list[tuple[Sequence[bytes], Done]] = []
+        self._noted: list[bytes] = []
         self._is_busy = self._is_closed = self._is_blocking = False
         self._batches = self._rewrites = self._failures = 0
 
@@ -165,6 +166,10 @@ class Ledger:
         if self.is_in_doubt or self._is_busy:
             await self.commit()
 
+    def note(self, record: bytes) -> None:
+        """Have a record written with the next batch, whatever that is for: nobody waits for it, or hears of it."""
+        self._noted.append(record)
+
     async def commit(self, *records: bytes) -> None:
         """The same; they are durable when this returns. Raises OSError."""
         finished = trio.Event()
@@ -228,11 +233,23 @@ class Ledger:
     def _start(self) -> None:
         """Begin with what waits."""
         waiting, self._waiting = self._waiting, []
+        if self._noted:
+            waiting.insert(0, self._with_noted())
         self._is_busy = True
         if self._files is None or self._files.end > self._rewrite_at:
             self._rewrite(waiting)
         else:
             self._append(self._files, waiting)
+
+    def _with_noted(self) -> tuple[Sequence[bytes], Done]:
+        """What was noted, as part of a batch; it is noted again when that fails."""
+        noted, self._noted = self._noted, []
+
+        def done(error: OSError | None) -> None:
+            if error is not None:
+                self._noted[:0] = noted
+
+        return noted, done
 
     def _hand_over(self, batch: Batch, done: Done) -> None:
         """To the writer; or here and now, while nothing else may happen."""

@@ -54,6 +54,24 @@ def test_what_is_durable_is_there_after_a_power_cut(disk: LossyDisk) -> None:
     assert term_of(Ledger.open(disk, ROOT)) == 2
 
 
+def test_what_is_noted_costs_no_batch_and_is_noted_again_when_one_fails(disk: LossyDisk) -> None:
+    ledger = Ledger.open(disk, ROOT)
+    before = ledger.statistics().batches
+    ledger.note(records.value("a", b"1"))
+    disk.finish()
+    assert ledger.statistics().batches == before
+    assert ledger.is_idle
+    disk.fail_next("sync", errno.EIO)
+    with pytest.raises(OSError):  # noqa: PT011  (its number says it)
+        ledger.commit_now(voted(1))
+    assert "a" not in ledger.values
+
+    ledger.commit_now(voted(2))
+
+    assert ledger.values["a"] == b"1"
+    assert reopened(disk).values["a"] == b"1"
+
+
 def test_what_waits_goes_with_the_next_batch_for_all(disk: LossyDisk) -> None:
     """However many groups vote at once, it takes two batches: the first one's, and everybody else's."""
     ledger = Ledger.open(disk, ROOT)
