@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from jetraft.cluster.meta.assignment import StreamKey
-    from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.ids import GroupId, NodeId
 
 LAG_MAX: Final = 1_000  # entries committed and not yet applied: more, and the node is catching up
 LOST_RUNS_SHOWN: Final = 5
+LOST_STREAMS_SHOWN: Final = 20
 DISK_FULL: Final = "is out of storage: the disk is nearly full, and messages are refused until there is room"
 HTTP_OK: Final = 200
 HTTP_UNAVAILABLE: Final = 503
@@ -68,20 +69,37 @@ def assess(  # noqa: PLR0913  (everything that a verdict is made from, by name)
     failed: Mapping[StreamKey, str],
     replicas: Sequence[tuple[StreamKey, GroupFigures]],
     lost: Sequence[tuple[StreamKey, Sequence[tuple[int, int]]]] = (),
+    unclaimed: Sequence[GroupId] = (),
     is_full: bool = False,
 ) -> Health:
     """Judge; `failed` are streams whose replica could not be started, `lost` has messages damaged on every replica.
 
+    `unclaimed`: groups whose data is here, and of which nobody knows what stream they are, or that it was deleted.
     `is_full`: the disk has so little room that messages are refused.
     """
     reason = next(_reasons(clustered=clustered, outside=outside, meta=meta, failed=failed, replicas=replicas), None)
-    for key, runs in lost:
-        if reason is None and runs:
-            text = ", ".join(f"{first}-{last}" for first, last in runs[:LOST_RUNS_SHOWN])
-            reason = f"stream '{key.account} > {key.name}' has damaged messages: {text}"
+    if reason is None:
+        reason = _damaged_messages([(key, runs) for key, runs in lost if runs])
+    if reason is None and unclaimed:
+        reason = (
+            f"has data of {len(unclaimed)} groups that belong to no known stream: {', '.join(unclaimed)}; "
+            "restore the store from a backup, or remove what `jetraft inspect` shows to be of no use"
+        )
     if reason is None and is_full:
         reason = DISK_FULL
     return HEALTHY if reason is None else Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}")
+
+
+def _damaged_messages(lost: Sequence[tuple[StreamKey, Sequence[tuple[int, int]]]]) -> str | None:
+    """Each stream by its name: one that is not named here looks well."""
+    shown = [
+        f"stream '{key.account} > {key.name}' has damaged messages: "
+        + ", ".join(f"{first}-{last}" for first, last in runs[:LOST_RUNS_SHOWN])
+        for key, runs in lost[:LOST_STREAMS_SHOWN]
+    ]
+    if len(lost) > LOST_STREAMS_SHOWN:
+        shown.append(f"and {len(lost) - LOST_STREAMS_SHOWN} more streams have some")
+    return "; ".join(shown) or None
 
 
 def _reasons(

@@ -21,6 +21,7 @@ class Group:
 
 
 S = StreamKey(ACCOUNT, "S")
+T = StreamKey(ACCOUNT, "T")
 FINE: dict[str, Any] = {"clustered": True, "outside": False, "meta": Group(), "failed": {}, "replicas": [(S, Group())]}
 
 
@@ -44,6 +45,15 @@ def test_a_server_that_stands_alone_is_healthy_before_its_first_election() -> No
         ({"failed": {S: "disk full"}}, r"'\$G > S' could not be recovered: disk full"),
         ({"replicas": [(S, Group(leader=None))]}, r"'\$G > S' has no leader"),
         ({"replicas": [(S, Group(commit_index=5000))]}, r"'\$G > S' is not current"),
+        (
+            {"unclaimed": ("S-R1F-a", "S-R1F-b")},
+            "data of 2 groups that belong to no known stream: S-R1F-a, S-R1F-b;",
+        ),
+        (
+            {"lost": [(S, [(1, 4)]), (T, []), (StreamKey(ACCOUNT, "U"), [(7, 7), (9, 12)])]},
+            r"stream '\$G > S' has damaged messages: 1-4; stream '\$G > U' has damaged messages: 7-7, 9-12$",
+        ),
+        ({"lost": [(S, [(1, 1)])] * 25}, "; and 5 more streams have some$"),
         ({"is_full": True}, "JetStream is out of storage: the disk is nearly full"),
         (
             {"replicas": [(S, Group()), (S, Group(leader=None, failed=OSError(5, "fsync")))]},
