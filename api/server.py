@@ -66,6 +66,9 @@ def serve(options: Options) -> int:
     return Server(options, say).run()
 
 
+RESTORE: Final = (
+    "; `jetraft verify` lists the damage: restore the store from a backup, or move it away to start with an empty one"
+)
 CIPHER_TITLES: Final = {"aes": "AES-GCM", "chachapoly": "ChaCha20-Poly1305"}
 
 
@@ -88,6 +91,15 @@ def first_of(failed: BaseException) -> BaseException:
     while isinstance(failed, BaseExceptionGroup):
         failed = failed.exceptions[0]
     return failed
+
+
+def cannot_start(error: BaseException) -> str:
+    """The line that says why there is no JetStream, and where it is damage also what an operator does."""
+    from jetraft.cluster.meta.founding import BadRecordError  # noqa: PLC0415  only where it is enabled
+    from jetraft.store.port import StoreCorrupt, StoreMisplaced  # noqa: PLC0415
+
+    is_damage = isinstance(error, (StoreCorrupt, StoreMisplaced, BadRecordError)) and "restore" not in str(error)
+    return f"Can't start JetStream: {error}{RESTORE if is_damage else ''}"
 
 
 class Server:
@@ -225,6 +237,7 @@ class Server:
             store_limits_of,
         )
         from jetraft.cluster.meta.bootstrap import expected_nodes  # noqa: PLC0415
+        from jetraft.cluster.meta.founding import BadRecordError  # noqa: PLC0415
         from jetraft.raft.engines import EngineUnavailableError  # noqa: PLC0415
         from jetraft.store.port import StoreError  # noqa: PLC0415
 
@@ -246,8 +259,8 @@ class Server:
         self.say.info("Starting JetStream")
         try:
             node = JetStreamNode(setting, mesh=self.mesh, reactor=self.reactor, timers=self.timers, clock=self.clock)
-        except (EngineUnavailableError, StoreError, OSError) as error:
-            raise StartError(f"Can't start JetStream: {error}") from error
+        except (EngineUnavailableError, BadRecordError, StoreError, OSError) as error:
+            raise StartError(cannot_start(error)) from error
         for line in self._jetstream_banner(setting.store_dir, node.capacity):
             self.say.info(line)
         return node
@@ -302,7 +315,7 @@ class Server:
                     await self._start_mesh(nursery)
                 nursery.start_soon(self.reactor.run_sockets)  # a damaged meta log is repaired over the mesh first
                 if self.jetstream is not None:
-                    await nursery.start(self.jetstream.run)
+                    await nursery.start(self._run_jetstream)
                     nursery.start_soon(self._watch_descriptors)
                 nursery.start_soon(self.listener.run)
                 nursery.start_soon(self._housekeeping)
@@ -314,6 +327,25 @@ class Server:
                 say.info("Server is ready")
         if self.jetstream is not None:
             self.jetstream.stop()
+
+    async def _run_jetstream(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Raises StartError for what an operator has to look at, in one line."""
+        from jetraft.cluster.meta.founding import BadRecordError  # noqa: PLC0415  only where it is enabled
+        from jetraft.store.port import StoreError  # noqa: PLC0415
+
+        assert self.jetstream is not None
+        is_started = False
+
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.jetstream.run)
+                is_started = True
+                task_status.started()
+        except* (StoreError, BadRecordError, OSError) as failed:
+            error = first_of(failed)
+            if is_started and isinstance(error, OSError):
+                raise  # no reason that was foreseen
+            raise StartError(cannot_start(error)) from failed
 
     async def _end_with(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
         ending = Ending(

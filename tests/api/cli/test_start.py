@@ -1,6 +1,7 @@
 """The `jetraft` command as its user meets it: real processes, what they print, and their exit status."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -94,6 +95,26 @@ def test_a_store_of_a_newer_format_is_refused(used_store: Path) -> None:
     writer.stop()
     line = fatal_line(start_on(used_store, name="n1"))
     assert f"store format {FORMAT_VERSION + 1} is newer than this server's {FORMAT_VERSION}" in line
+
+
+def test_a_founding_record_that_does_not_decode_is_one_line(used_store: Path) -> None:
+    writer = Writer()
+    ledger = Ledger.open(LocalDisk(writer), used_store / "jetstream")
+    ledger.commit_now(value("meta.record", b"{"))
+    ledger.close()
+    writer.stop()
+    line = fatal_line(start_on(used_store, name="n1"))
+    assert line.startswith("Can't start JetStream: meta group record is damaged")
+    assert "restore the store from a backup" in line
+
+
+def test_an_error_of_the_disk_on_the_way_to_the_meta_group_is_one_line(used_store: Path) -> None:
+    (log,) = used_store.glob("jetstream/groups/meta.*/log-*")
+    shutil.rmtree(log)
+    log.write_bytes(b"in the way of a directory")
+    line = fatal_line(start_on(used_store, name="n1"))
+    assert line.startswith("Can't start JetStream: [Errno ")
+    assert str(log) in line
 
 
 def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
