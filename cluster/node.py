@@ -14,12 +14,14 @@ import trio
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.backup.desk import Backups
 from jetraft.cluster.caretakers import Caretakers
+from jetraft.cluster.meta.adoption import Adoption
 from jetraft.cluster.meta.arrival import Arrival
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.health import Health, assess
 from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.meta.saved_rows import SavedRows
 from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
 from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.telling import Telling, first_profile
@@ -65,6 +67,7 @@ class ClusterNode:
         self._setting = setting
         self._ports = ports
         self._group: Group | None = None
+        self._adopted: Group | None = None  # the meta group that the saved rows were compared with
         mesh = ports.mesh
         self.machine = MetaMachine()
         self.view = ClusterView(
@@ -129,6 +132,7 @@ class ClusterNode:
             machine=self.machine, frontend=self._frontend, timers=ports.timers, clock=ports.clock
         )
         memory_groups = MemoryGroups(ports.node_dir.ledger)
+        saved_rows = None if mesh is not None else SavedRows(ports.node_dir.ledger, self.machine, ports.secrets)
         self._arrival = Arrival(
             node_id=setting.node_id,
             bootstrap=self._bootstrap,
@@ -136,6 +140,7 @@ class ClusterNode:
             memory_groups=memory_groups,
             joining=self.joining,
             mesh=mesh,
+            unknown=lambda: [] if self._adoption is None else self._adoption.unknown(),
         )
         host = StreamHost(
             site=site,
@@ -143,10 +148,16 @@ class ClusterNode:
             cache=ports.cache,
             repairs=self.repairs,
             memory_groups=memory_groups,
+            saved_rows=saved_rows,
             admit=self._admit,
             joined_index=lambda: self._bootstrap.joined_index,
         )
         self.backend: MetaBackend[StreamShell] = MetaBackend(node_id=setting.node_id, machine=self.machine, host=host)
+        self._adoption: Adoption | None = None
+        if saved_rows is not None:
+            self._adoption = Adoption(
+                rows=saved_rows, machine=self.machine, frontend=self._frontend, stored=host.stored_groups
+            )
         self.repairs.on_heard.append(self.backend.retry)
         self.service = ClusterService(
             node_id=setting.node_id,
@@ -205,19 +216,22 @@ class ClusterNode:
             start()
         await self._room.look()
         await self._arrival.run(waits=start)
+        if self._adoption is not None:  # before any replica is started
+            await wait_until(lambda: self.machine.leading_term is not None, READY_WAIT_S)
+            await self._adopt()
         async with trio.open_nursery() as nursery:
             if self.catchup is not None:
                 await nursery.start(self.catchup.run)
             await nursery.start(self.backend.run)
             nursery.start_soon(self.service.inquiries.run)
             nursery.start_soon(self._steward.run)
-            nursery.start_soon(self._sweep)
             nursery.start_soon(self._telling.run)
             nursery.start_soon(self._room.run)
             nursery.start_soon(self.caretakers.run)
             nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
                 await self._until_all_lead()
+            nursery.start_soon(self._sweep)
             start()
 
     def health(self, *, server_only: bool = False, with_space: bool = True) -> Health:
@@ -230,11 +244,13 @@ class ClusterNode:
             return assess(
                 clustered=clustered, outside=self._arrival.is_outside, meta=self._group, failed={}, replicas=()
             )
+        statistics = self.backend.statistics()
         return assess(
             clustered=self._setting.cluster_name is not None,
             outside=self._arrival.is_outside,
             meta=self._group,
-            failed=self.backend.statistics().failed,
+            failed=statistics.failed,
+            unclaimed=() if self._adoption is None else statistics.orphans,
             replicas=[(row.key, replica.group) for row, replica in self.backend.replicas()],
             lost=[(row.key, replica.machine.store.lost()) for row, replica in self.backend.replicas()],
             is_full=with_space and self.space.is_low(self._ports.clock.mono_ns()),
@@ -326,6 +342,12 @@ class ClusterNode:
             held[row.config.storage] += replica.stored_bytes
         return held
 
+    async def _adopt(self) -> None:
+        """Take back what the meta log has lost, once for each time that it was opened."""
+        if self._adoption is not None and self.machine.leading_term is not None and self._adopted is not self._group:
+            self._adopted = self._group
+            await self._adoption.run()
+
     async def _sweep(self) -> None:
         """Once the table is current, delete what was removed while this node was away.
 
@@ -336,6 +358,7 @@ class ClusterNode:
             group = self._group
             assert group is not None
             if group.leader is not None and 0 < group.commit_index <= group.applied_index:
+                await self._adopt()
                 await self.backend.settle()
                 await self.backend.sweep()
                 await trio.sleep(SWEEP_S)

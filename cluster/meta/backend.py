@@ -200,6 +200,7 @@ class MetaBackend(Generic[R]):
         To be called once the table is known to be current; before that, what it lacks may only be unread.
         """
         known = {row.group_id for row in self._machine.table.streams.values() if self._node_id in row.holders}
+        self._orphans -= known
         for group_id in sorted({group_id for group_id, _ in self._host.stored_groups()} - known):
             await self._discard_if_removed(group_id)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgpack
 
+from jetraft.cluster.meta.assignment import StreamAssignment
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import GroupId, NodeId
@@ -83,7 +84,17 @@ class NameNode:
     name: str
 
 
-Command = AssignStream | ReconfigureStream | SettleStream | RemoveStream | NameNode
+@attrs.frozen(kw_only=True, slots=True)
+class AdoptStream:
+    """Put a row into the table that the log has lost, or lost a change of. Only a server that stands alone does that.
+
+    Without effect when the table has the stream's row as new or newer, or another stream in its place.
+    """
+
+    row: StreamAssignment
+
+
+Command = AssignStream | ReconfigureStream | SettleStream | RemoveStream | NameNode | AdoptStream
 
 
 def encode(command: Command) -> bytes:
@@ -127,6 +138,8 @@ def _fields(command: Command) -> Sequence[object]:
             return ["remove", command.account, command.name, command.incarnation]
         case NameNode():
             return ["name", command.node_id, command.name]
+        case AdoptStream():
+            return ["adopt", *row_fields(command.row)]
 
 
 def _assign(fields: list[Any]) -> AssignStream:
@@ -175,6 +188,7 @@ _DECODERS: Final[dict[str, Callable[[list[Any]], Command]]] = {
     "settle": _settle,
     "remove": _remove,
     "name": _name,
+    "adopt": lambda fields: AdoptStream(row=row_of(fields)),
 }
 
 
@@ -217,3 +231,39 @@ def peers_of(value: object) -> tuple[NodeId, ...]:
     if not 1 <= len(peers) <= PEERS_MAX:
         raise ValueError(f"expected one to {PEERS_MAX} different nodes, got {peers}")
     return peers
+
+
+def row_fields(assignment: StreamAssignment) -> list[object]:
+    """Return a row of the table for a message."""
+    return [
+        assignment.account,
+        pack_config(assignment.config),
+        assignment.group_id,
+        assignment.incarnation,
+        assignment.revision,
+        list(assignment.peers),
+        assignment.preferred,
+        assignment.created_ns,
+        list(assignment.founding),
+        list(assignment.leaving),
+        list(assignment.newcomers),
+    ]
+
+
+def row_of(fields: list[Any]) -> StreamAssignment:
+    """Return the row of `row_fields`. Raises TypeError, ValueError or ApiError."""
+    account, packed, group_id, incarnation, revision, peers, preferred, created_ns, *members = fields
+    founding, leaving, newcomers = members
+    return StreamAssignment(
+        account=text(account),
+        config=unpack_config(blob(packed)),
+        group_id=GroupId(text(group_id)),
+        incarnation=number(incarnation),
+        revision=number(revision),
+        peers=peers_of(peers),
+        preferred=NodeId(text(preferred)),
+        created_ns=number(created_ns),
+        founding=peers_of(founding),
+        leaving=nodes_of(leaving),
+        newcomers=nodes_of(newcomers),
+    )

@@ -14,6 +14,7 @@ from jetraft.cluster.forward import AnswerLost, Moved
 from jetraft.cluster.meta.allocator import Allocator
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import (
+    AdoptStream,
     AssignStream,
     Command,
     NameNode,
@@ -203,6 +204,11 @@ class MetaFrontend:
             raise errors.STREAM_NOT_FOUND.with_values()
         command = RemoveStream(account=account, name=name, incarnation=existing.incarnation)
         return _granted(await self._propose(command))
+
+    async def adopt(self, row: StreamAssignment) -> StreamAssignment:
+        """Put a row into the table that it has lost, and return what it has then. Raises as create."""
+        self._require_leadership()
+        return _granted(await self._propose(AdoptStream(row=row)))
 
     async def name_nodes(self) -> None:
         """Note the names of online nodes that the table does not have yet. Raises Moved or AnswerLost."""

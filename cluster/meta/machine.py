@@ -16,6 +16,7 @@ import attrs
 
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import (
+    AdoptStream,
     AssignStream,
     BadCommandError,
     Command,
@@ -29,6 +30,7 @@ from jetraft.cluster.meta.table import MetaTable
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store.format import FRAME_HEADER_BYTES
 from jetraft.store.model import errors
+from jetraft.store.stand_in import stands_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,6 +63,7 @@ class MetaMachine:
         self.leader: NodeId | None = None
         self.applied_index = 0
         self.bad_commands = 0
+        self.lost_entries = 0  # that stand for commands which nobody has any more
         self.on_change: list[Callable[[Sequence[StreamKey]], None]] = []
         self.on_leader: list[Callable[[], None]] = []
 
@@ -117,6 +120,9 @@ class MetaMachine:
     def _apply_entry(self, entry: Entry) -> Verdict:
         assert entry.index > self.applied_index
         self.applied_index = entry.index
+        if stands_in(entry.frame):
+            self.lost_entries += 1
+            return Verdict()
         try:
             command = decode(entry.frame[FRAME_HEADER_BYTES:])
         except BadCommandError:
@@ -137,6 +143,8 @@ class MetaMachine:
             case NameNode():
                 self._working.name_node(command.node_id, command.name)
                 return NOTED
+            case AdoptStream():
+                return self._adopt(command.row)
 
     def _assign(self, command: AssignStream, index: int) -> Verdict:
         config = command.config
@@ -159,6 +167,19 @@ class MetaMachine:
         self._working.put(assignment)
         return Verdict(assignment=assignment, changed=True)
 
+    def _adopt(self, row: StreamAssignment) -> Verdict:
+        existing = self._working.get(row.key)
+        if existing is not None and existing.group_id != row.group_id:
+            return Verdict(assignment=existing, error=errors.STREAM_NAME_EXISTS.with_values())
+        if existing is not None and existing.revision >= row.revision:
+            return Verdict(assignment=existing)
+        if any(self._working.is_removed(row.group_id, peer) for peer in row.peers):
+            return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
+        if self._working.overlapping(row.account, row.config.subject_filters, ignore=row.config.name) is not None:
+            return Verdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
+        self._working.put(row)
+        return Verdict(assignment=row, changed=True)
+
     def _reconfigure(self, command: ReconfigureStream, index: int) -> Verdict:
         config = command.config
         existing = self._working.get(StreamKey(command.account, config.name))
@@ -169,7 +190,8 @@ class MetaMachine:
         keeps_shape = not command.peers and config.num_replicas == existing.config.num_replicas
         if not keeps_shape and command.based_on != existing.revision:
             return Verdict(assignment=existing, error=errors.CLUSTER_MEMBER_CHANGE_IN_FLIGHT.with_values())
-        assignment = existing.reshaped(config, command.peers, index)
+        # An adopted row may come from a log that was longer: its next revision is a later one all the same.
+        assignment = existing.reshaped(config, command.peers, max(index, existing.revision + 1))
         self._working.put(assignment)
         return Verdict(assignment=assignment, changed=True)
 

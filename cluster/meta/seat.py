@@ -151,7 +151,8 @@ class MetaSeat:
     async def _open(self) -> GroupLog:
         """Open the log; while damaged entries cannot be had from another member, this node takes no part.
 
-        Raises StoreCorrupt when nobody has them: what exists must not be guessed.
+        Raises StoreCorrupt when nobody has them: what exists must not be guessed. A server that stands alone goes on
+        without them: its ledger has what they said, or the data of a stream tells that it is missing (adoption.py).
         """
         assert self._founders is not None
         founders = self._founders
@@ -170,7 +171,7 @@ class MetaSeat:
                 with trio.move_on_after(rest_s(attempts)):
                     await self._heard.wait()
                 continue
-            if meta_log.lost:
+            if meta_log.lost and others:
                 meta_log.close()
                 raise StoreCorrupt(f"{path}: entries {meta_log.lost} are damaged, and no other member has them")
             return meta_log

@@ -8,31 +8,29 @@ for example from a snapshot that was taken too early, is never deleted: nats-ser
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import msgpack
 
-from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.burden import Burden
 from jetraft.cluster.meta.claims import SubjectClaims
 from jetraft.cluster.meta.commands import (
     CONFIG_BYTES_MAX,
     TEXT_BYTES_MAX,
     BadCommandError,
-    blob,
-    nodes_of,
     number,
-    pack_config,
-    peers_of,
+    row_fields,
+    row_of,
     text,
-    unpack_config,
 )
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import GroupId, NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 
 SNAPSHOT_VERSION: Final = 2
 # A node that was away for more deletes than this keeps the data of the oldest ones and reports them as orphans.
@@ -134,7 +132,7 @@ class MetaTable:
 
     def pack(self) -> bytes:
         """Return the whole table as bytes; equal tables give equal bytes."""
-        streams = [_fields(assignment) for assignment in self._streams.values()]
+        streams = [row_fields(assignment) for assignment in self._streams.values()]
         nodes = sorted(self._node_names.items())
         departures = [[*who, revision] for who, revision in self._departures.items()]
         packed: bytes = msgpack.packb([SNAPSHOT_VERSION, streams, list(self._tombstones.items()), departures, nodes])
@@ -150,7 +148,7 @@ class MetaTable:
             )
             _check_version(version)
             for fields in streams:
-                table.put(_assignment(fields))
+                table.put(row_of(fields))
             for group_id, incarnation in tombstones:
                 table._tombstones[GroupId(text(group_id))] = number(incarnation)
             for group_id, node_id, revision in departures:
@@ -175,37 +173,3 @@ def _check_version(version: object) -> None:
 
 def _patterns(assignment: StreamAssignment) -> list[bytes]:
     return list(assignment.config.subject_filters)
-
-
-def _fields(assignment: StreamAssignment) -> list[object]:
-    return [
-        assignment.account,
-        pack_config(assignment.config),
-        assignment.group_id,
-        assignment.incarnation,
-        assignment.revision,
-        list(assignment.peers),
-        assignment.preferred,
-        assignment.created_ns,
-        list(assignment.founding),
-        list(assignment.leaving),
-        list(assignment.newcomers),
-    ]
-
-
-def _assignment(fields: list[Any]) -> StreamAssignment:
-    account, packed, group_id, incarnation, revision, peers, preferred, created_ns, *members = fields
-    founding, leaving, newcomers = members
-    return StreamAssignment(
-        account=text(account),
-        config=unpack_config(blob(packed)),
-        group_id=GroupId(text(group_id)),
-        incarnation=number(incarnation),
-        revision=number(revision),
-        peers=peers_of(peers),
-        preferred=NodeId(text(preferred)),
-        created_ns=number(created_ns),
-        founding=peers_of(founding),
-        leaving=nodes_of(leaving),
-        newcomers=nodes_of(newcomers),
-    )

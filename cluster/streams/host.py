@@ -22,12 +22,13 @@ from jetraft.store.format import Identity
 from jetraft.store.io import run_blocking
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import StorageType
-from jetraft.store.port import HardStateLost, StoreCorrupt
+from jetraft.store.port import HardStateLost, StoreCorrupt, StoreMisplaced
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from jetraft.cluster.meta.assignment import StreamAssignment
+    from jetraft.cluster.meta.saved_rows import SavedRows
     from jetraft.cluster.streams.memory_groups import MemoryGroups
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.catchup import Swap
@@ -50,6 +51,7 @@ class StreamHost:
     repairs: Repairs
     memory_groups: MemoryGroups
     admit: Callable[[StreamAssignment], Awaitable[Admission]]  # raises JoinPendingError
+    saved_rows: SavedRows | None  # None in a cluster
     joined_index: Callable[[], int]  # of the meta log: streams from before may know an earlier self of this node
 
     async def start(self, assignment: StreamAssignment) -> StreamShell:
@@ -84,7 +86,7 @@ class StreamHost:
             return await self._memory_log(assignment)
         try:
             return await self._file_log(assignment)
-        except (HardStateLost, OvertakenError, StoreCorrupt) as error:
+        except (HardStateLost, OvertakenError, StoreCorrupt, StoreMisplaced) as error:
             if assignment.holders == (self.node_dir.node_id,):
                 raise
             return await self._begin_anew(assignment, error)
@@ -113,6 +115,8 @@ class StreamHost:
     async def _begin(self, assignment: StreamAssignment, log: GroupLog) -> None:
         """There is no checkpoint: the log is new, or its first batch was cut short, or its checkpoints are gone."""
         key = assignment.group_id, assignment.incarnation
+        if assignment.holders == (self.node_dir.node_id,) and log.last_index and not log.boundary[0]:
+            return  # the only member has all its entries: who the members are is among them
         must_ask = key in self.memory_groups or self._may_be_known(assignment)
         if log.boundary[0] or (must_ask and log.last_index):
             raise StoreCorrupt(f"{key[0]}: the checkpoints are gone")
@@ -163,6 +167,8 @@ class StreamHost:
     async def discard(self, group_id: GroupId) -> None:
         """Move the group's data to the trash, then remove it, also where the ledger cannot be told. Raises OSError."""
         self.repairs.forget(group_id)
+        if self.saved_rows is not None:
+            self.saved_rows.forget(group_id)
         for found, incarnation in list(self.node_dir.groups()):
             if found == group_id:
                 trashed = self.node_dir.rename_into_trash(group_id, incarnation)

@@ -11,7 +11,7 @@ from jetraft.cluster.meta.seat import META_GROUP
 from jetraft.raft.joining import Admission, Begins
 from jetraft.raft.membership import Configuration
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import HardStateLost, StoreCorrupt
+from jetraft.store.port import HardStateLost, StoreCorrupt, StoreMisplaced, StoreNewer, StoreRefused
 from tests.cluster.meta.makers import N1, N2, N3
 from tests.cluster.wire import Wire, WireMesh
 
@@ -28,7 +28,14 @@ ADMITTED_AT = 9
 class Story:
     """Plays everything that an arrival works with, and writes down what happens."""
 
-    def __init__(self, *, founds: bool = True, alone: bool = False, loses: type[Exception] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        founds: bool = True,
+        alone: bool = False,
+        loses: type[Exception] | None = None,
+        unknown: tuple[GroupId, ...] = (),
+    ) -> None:
         self.events: list[str] = []
         self.founds = founds
         self.loses = loses  # what the first attempt to open the log meets
@@ -43,6 +50,7 @@ class Story:
             memory_groups=cast("MemoryGroups", self),
             joining=None if alone else cast("Joining", FakeJoining(self)),
             mesh=None if alone else WireMesh(wire, N1),
+            unknown=lambda: unknown,
         )
 
     async def arrive(self) -> list[str]:
@@ -114,7 +122,7 @@ async def test_one_that_joins_is_written_down_before_the_group_starts() -> None:
     assert not story.arrival.is_outside
 
 
-@pytest.mark.parametrize("loses", [HardStateLost, StoreCorrupt])
+@pytest.mark.parametrize("loses", [HardStateLost, StoreCorrupt, StoreMisplaced])
 async def test_a_log_of_no_use_is_given_up_only_when_it_is_noted_that_its_promises_are_forgotten(
     loses: type[Exception],
 ) -> None:
@@ -135,8 +143,25 @@ async def test_what_was_noted_in_an_earlier_life_is_said_to_the_seat() -> None:
     assert await story.arrive() == ["taken, known"]
 
 
-async def test_a_server_that_stands_alone_has_nobody_to_ask() -> None:
-    story = Story(alone=True, loses=StoreCorrupt)
-    with pytest.raises(StoreCorrupt):
+@pytest.mark.parametrize("loses", [StoreCorrupt, StoreMisplaced])
+async def test_a_server_that_stands_alone_begins_a_meta_group_anew_when_its_ledger_knows_all_streams(
+    loses: type[Exception],
+) -> None:
+    story = Story(alone=True, loses=loses)
+    assert await story.arrive() == ["set aside", "taken"]
+
+
+async def test_a_server_that_stands_alone_stays_away_when_only_the_lost_log_knew_a_stream() -> None:
+    story = Story(alone=True, loses=StoreCorrupt, unknown=(GroupId("S-R1F-unknown0"),))
+    with pytest.raises(StoreCorrupt, match=r"S-R1F-unknown0.*restore the store from a backup"):
         await story.arrive()
     assert story.events == []
+
+
+@pytest.mark.parametrize("loses", [StoreRefused, StoreNewer])
+async def test_what_is_refused_is_never_given_up(loses: type[Exception]) -> None:
+    for alone in (False, True):
+        story = Story(alone=alone, loses=loses)
+        with pytest.raises(loses):
+            await story.arrive()
+        assert story.events == []

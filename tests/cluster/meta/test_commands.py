@@ -5,9 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetraft.cluster.meta.assignment import StreamAssignment
 from jetraft.cluster.meta.commands import (
+    AdoptStream,
     AssignStream,
     BadCommandError,
+    Command,
     NameNode,
     ReconfigureStream,
     RemoveStream,
@@ -42,12 +45,29 @@ commands = st.one_of(
     ),
     st.builds(ReconfigureStream, account=names, incarnation=numbers, config=configs),
     st.builds(RemoveStream, account=names, name=names, incarnation=numbers),
+    st.builds(
+        AdoptStream,
+        row=st.builds(
+            StreamAssignment,
+            account=names,
+            config=configs,
+            group_id=names.map(GroupId),
+            incarnation=numbers,
+            revision=numbers,
+            peers=peers,
+            preferred=node_ids,
+            created_ns=numbers,
+            founding=peers,
+            leaving=peers,
+            newcomers=peers,
+        ),
+    ),
     st.builds(NameNode, node_id=node_ids, name=names),
 )
 
 
 @given(commands)
-def test_a_command_decodes_to_itself(command: AssignStream | ReconfigureStream | RemoveStream | NameNode) -> None:
+def test_a_command_decodes_to_itself(command: Command) -> None:
     assert decode(encode(command)) == command
 
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
@@ -16,6 +16,9 @@ from jetraft.store import ledger_records
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.model.ids import GroupId
 from jetraft.store.node_dir import NodeDir
+
+if TYPE_CHECKING:
+    from jetraft.cluster.meta.saved_rows import SavedRows
 
 GROUP, OTHER = GroupId("S-R3F-gone0000"), GroupId("S-R3F-kept0000")
 
@@ -55,6 +58,15 @@ async def test_data_is_in_the_trash_when_its_removal_begins(node_dir: NodeDir, m
     await host_over(node_dir).discard(GROUP)
     assert seen == [(False, b"messages")]
     assert list(node_dir.groups()) == [(OTHER, 7)]
+
+
+async def test_the_row_of_a_group_goes_before_its_data(node_dir: NodeDir) -> None:
+    host = host_over(node_dir)
+    seen: list[tuple[GroupId, bool]] = []
+    forgets = SimpleNamespace(forget=lambda group_id: seen.append((group_id, node_dir.group(GROUP, 7).exists())))
+    host.saved_rows = cast("SavedRows", forgets)
+    await host.discard(GROUP)
+    assert seen == [(GROUP, True)]
 
 
 async def test_a_node_that_died_while_removing_does_not_have_the_group_again(

@@ -1,0 +1,85 @@
+"""Takes streams back into the table of a server that stands alone, after its meta log has lost what it said of them.
+
+Absence from the table is never taken for a deletion: data of a stream is there, so the stream is. What its row was, the
+ledger has (saved_rows.py); where that has nothing, the data stays where it is, and /healthz names it.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from jetraft.cluster.forward import AnswerLost, Moved
+from jetraft.store.model.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from jetraft.cluster.meta.frontend import MetaFrontend
+    from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.saved_rows import SavedRows
+    from jetraft.store.ledger_records import GroupKey
+    from jetraft.store.model.ids import GroupId
+
+log = logging.getLogger(__name__)
+
+
+class Adoption:
+    """See the module. `stored` gives the stream groups that have data here."""
+
+    def __init__(
+        self,
+        *,
+        rows: SavedRows,
+        machine: MetaMachine,
+        frontend: MetaFrontend,
+        stored: Callable[[], Iterable[GroupKey]],
+    ) -> None:
+        self._rows = rows
+        self._machine = machine
+        self._frontend = frontend
+        self._stored = stored
+
+    def unknown(self) -> list[GroupId]:
+        """The groups with data here that no saved row tells of: without the meta log nobody knows what they are."""
+        return self._rows.without(self._stored())
+
+    async def run(self) -> None:
+        """Take back what is missing. This node leads the meta group; the change is durable when this returns."""
+        stored = set(self._stored())
+        if self._machine.lost_entries:
+            await self._remove_superfluous(stored)
+        for row in self._rows.missing(stored):
+            try:
+                await self._frontend.adopt(row)
+            except (ApiError, Moved, AnswerLost) as error:
+                log.error(  # noqa: TRY400
+                    "stream %s > %s (%s): the meta group has lost it, and it cannot be taken back: %s; its data is "
+                    "kept: delete or rename the stream that is in its way, and restart the server",
+                    *row.key,
+                    row.group_id,
+                    getattr(error, "description", None) or str(error) or type(error).__name__,
+                )
+            else:
+                log.error(
+                    "stream %s > %s (%s): damage has cost the meta group what it knew of it; it is served as the "
+                    "ledger has it, from %s.%d",
+                    *row.key,
+                    row.group_id,
+                    row.group_id,
+                    row.incarnation,
+                )
+        self._rows.prune(stored)
+
+    async def _remove_superfluous(self, stored: Collection[GroupKey]) -> None:
+        """Delete again what was deleted in an entry that is lost: it may be in the way of its successor."""
+        for row in self._rows.superfluous(stored):
+            with suppress(ApiError, Moved, AnswerLost):  # the table has it still: the next start tries again
+                await self._frontend.remove(*row.key)
+                log.warning(
+                    "stream %s > %s (%s): damage has cost the meta group entries, its deletion among them: neither "
+                    "data nor the ledger knows it; it is deleted again",
+                    *row.key,
+                    row.group_id,
+                )
