@@ -176,17 +176,11 @@ def _key_of(path: Path) -> GroupKey:
 
 def _ledger(root: Path, damage: list[str]) -> NodeState:
     """What the ledger says; both copies are looked at."""
-    copies = []
-    for name in ledger.NAMES:
-        try:
-            copy = ledger_file.parse(_read(root / name))
-        except (OSError, ValueError) as error:
-            damage.append(f"{name}: {error}")
-            copy = None
-        else:
-            if copy is None:
-                damage.append(f"{name}: the head is damaged")
-        copies.append(copy)
+    copies = [_ledger_copy(root, name, damage) for name in ledger.NAMES]
+    behind = _behind(*copies)
+    if behind == [ledger.NAMES[0]]:  # a running server may have written between the two readings
+        copies[0] = _ledger_copy(root, ledger.NAMES[0], damage)
+        behind = [] if _behind(*copies) != behind else behind
     merged = ledger_file.merge(*copies)
     state = NodeState()
     for record in () if merged is None else merged.records:
@@ -196,13 +190,44 @@ def _ledger(root: Path, damage: list[str]) -> NodeState:
             damage.append(f"{ledger.NAMES[0]}: {error}")
     if merged is not None and not merged.is_whole:
         damage.append("the ledger lacks records in both copies")
-    elif merged is not None and not merged.may_continue and all(copy is not None for copy in copies):
-        damage += [f"{name}: lacks records that the other copy has" for name in _shorter(copies)]
+    elif merged is not None and not merged.may_continue:
+        lacking = sorted({*behind, *_torn(copies)})
+        damage += [f"{name}: lacks records that the other copy has" for name in lacking]
     return state
 
 
-def _shorter(copies: Sequence[ledger_file.Copy | None]) -> list[str]:
+def _ledger_copy(root: Path, name: str, damage: list[str]) -> ledger_file.Copy | None:
+    try:
+        copy = ledger_file.parse(_read(root / name))
+    except (OSError, ValueError) as error:
+        damage.append(f"{name}: {error}")
+        return None
+    if copy is None:
+        damage.append(f"{name}: the head is damaged")
+    return copy
+
+
+def _behind(first: ledger_file.Copy | None, second: ledger_file.Copy | None) -> list[str]:
+    """The copies that end too early, as one from an earlier time does.
+
+    A batch is durable in the first copy before the second has any of it, and the next one comes when both have it; the
+    same goes for the renames of a rewriting.
+    """
+    if first is None or second is None:
+        return []
+    if first.head != second.head:
+        ahead = first.head.generation - second.head.generation
+        return [ledger.NAMES[0]] if ahead < 0 else [ledger.NAMES[1]] if ahead != 1 else []
+    if first.last < second.last:
+        return [ledger.NAMES[0]]
+    began = first.records[first.last][0] if first.records else 1  # the batch that was being written, if any was
+    return [ledger.NAMES[1]] if second.last < began - 1 else []
+
+
+def _torn(copies: Sequence[ledger_file.Copy | None]) -> list[str]:
     """The copies that are not whole; a last batch that was being written does not count."""
+    if None in copies:
+        return []
     sound = [copy for copy in copies if copy is not None]
     last = max(copy.last for copy in sound)
     return [

@@ -12,6 +12,8 @@ from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import BLOCK_HEAD_BYTES, Identity, Kind
 from jetraft.store.inspect import HardStateView, NotAStoreError, inspect
 from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.ledger import Ledger
+from jetraft.store.ledger_records import value
 from jetraft.store.log_open import open_log
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.node_dir import NodeDir
@@ -101,6 +103,37 @@ def test_a_flipped_bit_is_one_damaged_range(store: Path, capsys: pytest.CaptureF
 def test_damage_to_any_file_fails_the_verification(store: Path, pattern: str) -> None:
     flip(next(store.rglob(pattern)), 5)
     assert main(["verify", str(store)]) == 1
+
+
+def write_values(store: Path, *names: str) -> None:
+    """Give the ledger of a stopped server a batch for each."""
+    writer = Writer(1)
+    ledger = Ledger.open(LocalDisk(writer), store)
+    for name in names:
+        ledger.commit_now(value(name, b""))
+    ledger.close()
+    writer.stop()
+
+
+@pytest.mark.parametrize("name", ["ledger.0", "ledger.1"])
+def test_a_copy_of_the_ledger_from_an_earlier_time_fails_the_verification(
+    store: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    earlier = (store / name).read_bytes()
+    write_values(store, "one", "two")
+    assert main(["verify", str(store)]) == 0
+    (store / name).write_bytes(earlier)
+    capsys.readouterr()
+
+    assert main(["verify", str(store)]) == 1
+    assert f"damaged: {name}: lacks records that the other copy has" in capsys.readouterr().out
+
+
+def test_a_batch_that_only_the_first_copy_of_the_ledger_has_is_no_damage(store: Path) -> None:
+    earlier = (store / "ledger.1").read_bytes()
+    write_values(store, "one")
+    (store / "ledger.1").write_bytes(earlier)  # as a crash between the two leaves it
+    assert main(["verify", str(store)]) == 0
 
 
 def test_a_missing_block_fails_the_verification(store: Path) -> None:
