@@ -2,7 +2,7 @@
 
 The configuration is rebuilt from the log, never from what the caller believes the members are: a change that was
 appended but not yet committed is in force after a restart too. The caller's list counts only for a log that is new; it
-is then written down as a checkpoint of index 0, before any vote leaves.
+is then written down as a checkpoint of index 0, in the ledger, before any vote leaves.
 """
 
 import attrs

@@ -1,7 +1,7 @@
 """What a log has changed and not yet handed to the writer, and how that becomes durable in steps.
 
 0. What an opening has found goes to the ledger where it is new there, and then term and vote, before anything else: no
-   entry is on disk whose term this member has not seen.
+   entry is on disk whose term this member has not seen. So do the members with which a new log begins.
 1. Files (`fill`): new directories; per block its head when it is new, its frames, fsync, then a mark, which says that
    everything before it is durable and is itself in no hurry; frames that are overwritten: the marks of blocks that
    grow, so that what a crash leaves of a frame is never taken for a torn tail, fsync, the journal, fsync, directory,
@@ -103,6 +103,7 @@ class Backlog:
 
     facts: list[bytes] = attrs.field(factory=list)  # records of the ledger that come before all others
     hard_state: HardState | None = None
+    founding: Checkpoint | None = None  # the one that has no file
     segments: list[Segment] = attrs.field(factory=list)
     retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that will not grow any more
     rewrites: dict[tuple[int, int], Rewriting] = attrs.field(factory=dict)  # by (block, offset)
@@ -111,18 +112,26 @@ class Backlog:
     unlink: list[Path] = attrs.field(factory=list)
     close: list[int] = attrs.field(factory=list)  # descriptors of blocks that were given up
     new_directories: list[Path] = attrs.field(factory=list)  # whose entries are not durable yet
+    empty_directories: list[Path] = attrs.field(factory=list)  # the same of a log without files: the first one counts
 
     @property
     def only_grows(self) -> bool:
         """True when there are only frames to be added to blocks that exist: it may follow a batch on its way."""
         if self.hard_state is not None or self.checkpoint is not None or self.dropped is not None:
             return False
-        if self.facts or self.retired or self.rewrites or self.unlink or self.close or self.new_directories:
+        if self.founding is not None or self.facts or self.retired or self.rewrites:
+            return False
+        if self.unlink or self.close or self.new_directories:
             return False
         segments = self.segments
         if len(segments) == 1:
             return not segments[0].create
         return bool(segments) and not any(segment.create for segment in segments)
+
+    @property
+    def makes_files(self) -> bool:
+        """Whether names come into being by it, which must be found again after a crash."""
+        return self.checkpoint is not None or any(segment.create for segment in self.segments)
 
     def frame_bytes(self) -> int:
         """Bytes of frames that wait."""
@@ -182,7 +191,7 @@ def _fill_in_order(batch: Batch, backlog: Backlog, place: LogPlace, opened: list
         opened.append(disk.open_directory(path))
         return opened[-1]
 
-    for path in backlog.new_directories:
+    for path in (*backlog.new_directories, *(backlog.empty_directories if backlog.makes_files else ())):
         batch.sync(directory(path))
     for segment in backlog.segments:
         _add_segment(batch, disk, segment, identity)
@@ -192,7 +201,7 @@ def _fill_in_order(batch: Batch, backlog: Backlog, place: LogPlace, opened: list
         name = checkpoint_name(backlog.checkpoint.index)
         data = checkpoint_file.pack(backlog.checkpoint, identity, place.cipher)
         _add_replacement(batch, disk, log / name, data, opened)
-    if backlog.checkpoint is not None or any(segment.create for segment in backlog.segments):
+    if backlog.makes_files:
         batch.sync(directory(log))
 
 
@@ -201,6 +210,8 @@ def promise(backlog: Backlog, place: LogPlace) -> list[bytes]:
     found = list(backlog.facts)  # of files that are there already; an older term may be among them
     if backlog.hard_state is not None:
         found.append(ledger_records.voted(place.key, backlog.hard_state))
+    if backlog.founding is not None:
+        found.append(ledger_records.founded(place.key, backlog.founding.members))
     return found
 
 

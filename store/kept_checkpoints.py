@@ -1,6 +1,7 @@
 """The checkpoints that a log keeps: the newest, the one before it, and the one that no file has yet.
 
-A start begins with the newest that is sound, so nothing that the older one needs may go before there is another.
+A start begins with the newest that is sound, so nothing that the older one needs may go before there is another. What a
+log begins with has members and no state: it has no file, the ledger keeps it, and it counts like any other.
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,12 @@ from jetraft.store.recovery import read_file
 class KeptCheckpoints:
     """Two at most, apart from one that waits to be written."""
 
-    __slots__ = ("_indexes", "_place", "_unwritten")
+    __slots__ = ("_founding", "_indexes", "_place", "_unwritten")
 
-    def __init__(self, place: LogPlace, indexes: Sequence[int]) -> None:
+    def __init__(self, place: LogPlace, indexes: Sequence[int], founding: bytes | None) -> None:
         self._place = place
-        self._indexes = list(indexes)  # of those kept or on their way to disk, ascending
+        self._founding = None if founding is None else Checkpoint(index=0, term=0, members=founding, state=b"")
+        self._indexes = [*([] if founding is None else [0]), *indexes]  # kept or on their way to disk, ascending
         self._unwritten: Checkpoint | None = None
 
     @property
@@ -43,13 +45,22 @@ class KeptCheckpoints:
     def add(self, checkpoint: Checkpoint, backlog: Backlog) -> None:
         """Have it written with the backlog, in place of one that still waits there; the oldest goes."""
         waiting, indexes = backlog.checkpoint, self._indexes
+        if checkpoint.index == 0 and not checkpoint.state and not indexes:
+            indexes.append(0)
+            self._founding = backlog.founding = self._unwritten = checkpoint
+            return
         if waiting is not None and indexes and indexes[-1] == waiting.index:
             indexes.pop()
         assert not indexes or checkpoint.index >= indexes[-1]
+        if checkpoint.index == 0:
+            self._founding = backlog.founding = None  # from now on there is a file
         if not indexes or indexes[-1] != checkpoint.index:
             indexes.append(checkpoint.index)
         while len(indexes) > CHECKPOINTS_KEPT:
-            backlog.unlink.append(self._place.log / checkpoint_name(indexes.pop(0)))
+            oldest = indexes.pop(0)
+            if self._founding is None:
+                backlog.unlink.append(self._place.log / checkpoint_name(oldest))
+            self._founding = None
         backlog.checkpoint = self._unwritten = checkpoint
 
     def forget(self) -> None:
@@ -84,6 +95,8 @@ class KeptCheckpoints:
         return None
 
     def _read(self, index: int) -> Checkpoint:
+        if index == 0 and self._founding is not None:
+            return self._founding
         place = self._place
         path = place.log / checkpoint_name(index)
         data = read_file(place.disk, path)

@@ -11,6 +11,7 @@ The other way round, a file that no record names was never finished, and nobody 
     floor             the log reaches at least to this entry, durably
     dropped           ranges of entries whose blocks went on purpose
     checkpoint        a checkpoint file exists, durably; the two newest count
+    founded           the members with which the log begins, in place of a checkpoint file before its first entry
     replaced          everything at once: a log taken over from another member, or from a store of an older format
     noted             the group may count on a self of this node whose log is gone
     removed           the group has left this node
@@ -38,6 +39,7 @@ _BORN: Final = "b"
 _FLOOR: Final = "f"
 _DROPPED: Final = "d"
 _CHECKPOINT: Final = "c"
+_FOUNDED: Final = "m"
 _REPLACED: Final = "g"
 _NOTED: Final = "n"
 _REMOVED: Final = "r"
@@ -76,6 +78,7 @@ class GroupState:
     checkpoints: tuple[Point, ...] = ()  # ascending, at most CHECKPOINTS_KEPT
     is_noted: bool = False  # the group may count on a self of this node that is gone
     memory_lost: bool = False  # records of it may be missing: its term and vote are not known
+    founding: bytes | None = None  # the members at index 0, for as long as that is one of the two newest checkpoints
 
     @property
     def expects_files(self) -> bool:
@@ -101,7 +104,8 @@ class GroupState:
         """A newer checkpoint; the log reaches at least to its index."""
         older = tuple(known for known in self.checkpoints if known.log_index < point.log_index)
         kept = (*older, point)[-CHECKPOINTS_KEPT:]
-        return attrs.evolve(self, checkpoints=kept).with_floor(point)
+        founding = None if len(kept) == CHECKPOINTS_KEPT or point.log_index == 0 else self.founding
+        return attrs.evolve(self, checkpoints=kept, founding=founding).with_floor(point)
 
 
 @attrs.define(slots=True)
@@ -154,6 +158,9 @@ def _applied(state: GroupState, kind: str, fields: list[Any]) -> GroupState:
         state = state.with_dropped(trimmed.merged((int(first), int(last)) for first, last in fields))
     elif kind == _CHECKPOINT:
         state = state.with_checkpoint(Point(*map(int, fields)))
+    elif kind == _FOUNDED:
+        (members,) = fields
+        state = attrs.evolve(state, founding=bytes(members))
     elif kind == _REPLACED:
         state = _unpacked(fields)
     elif kind == _NOTED:
@@ -197,6 +204,11 @@ def checkpointed(key: GroupKey, point: Point) -> bytes:
     return _record(_CHECKPOINT, *key, *point)
 
 
+def founded(key: GroupKey, members: bytes) -> bytes:
+    """The members with which a log begins."""
+    return _record(_FOUNDED, *key, members)
+
+
 def noted(key: GroupKey) -> bytes:
     """The group may count on a self of this node that it will not remember."""
     return _record(_NOTED, *key)
@@ -226,11 +238,12 @@ def replaced(key: GroupKey, state: GroupState) -> bytes:
         state.checkpoints,
         state.is_noted,
         state.memory_lost,
+        state.founding,
     )
 
 
 def _unpacked(fields: list[Any]) -> GroupState:
-    promised, generation, births, reached, ranges, points, is_noted, memory_lost = fields
+    promised, generation, births, reached, ranges, points, is_noted, memory_lost, founding = fields
     return GroupState(
         hard_state=None if promised is None else _hard_state(*promised),
         generation=int(generation),
@@ -240,4 +253,5 @@ def _unpacked(fields: list[Any]) -> GroupState:
         checkpoints=tuple(Point(*map(int, point)) for point in points),
         is_noted=bool(is_noted),
         memory_lost=bool(memory_lost),
+        founding=None if founding is None else bytes(founding),
     )

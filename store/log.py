@@ -44,7 +44,10 @@ class FileLog(KeptUpLog):
         self.recovery_report = start.report
         self._open_again = start.open_again
         self.damaged = start.damaged
-        self._backlog.new_directories += start.new_directories
+        if start.has_files:
+            self._backlog.new_directories += start.new_directories
+        else:
+            self._backlog.empty_directories += start.new_directories
         self._backlog.facts += start.facts
         self._backlog.unlink += start.superfluous
         if start.facts:

@@ -72,7 +72,7 @@ class DurableLog(AppendingLog):
     def __init__(self, place: LogPlace, options: LogOptions, start: LogStart, reader: FrameReader) -> None:
         super().__init__(place, options, start, reader)
         self.hard_state = start.hard_state
-        self._checkpoints = KeptCheckpoints(place, start.checkpoints)
+        self._checkpoints = KeptCheckpoints(place, start.checkpoints, start.founding)
         self._in_flight: Fifo[_InFlight] = Fifo()  # the second one follows the first
         self._cleaning: list[Backlog] = []  # durable, and what they make superfluous is being removed
         self._preparation = Preparation(options.pieces)
@@ -144,6 +144,8 @@ class DurableLog(AppendingLog):
     def _start_batch(self, *, may_block: bool = False) -> None:
         self._submit_wanted = False
         backlog, self._backlog = self._backlog, Backlog()
+        if backlog.empty_directories and not backlog.makes_files:
+            self._backlog.empty_directories = backlog.empty_directories
         handed, self._handed_token = self._handed_token, self._token
         self.is_starved = False
         place = self._place
@@ -306,6 +308,8 @@ class DurableLog(AppendingLog):
             self._reader.rewritten(key, item.frame)
         if done.backlog.checkpoint is not None:
             self._checkpoints.written(done.backlog.checkpoint)
+        if done.backlog.founding is not None:
+            self._checkpoints.written(done.backlog.founding)
 
     def _fail(self, error: OSError) -> None:
         self.failed = error

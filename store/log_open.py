@@ -86,7 +86,7 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     )
     if known.state is _NOTHING and installed is None:
         _set_aside_unrecorded(place)
-    made = disk.make_directory(place.log)
+    made = _made_directories(place)
     if options.distrust_cache:
         _forget_cached(place)
     if ERASE_NAME in disk.list_directory(place.log):
@@ -107,14 +107,16 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
     if is_recorded and known.state.hard_state is None:
         facts = (ledger_records.voted(place.key, hard_state),)
     if not known.state.births:
-        made += [group.parent, group]  # a process that was killed may have made them and synced none
+        made |= {group.parent, group}  # a process that was killed may have made them and synced none
     start = LogStart(
         blocks=block_list([(item.block, item.terms) for item in recovered.blocks]),
         hard_state=hard_state,
         serial=recovered.next_serial,
         dropped=recovered.dropped,
         checkpoints=recovered.checkpoints,
-        new_directories=tuple(sorted(set(made))),
+        founding=known.state.founding,
+        new_directories=tuple(sorted(made)),
+        has_files=bool(recovered.blocks or recovered.checkpoints),
         facts=facts,
         superfluous=known.superfluous if installed is None else _older_generations(place),
         continues=_continues(place, recovered, reader),
@@ -179,6 +181,7 @@ def _as_found(state: GroupState, recovered: Recovered, hard_state: HardState) ->
         dropped=recovered.dropped,
         checkpoints=tuple(Point(index, 0) for index in recovered.checkpoints),
         is_noted=state.is_noted,
+        founding=state.founding,
     )
 
 
@@ -211,6 +214,18 @@ def mend(log: FileLog, frames: Mapping[int, bytes]) -> FileLog:
         if all(index in frames for index in wanted):
             faulty.mend_block(place, item, frames)
     return log.reopen()
+
+
+def _made_directories(place: LogPlace) -> set[Path]:
+    """Make the log's directories; returns those whose names the first file of the log has to sync.
+
+    What is above them is the way to all groups, and is durable at once: the others do not wait for this one.
+    """
+    made = set(place.disk.make_directory(place.log))
+    own = {place.group.parent, place.group}
+    for path in sorted(made - own):
+        faulty.sync_directory(place.disk, path)
+    return made & own
 
 
 def _forget_cached(place: LogPlace) -> None:

@@ -66,7 +66,9 @@ class LogStart:
     serial: int  # of the next block
     dropped: trimmed.Ranges
     checkpoints: tuple[int, ...]
+    founding: bytes | None  # the members with which the log began, see GroupState
     new_directories: tuple[Path, ...]  # whose entries are not durable yet
+    has_files: bool  # in them
     facts: tuple[bytes, ...]  # records of the ledger that the first batch must add
     superfluous: tuple[Path, ...]  # files to be removed once the facts are durable
     continues: bool  # the newest block can go on growing: it is sound, and nothing but zeros is behind its end

@@ -11,6 +11,7 @@ from jetraft.store.port import HardState
 from jetraft.store.stream_store import StreamStore
 from tests.crash_states.histories import Applied, apply, continued, last_seq, messages, removal
 from tests.crash_states.product import Node, Setup, format_disk
+from tests.crash_states.verification import MEMBERS
 
 if TYPE_CHECKING:
     from jetraft.store.log import FileLog
@@ -95,7 +96,7 @@ class Donor:
         term = self.log.term_at(index)
         assert term is not None
         if index > self.log.statistics().checkpoint_index:
-            self.log.save_checkpoint(index, term, b"members", self._store.snapshot())
+            self.log.save_checkpoint(index, term, MEMBERS, self._store.snapshot())
         self._settle()
         return self._store.first_seq if self._store.messages else NO_MESSAGES
 

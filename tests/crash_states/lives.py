@@ -19,7 +19,7 @@ from tests.crash_states.histories import Applied, apply, continued, last_seq, me
 from tests.crash_states.installs import Donor, Install, begin_install
 from tests.crash_states.product import Setup
 from tests.crash_states.promises import Promise, Promises, View
-from tests.crash_states.verification import Found, rebuilt
+from tests.crash_states.verification import MEMBERS, Found, rebuilt
 
 if TYPE_CHECKING:
     from jetraft.store.log import FileLog
@@ -59,6 +59,9 @@ class GroupLife:
         self._saved = [saved]
         if not self._hard_state.term:
             self._vote(1)
+        if checkpoint is None:
+            self.log.save_checkpoint(0, 0, MEMBERS, b"")
+            self._promises.saved(self.log.token(), 0)
 
     @property
     def promise(self) -> Promise:
@@ -133,7 +136,7 @@ class GroupLife:
         term = self.log.term_at(self._applied)
         if term is None or self._applied <= self._saved[-1][0]:
             return
-        self.log.save_checkpoint(self._applied, term, b"members", self._store.snapshot())
+        self.log.save_checkpoint(self._applied, term, MEMBERS, self._store.snapshot())
         self._promises.saved(self.log.token(), self._applied)
         self._saved = [self._saved[-1], (self._applied, self._first_live)]
         self._met["checkpoints"] += 1

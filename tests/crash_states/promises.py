@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NO_HARD_STATE = HardState(term=0, vote=None)
+NO_CHECKPOINT = -1
 
 
 @attrs.frozen
@@ -32,7 +33,7 @@ class Promise:
     durable: View = View()
     on_their_way: tuple[View, ...] = ()
     commit: int = 0
-    checkpoint: int = 0  # the index of the newest that is durable
+    checkpoint: int = NO_CHECKPOINT  # the index of the newest that is durable; 0: the members that a log begins with
     erasing: frozenset[int] = frozenset()  # sequences that may read as zeros
     erased: frozenset[int] = frozenset()  # sequences that must
 

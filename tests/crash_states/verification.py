@@ -13,7 +13,7 @@ from jetraft.store.format import Kind
 from jetraft.store.stream_store import StreamStore
 from tests.crash_states.histories import Applied, History, agreement, apply
 from tests.crash_states.product import has_failure
-from tests.crash_states.promises import Promise, View
+from tests.crash_states.promises import NO_CHECKPOINT, Promise, View
 
 if TYPE_CHECKING:
     from jetraft.store.log import FileLog
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jetraft.store.retention import StoreLimits
 
 READ_BYTES: Final = 1 << 30
+MEMBERS: Final = b"members"
 
 
 class ViolationError(Exception):
@@ -55,10 +56,12 @@ def _verified(log: "FileLog", promise: Promise, limits: "StoreLimits") -> Found:
     if failure is not None:
         raise ViolationError(failure)
     checkpoint = log.load_checkpoint()
-    checkpoint_index = checkpoint.index if checkpoint else 0
+    checkpoint_index = checkpoint.index if checkpoint else NO_CHECKPOINT
     _check_hard_state(log, promise)
     if checkpoint_index < promise.checkpoint:
         raise ViolationError(f"the checkpoint at {promise.checkpoint} was durable, the newest is at {checkpoint_index}")
+    if checkpoint is not None and checkpoint.members != MEMBERS:
+        raise ViolationError(f"the members are {checkpoint.members!r}")
     entries = {entry.index: entry for _, entry in log.frames(1, log.last_index)}
     history = _explained(log, entries, checkpoint_index, promise)
     _check_erased(entries, promise.erased)
@@ -152,7 +155,7 @@ def _check_stream(log: "FileLog", history: History, checkpoint: "Checkpoint | No
 def rebuilt(log: "FileLog", checkpoint: "Checkpoint | None", limits: "StoreLimits", index: int) -> StreamStore:
     """The store as a start makes it, up to an index at or above the checkpoint's. Nothing is erased again."""
     store = StreamStore(log, limits)
-    if checkpoint is not None:
+    if checkpoint is not None and checkpoint.index:
         store.restore(checkpoint.state)
     first = (checkpoint.index if checkpoint else 0) + 1
     for entry in log.entries(first, index, READ_BYTES) if first <= index else ():
