@@ -148,6 +148,8 @@ async def test_only_so_many_streams_are_started_at_once(nursery: trio.Nursery) -
     released.set()
     await bench.backend.settle()
     assert sorted(bench.calls()) == sorted(f"start {group}" for group in groups)
+
+
 async def test_what_cannot_be_discarded_now_is_later_and_the_server_goes_on(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
