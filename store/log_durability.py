@@ -227,7 +227,7 @@ class DurableLog(AppendingLog):
 
     def _promised(self, batch: Batch, error: OSError | None) -> None:
         """Term and vote are durable: what comes after them may be written."""
-        if error is None and not self._closed:
+        if error is None and not self._closed and self.failed is None:
             self._write(batch, may_block=False)
         else:
             self._batch_done(error)
@@ -242,7 +242,7 @@ class DurableLog(AppendingLog):
         """The files are on disk, or the log has failed; the ledger comes next where it has to."""
         backlog = self._in_flight[0].backlog
         facts = [] if backlog.only_grows or error is not None else records(backlog, self._place)
-        if facts and not self._closed:
+        if facts and not self._closed and self.failed is None:  # else zeros ahead of its frames may have failed
             self._place.ledger.append(facts, self._batch_done)
         else:
             self._batch_done(error)

@@ -121,3 +121,24 @@ def test_a_closed_log_is_busy_until_its_zeros_are_written() -> None:
     log.on_durable = lambda: told.append(log.is_busy)
     disk.finish()
     assert told == [False]
+
+
+def test_nothing_of_a_log_goes_to_the_ledger_after_it_has_failed() -> None:
+    """The fsync of zeros may fail while a block is on its way, and what it was to make durable is lost with it."""
+    disk = LossyDisk()
+    ledger, log = opened(disk, attrs.evolve(SALVAGE, pieces=PIECES))
+    log.append([entry(1, b"x")])
+    log.submit()
+    while not disk._asides:
+        disk.step()
+    disk.fail_next("sync", errno.EIO)
+    while disk._asides:
+        disk._aside_next = False
+        disk.step()
+    assert log.failed is not None
+    disk.finish()
+    log.close()
+    state = ledger.state((IDENTITY.group_id, IDENTITY.incarnation))
+    assert state is not None
+    assert not state.births
+    assert not log.reopen_cold().damaged
