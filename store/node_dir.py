@@ -25,7 +25,7 @@ import attrs
 import orjson
 
 from jetraft.store import ledger_records
-from jetraft.store.format import FORMAT_VERSION, TMP_SUFFIX
+from jetraft.store.format import BLOCK_SUFFIX, FORMAT_VERSION, TMP_SUFFIX
 from jetraft.store.io import DIRECTORY_MODE, FILE_MODE, Disk
 from jetraft.store.ledger import NAMES, Ledger
 from jetraft.store.ledger_file import merge, parse
@@ -169,6 +169,9 @@ class NodeDir:
         if not source.exists():
             return
         target.parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        if target.exists() and not any(source.rglob(f"*{BLOCK_SUFFIX}")):
+            shutil.rmtree(source)  # what an opening made after a crash in here; the data is in the quarantine already
+            return
         if target.exists():
             shutil.rmtree(target)
         source.rename(target)

@@ -137,3 +137,18 @@ def test_a_directory_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     NodeDir.open(LocalDisk(writer), root, server_name="n1", named=True, cluster="c").close()
     writer.stop()
     assert root.stat().st_mode & 0o777 == 0o750
+
+
+def test_what_was_set_aside_stays_when_the_crash_came_before_the_record_of_it(opened: Opened, tmp_path: Path) -> None:
+    node_dir = opened()
+    group_id = GroupId("S-R3F-abcdefgh")
+    place = node_dir.group(group_id, 7)
+    (place / "log-00000001").mkdir(parents=True)
+    (place / "log-00000001" / "1-1.blk").write_bytes(b"the only copy of the damage")
+    node_dir._move_aside(group_id, 7)
+    (place / "log-00000001").mkdir(parents=True)  # by the next opening, which finds that everything is missing
+    node_dir.set_aside_now(group_id, 7)
+    kept = tmp_path / "quarantine" / place.name / "log-00000001" / "1-1.blk"
+    assert kept.read_bytes() == b"the only copy of the damage"
+    assert not place.exists()
+    node_dir.close()
