@@ -352,6 +352,21 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+async def outcome_of(begin: Callable[[Done], None]) -> None:
+    """Begin something that calls back when it is done, and wait for that. Raises its error."""
+    finished = trio.Event()
+    errors: list[OSError] = []
+
+    def done(error: OSError | None) -> None:
+        errors.extend([] if error is None else [error])
+        finished.set()
+
+    begin(done)
+    await finished.wait()
+    if errors:
+        raise errors[0]
+
+
 _LIMITER: Final = trio.CapacityLimiter(BLOCKING_CALLS_MAX)
 
 

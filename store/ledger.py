@@ -17,15 +17,15 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 import attrs
-import trio
 
 from jetraft.store.format import TMP_SUFFIX
-from jetraft.store.io import Batch, Disk
+from jetraft.store.io import Batch, Disk, outcome_of
 from jetraft.store.ledger_file import Copy, Head, Merged, merge, pack_batch, pack_head, parse
 from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.port import StoreRefused
@@ -172,17 +172,9 @@ class Ledger:
 
     async def commit(self, *records: bytes) -> None:
         """The same; they are durable when this returns. Raises OSError."""
-        finished = trio.Event()
-        errors: list[OSError] = []
-
-        def done(error: OSError | None) -> None:
-            errors.extend([] if error is None else [error])
-            finished.set()
-
-        self.append(records, done)
-        await finished.wait()
-        if errors:
-            raise errors[0]
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the ledger is closed", str(self.root))
+        await outcome_of(partial(self.append, records))
 
     def commit_now(self, *records: bytes) -> None:
         """The same, blocking, while nothing is on its way: at start, and offline. Raises OSError."""

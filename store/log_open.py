@@ -14,11 +14,12 @@ from typing import Final
 import attrs
 
 from jetraft.store import erasure, faulty, ledger_records, legacy
-from jetraft.store._frame import make_mark
+from jetraft.store._frame import find_mark, make_mark
 from jetraft.store.backlog import BlockFile, LogPlace
 from jetraft.store.block import block_list
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import (
+    BLOCK_HEAD_BYTES,
     ERASE_NAME,
     GENERATION_PREFIX,
     MARK_BYTES,
@@ -26,6 +27,7 @@ from jetraft.store.format import (
     Identity,
     block_name,
     generation_name,
+    unpack_block_head,
 )
 from jetraft.store.frame_reader import FrameReader
 from jetraft.store.io import Disk
@@ -34,8 +36,8 @@ from jetraft.store.ledger import Ledger
 from jetraft.store.ledger_records import Born, GroupState, Point
 from jetraft.store.log import FileLog
 from jetraft.store.log_start import DEFAULT_OPTIONS, LogOptions, LogStart
-from jetraft.store.port import HardState, HardStateLost, StoreFailed
-from jetraft.store.recovery import Expected, Recovered, ranges_of, read_file, recover
+from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreFailed, StoreRefused
+from jetraft.store.recovery import Expected, Recovered, ranges_of, read_file, recover, serial_of
 
 log_ = logging.getLogger(__name__)
 
@@ -141,6 +143,9 @@ def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupStat
     """What the ledger says; or a new log of itself; or, where the ledger has nothing, the files."""
     disk = ledger.disk
     state = installed or ledger.state((identity.group_id, identity.incarnation)) or _NOTHING
+    if _is_outdated(disk, group, identity, state):
+        log_.error("%s: blocks were in use that the ledger does not know: it is of an earlier time", group)
+        state = attrs.evolve(state, memory_lost=True)
     if state.hard_state is not None and not state.memory_lost:
         return _Known(state=state, expected=Expected.of(state), hard_state=state.hard_state)
     files = legacy.DiskFiles(disk)
@@ -163,6 +168,27 @@ def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupStat
         hard_state=hard_state,
         superfluous=tuple(old),
     )
+
+
+def _is_outdated(disk: Disk, group: Path, identity: Identity, state: GroupState) -> bool:
+    """Whether a block that the ledger does not know was in use: then both its copies are of an earlier time.
+
+    Nothing follows the batch with which a block begins before the ledger knows it: its first mark is its only one.
+    """
+    log = group / generation_name(state.generation)
+    newest = max((block.serial for block in state.births), default=0)
+    for name in disk.list_directory(log):
+        if state.births and serial_of(name) > newest:
+            data = read_file(disk, log / name)
+            try:
+                head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
+            except (StoreCorrupt, StoreRefused):
+                continue
+            first = find_mark(data, offset=BLOCK_HEAD_BYTES, incarnation=identity.incarnation, tag=head.tag)
+            after = first + MARK_BYTES
+            if first >= 0 and find_mark(data, offset=after, incarnation=identity.incarnation, tag=head.tag) >= 0:
+                return True
+    return False
 
 
 def _as_found(state: GroupState, recovered: Recovered, hard_state: HardState) -> GroupState:

@@ -169,3 +169,30 @@ def test_without_a_ledger_no_block_is_taken_for_one_that_was_never_finished(disk
 
     assert newest in disk.list_directory(LOG)
     assert log.last_index == 20
+
+
+def test_a_ledger_that_was_put_back_in_both_copies_is_found_by_the_blocks_that_it_does_not_know() -> None:
+    disk = LossyDisk()
+    ledger = Ledger.open(disk, ROOT)
+    log = open_log(ledger, GROUP, IDENTITY, BlockCache(), SMALL)
+    log.append([entry(1)])
+    log.submit()
+    disk.finish()
+    old = {name: disk.read_whole(ROOT / name) for name in NAMES}
+    for index in range(2, 12):
+        log.append([entry(index)])
+        log.submit()
+        disk.finish()
+    log.close()
+    ledger.close()
+    disk.kill()
+    for name, content in old.items():
+        put(disk, ROOT / name, content.ljust(len(disk.read_whole(ROOT / name)), b"\0"))
+    blocks = [name for name in disk.list_directory(LOG) if name.endswith(".blk")]
+
+    with pytest.raises(HardStateLost):
+        opened(disk)
+    log = opened(disk, accept=True)
+
+    assert log.last_index == 11
+    assert [name for name in disk.list_directory(LOG) if name.endswith(".blk")] == blocks
