@@ -78,6 +78,15 @@ def start_on(store: Path, *, name: str) -> subprocess.CompletedProcess[str]:
     return start("-a", HOST, "-p", -1, "-js", "-sd", store, "-n", name)
 
 
+def set_value(store: Path, name: str, content: bytes) -> None:
+    """Replace a value of the node in the ledger of a server that does not run."""
+    writer = Writer()
+    ledger = Ledger.open(LocalDisk(writer), store / "jetstream")
+    ledger.commit_now(value(name, content))
+    ledger.close()
+    writer.stop()
+
+
 def test_the_store_of_another_node_is_refused(used_store: Path) -> None:
     before = sorted(path.read_bytes() for path in used_store.rglob("*") if path.is_file())
     line = fatal_line(start_on(used_store, name="n2"))
@@ -98,11 +107,7 @@ def test_a_store_of_a_newer_format_is_refused(used_store: Path) -> None:
 
 
 def test_a_founding_record_that_does_not_decode_is_one_line(used_store: Path) -> None:
-    writer = Writer()
-    ledger = Ledger.open(LocalDisk(writer), used_store / "jetstream")
-    ledger.commit_now(value("meta.record", b"{"))
-    ledger.close()
-    writer.stop()
+    set_value(used_store, "meta.record", b"{")
     line = fatal_line(start_on(used_store, name="n1"))
     assert line.startswith("Can't start JetStream: meta group record is damaged")
     assert "restore the store from a backup" in line
