@@ -12,13 +12,18 @@ import trio
 
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
+from jetraft.raft.joining import Admission, JoinPendingError
 from jetraft.store import ledger_records
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.model.ids import GroupId
 from jetraft.store.node_dir import NodeDir
+from jetraft.store.port import GroupLog, StoreCorrupt, StoreError, StoreMisplaced, StoreNewer, StoreRefused
+from tests.cluster.meta.makers import N2, N3, assignment
 
 if TYPE_CHECKING:
+    from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.saved_rows import SavedRows
+    from jetraft.raft.repair import Repairs
 
 GROUP, OTHER = GroupId("S-R3F-gone0000"), GroupId("S-R3F-kept0000")
 
@@ -97,3 +102,32 @@ async def test_deleted_data_frees_its_room_when_the_ledger_cannot_be_told(
             await host.discard(GROUP)
     assert not list((tmp_path / "trash").iterdir())
     assert (GROUP, 7) in host.stored_groups()
+
+
+class Opening:
+    """Repairs of a node where the log of every group meets the same error."""
+
+    def __init__(self, error: StoreError) -> None:
+        self._error = error
+
+    async def open(self, *_arguments: object, **_options: object) -> GroupLog:
+        raise self._error
+
+
+async def never_admitted(_row: "StreamAssignment") -> Admission:
+    raise JoinPendingError("nobody answers")
+
+
+@pytest.mark.parametrize("error", [StoreCorrupt("b"), StoreMisplaced("b"), StoreRefused("b"), StoreNewer("b")])
+async def test_only_what_is_lost_is_had_from_others_and_never_by_an_only_holder(
+    node_dir: NodeDir, error: StoreError
+) -> None:
+    host = host_over(node_dir)
+    host.repairs = cast("Repairs", Opening(error))
+    host.admit = never_admitted
+    own = node_dir.node_id
+    is_lost = isinstance(error, (StoreCorrupt, StoreMisplaced))
+    with pytest.raises(JoinPendingError if is_lost else type(error)):
+        await host.start(assignment("S", peers=(own, N2, N3)))
+    with pytest.raises(type(error)):
+        await host.start(assignment("S", peers=(own,)))
