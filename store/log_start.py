@@ -22,7 +22,7 @@ from jetraft.store.recovery import FoundBlock, RecoveryMode, RecoveryReport
 if TYPE_CHECKING:
     from jetraft.store.log import FileLog
 
-BLOCK_BYTES_FIRST: Final = 256 << 10  # a thousand small streams reserve 256 MB
+BLOCK_BYTES_FIRST: Final = 64 << 10  # a thousand small streams reserve 64 MB; a large one rolls once more
 BLOCK_BYTES_MAX: Final = 32 << 20  # a trim gives space back in these steps; a roll costs three fsyncs
 BLOCK_GROWTH: Final = 4
 

@@ -10,7 +10,7 @@ from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import BLOCK_HEAD_BYTES, Kind, unpack_block_head
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
-from jetraft.store.log_start import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX, BLOCK_GROWTH, LogOptions
+from jetraft.store.log_start import BLOCK_BYTES_MAX, BLOCK_GROWTH, LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.port import Entry, StoreCorrupt
 from jetraft.store.space import ROOM_SHARE
@@ -19,10 +19,11 @@ from tests.store.test_recovery import GROUP, IDENTITY, LOG
 
 PLENTY = BLOCK_BYTES_MAX * ROOM_SHARE
 FRAME_BYTES = 8 << 10
+FIRST_BYTES = BLOCK_BYTES_MIN * 4  # so that a small one can be told from it
 
 
 def opened(disk: LossyDisk, room: list[int] | None = None) -> FileLog:
-    options = LogOptions() if room is None else LogOptions(room_bytes=lambda: room[0])
+    options = LogOptions() if room is None else LogOptions(room_bytes=lambda: room[0], block_bytes_first=FIRST_BYTES)
     return open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), options)
 
 
@@ -64,7 +65,7 @@ def disk() -> LossyDisk:
 def test_blocks_grow_where_there_is_room(disk: LossyDisk) -> None:
     log = opened(disk, [PLENTY])
     write(disk, log, 40)
-    assert sizes(disk) == [BLOCK_BYTES_FIRST, BLOCK_BYTES_FIRST * BLOCK_GROWTH]
+    assert sizes(disk) == [FIRST_BYTES, FIRST_BYTES * BLOCK_GROWTH]
 
 
 def test_blocks_are_small_where_there_is_none_and_grow_again_later(disk: LossyDisk) -> None:
@@ -74,7 +75,7 @@ def test_blocks_are_small_where_there_is_none_and_grow_again_later(disk: LossyDi
     assert sizes(disk) == [BLOCK_BYTES_MIN] * len(sizes(disk))
     room[0] = PLENTY
     write(disk, log, 40)
-    assert sizes(disk)[-2:] == [BLOCK_BYTES_FIRST, BLOCK_BYTES_FIRST * BLOCK_GROWTH]
+    assert sizes(disk)[-2:] == [FIRST_BYTES, FIRST_BYTES * BLOCK_GROWTH]
 
 
 def test_an_allocation_that_finds_no_room_is_tried_again_small_and_the_log_goes_on(disk: LossyDisk) -> None:
@@ -83,7 +84,7 @@ def test_an_allocation_that_finds_no_room_is_tried_again_small_and_the_log_goes_
     disk.room_bytes = BLOCK_BYTES_MIN
     write(disk, log, 40)
 
-    assert sizes(disk)[0] == BLOCK_BYTES_FIRST
+    assert sizes(disk)[0] == FIRST_BYTES
     assert set(sizes(disk)[1:]) == {BLOCK_BYTES_MIN}
     assert newest_size(disk) == BLOCK_BYTES_MIN, "what the head says"
     log.close()
@@ -145,4 +146,4 @@ def test_room_is_asked_for_once_for_each_block(disk: LossyDisk) -> None:
 
     log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache(), LogOptions(room_bytes=room_bytes))
     write(disk, log, 20)
-    assert len(asked) == len(sizes(disk)) == 1
+    assert len(asked) == len(sizes(disk)) == 2
