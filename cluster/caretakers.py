@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.cluster.advisories import Advisories
+    from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.backend import MetaBackend
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
@@ -48,6 +49,26 @@ class CaretakerStatistics:
     compared: ComparerStatistics | None
 
 
+@attrs.frozen(slots=True)
+class _Census:
+    """The replicas of a node and their groups."""
+
+    running: Sequence[tuple[StreamAssignment, StreamShell]] = ()
+    replicas: Sequence[StreamShell] = ()
+    groups: Sequence[Group] = ()
+    groups_on_disk: Sequence[Group] = ()
+
+    @classmethod
+    def of(cls, running: Sequence[tuple[StreamAssignment, StreamShell]]) -> _Census:
+        """Of what runs."""
+        return cls(
+            running,
+            tuple(replica for _, replica in running),
+            tuple(replica.group for _, replica in running),
+            tuple(replica.group for row, replica in running if row.config.storage is StorageType.FILE),
+        )
+
+
 class Caretakers:
     """See the module. One task (`run`) owns theirs; `meta_group` is looked after like the groups of the replicas."""
 
@@ -68,6 +89,7 @@ class Caretakers:
         self._setting = setting
         self._backend = backend
         self._meta_group = meta_group
+        self._counted = _Census()
         self._scrubber = Scrubber(
             disk=ports.disk,
             clock=ports.clock,
@@ -133,14 +155,20 @@ class Caretakers:
         )
 
     def _replicas(self) -> Sequence[StreamShell]:
-        return [replica for _, replica in self._backend.replicas()]
+        return self._census().replicas
 
     def _groups(self) -> Sequence[Group]:
-        return self._with_meta([replica.group for replica in self._replicas()])
+        return self._with_meta(self._census().groups)
 
     def _groups_on_disk(self) -> Sequence[Group]:
-        replicas = self._backend.replicas()
-        return self._with_meta([replica.group for row, replica in replicas if row.config.storage is StorageType.FILE])
+        return self._with_meta(self._census().groups_on_disk)
+
+    def _census(self) -> _Census:
+        """All replicas; counted again when others run."""
+        running = self._backend.replicas()
+        if running is not self._counted.running:
+            self._counted = _Census.of(running)
+        return self._counted
 
     def _with_meta(self, groups: Sequence[Group]) -> Sequence[Group]:
         meta = self._meta_group()

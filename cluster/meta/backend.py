@@ -79,7 +79,7 @@ class BackendStatistics:
     failed: Mapping[StreamKey, str]
 
 
-@attrs.define
+@attrs.frozen
 class _Running(Generic[R]):
     """A replica and the row it was started from, or last reconfigured to."""
 
@@ -113,7 +113,8 @@ class MetaBackend(Generic[R]):
         self._node_id = node_id
         self._machine = machine
         self._host = host
-        self._running: dict[StreamKey, _Running[R]] = {}
+        self._running: dict[StreamKey, _Running[R]] = {}  # changed by `_set` alone
+        self._listed: Sequence[tuple[StreamAssignment, R]] | None = None  # what `replicas` says, until they change
         self._dirty: dict[StreamKey, None] = {}
         self._unstarted: dict[StreamKey, _Unstarted] = {}
         self._orphans: set[GroupId] = set()
@@ -130,8 +131,13 @@ class MetaBackend(Generic[R]):
         return running.replica if running else None
 
     def replicas(self) -> Sequence[tuple[StreamAssignment, R]]:
-        """Return all running replicas with their assignments, in the order they were started."""
-        return [(running.assignment, running.replica) for running in self._running.values()]
+        """Return all running replicas with their assignments, in the order they were started.
+
+        The same object until they change: several tasks look at all of them twice a second.
+        """
+        if self._listed is None:
+            self._listed = tuple((running.assignment, running.replica) for running in self._running.values())
+        return self._listed
 
     @property
     def wanted(self) -> int:
@@ -158,9 +164,9 @@ class MetaBackend(Generic[R]):
                     self._woken = trio.Event()
         finally:
             with trio.CancelScope(shield=True):
-                for running in list(self._running.values()):
+                for key, running in list(self._running.items()):
                     await self._host.stop(running.replica)
-                self._running.clear()
+                    self._set(key, None)
 
     async def settle(self) -> None:
         """Wait until this node matches the table as it is now."""
@@ -264,8 +270,16 @@ class MetaBackend(Generic[R]):
         if running is None:
             await self._start(key, wanted)
         elif running.assignment != wanted:
-            running.assignment = wanted
+            self._set(key, _Running(replica=running.replica, assignment=wanted))
             running.replica.reconfigure(wanted)
+
+    def _set(self, key: StreamKey, running: _Running[R] | None) -> None:
+        """The replica of a stream runs from now on, or does not."""
+        if running is None:
+            del self._running[key]
+        else:
+            self._running[key] = running
+        self._listed = None
 
     async def _start(self, key: StreamKey, assignment: StreamAssignment) -> None:
         group_id = assignment.group_id
@@ -275,7 +289,7 @@ class MetaBackend(Generic[R]):
             self._put_off(key, group_id, error)
             return
         self._unstarted.pop(key, None)
-        self._running[key] = _Running(replica=replica, assignment=assignment)
+        self._set(key, _Running(replica=replica, assignment=assignment))
 
     def _put_off(self, key: StreamKey, group_id: GroupId, error: StoreError | OSError) -> None:
         """The replica could not be started: note why, and when to try again."""
@@ -294,17 +308,17 @@ class MetaBackend(Generic[R]):
             reopening.error = StoreError(f"{key.name} does not run here any more")
             reopening.ended.set()
             return
-        del self._running[key]
+        self._set(key, None)
         try:
             replica = await self._host.reopen(running.replica, running.assignment, reopening.swap)
-            self._running[key] = _Running(replica=replica, assignment=running.assignment)
+            self._set(key, _Running(replica=replica, assignment=running.assignment))
         except (StoreError, OSError) as error:
             reopening.error = error
         finally:
             reopening.ended.set()
 
     async def _stop(self, key: StreamKey, running: _Running[R]) -> None:
-        del self._running[key]
+        self._set(key, None)
         await self._host.stop(running.replica)
         await self._discard_if_removed(running.assignment.group_id)
 

@@ -327,3 +327,20 @@ async def test_replicas_are_stopped_with_the_backend() -> None:
         await bench.apply(assign("S", group="g1"))
         nursery.cancel_scope.cancel()
     assert bench.calls() == ["start g1", "stop g1"]
+
+
+async def test_what_runs_is_listed_anew_when_it_changes_and_only_then(nursery: trio.Nursery) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    listed = bench.backend.replicas()
+    assert [row.group_id for row, _ in listed] == ["g1"]
+    assert bench.backend.replicas() is listed
+
+    await bench.apply(ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S", "new")))
+    assert [row.revision for row, _ in bench.backend.replicas()] == [2]
+    before = bench.backend.replicas()[0][1]
+    await bench.backend.reopen(GroupId("g1"), _new_log)
+    assert bench.backend.replicas()[0][1] is not before
+    await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
+    assert list(bench.backend.replicas()) == []
