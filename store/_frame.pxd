@@ -9,6 +9,9 @@ cdef enum:
     FRAME_HEADER_BYTES = 48
     RECORD_HEADER_BYTES = 20
     MARK_BYTES = 32
+    SUMMED_VERSION = 2          # of a MESSAGES frame that ends with checksums of its records
+    SUM_BYTES = 4
+    FRAME_HOLED = 8             # format.FRAME_HOLED
 
 
 cdef struct FrameHeader:
@@ -46,8 +49,15 @@ cdef bint read_header(const uint8_t *data, size_t size, FrameHeader *out) noexce
 # True when the frame at `data` is whole and its checksum holds.
 cdef bint frame_is_sound(const uint8_t *data, size_t size) noexcept nogil
 
+# How many bytes at the end of an open frame (not sealed, thin or packed) are checksums of its records.
+cdef size_t sums_bytes(const FrameHeader *header) noexcept nogil
+
+# Write the checksums of the records at the end of a MESSAGES frame of `size` bytes, and that of the frame; False when the
+# bytes before them are not its records. See store/format.py.
+cdef bint sum_records(uint8_t *frame, size_t size) noexcept nogil
+
 # Unpack the record at `offset` of a frame of `size` bytes and return the offset of the next one; 0 when malformed.
-# The first record is at FRAME_HEADER_BYTES; the last one ends at `size`.
+# The first record is at FRAME_HEADER_BYTES; the last one ends where the frame does, or its checksums begin.
 cdef size_t read_record(const uint8_t *frame, size_t size, size_t offset, Record *out) noexcept nogil
 
 # Write the 20-byte header of a record of which subject, hdr and payload follow.

@@ -25,7 +25,8 @@ if sys.byteorder != "little":
 jetraft_crc32c_prepare()
 
 cdef enum:
-    FRAME_VERSION = 1
+    FRAME_VERSION = 2           # the newest that is read
+    PLAIN_VERSION = 1           # what most frames are of
     MESSAGES = 3                # format.Kind.MESSAGES
     MARK_SENTINEL = 0xFFFFFFFF  # stands where a frame has its length; no frame is that long
     SKIP_SENTINEL = 0xFFFFFFFE  # the same for a skip
@@ -72,6 +73,36 @@ cdef bint frame_is_sound(const uint8_t *data, size_t size) noexcept nogil:
     return jetraft_crc32c(data + 8, header.length - 8, 0) == header.crc
 
 
+cdef size_t sums_bytes(const FrameHeader *header) noexcept nogil:
+    if header.version != SUMMED_VERSION or header.kind != MESSAGES:
+        return 0
+    return SUM_BYTES * (<size_t> header.count + 1)
+
+
+cdef bint sum_records(uint8_t *frame, size_t size) noexcept nogil:
+    cdef FrameHeader header
+    cdef Record record
+    cdef size_t at = FRAME_HEADER_BYTES, following, end
+    cdef uint32_t i, crc
+    if not read_header(frame, size, &header) or header.length != size or header.kind != MESSAGES:
+        return False
+    frame[8] = header.version = SUMMED_VERSION
+    if size < FRAME_HEADER_BYTES + sums_bytes(&header):
+        return False
+    end = size - sums_bytes(&header)
+    crc = jetraft_crc32c(frame + 8, FRAME_HEADER_BYTES - 8, 0)
+    store_u32(frame + end, crc)
+    for i in range(header.count):
+        following = read_record(frame, end, at, &record)
+        if following == 0:
+            return False
+        crc = jetraft_crc32c(frame + at, following - at, crc)
+        store_u32(frame + end + SUM_BYTES * (<size_t> i + 1), crc)
+        at = following
+    store_u32(frame + 4, jetraft_crc32c(frame + end, size - end, crc))
+    return at == end
+
+
 cdef size_t read_record(const uint8_t *frame, size_t size, size_t offset, Record *out) noexcept nogil:
     cdef uint64_t fixed
     if offset < FRAME_HEADER_BYTES or offset > size or size - offset < RECORD_HEADER_BYTES:
@@ -116,15 +147,19 @@ def crc32c_by_table(const uint8_t[::1] data not None, uint32_t value=0):
 
 
 def seal(int kind, *, uint64_t index, uint64_t term, uint64_t incarnation, body, uint64_t first_seq=0,
-         uint32_t count=0, uint16_t flags=0):
+         uint32_t count=0, uint16_t flags=0, bint summed=False):
     """Encode one entry as a frame. `body` is bytes, or a list or tuple of bytes-like parts that are joined.
 
-    Raises ValueError when the frame would be longer than FRAME_BYTES_MAX.
+    `summed`: of `count` records, each with a checksum of its own. Raises ValueError when the frame would be longer than
+    FRAME_BYTES_MAX, or has no such records.
     """
     parts = body if isinstance(body, (list, tuple)) else (body,)
     cdef uint64_t length = FRAME_HEADER_BYTES
     for part in parts:
         length += memoryview(part).nbytes
+    cdef uint64_t body_end = length
+    if summed:
+        length += SUM_BYTES * (<uint64_t> count + 1)
     if length > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {length} bytes is longer than {FRAME_BYTES_MAX}")
     frame = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> length)
@@ -134,14 +169,14 @@ def seal(int kind, *, uint64_t index, uint64_t term, uint64_t incarnation, body,
     for part in parts:
         PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
         try:
-            if at + <uint64_t> view.len > length:
+            if at + <uint64_t> view.len > body_end:
                 raise ValueError("a part grew while it was sealed")
             memcpy(out + at, view.buf, view.len)
             at += view.len
         finally:
             PyBuffer_Release(&view)
     store_u32(out, <uint32_t> length)
-    out[8] = FRAME_VERSION
+    out[8] = PLAIN_VERSION
     out[9] = <uint8_t> kind
     store_u16(out + 10, flags)
     store_u32(out + 12, count)
@@ -149,8 +184,26 @@ def seal(int kind, *, uint64_t index, uint64_t term, uint64_t incarnation, body,
     store_u64(out + 24, index)
     store_u64(out + 32, term)
     store_u64(out + 40, first_seq)
-    store_u32(out + 4, jetraft_crc32c(out + 8, length - 8, 0))
+    if not summed:
+        store_u32(out + 4, jetraft_crc32c(out + 8, length - 8, 0))
+    elif not sum_records(out, length):
+        raise ValueError(f"the body does not hold {count} records")
     return frame
+
+
+def resummed(const uint8_t[::1] frame not None):
+    """A frame whose content has changed in place, with right checksums. Raises ValueError when it is not whole."""
+    cdef FrameHeader header
+    memset(&header, 0, sizeof(header))
+    if frame.shape[0] == 0 or not read_header(&frame[0], frame.shape[0], &header) or header.length != frame.shape[0]:
+        raise ValueError("not a whole frame")
+    changed = PyBytes_FromStringAndSize(<const char *> &frame[0], frame.shape[0])
+    cdef uint8_t *out = <uint8_t *> PyBytes_AS_STRING(changed)
+    if sums_bytes(&header) == 0:
+        store_u32(out + 4, jetraft_crc32c(out + 8, header.length - 8, 0))
+    elif not sum_records(out, header.length):
+        raise ValueError(f"not a frame of {header.count} records")
+    return changed
 
 
 def parse_header(const uint8_t[::1] data not None, Py_ssize_t offset=0):
@@ -224,14 +277,16 @@ def records(const uint8_t[::1] frame not None):
     memset(&header, 0, sizeof(header))
     if frame.shape[0] == 0 or not read_header(&frame[0], frame.shape[0], &header) or header.kind != MESSAGES:
         raise ValueError("not a whole MESSAGES frame")
+    if header.length < FRAME_HEADER_BYTES + sums_bytes(&header):
+        raise ValueError("no room for the checksums of its records")
     found = []
     for i in range(header.count):
-        offset = read_record(&frame[0], header.length, offset, &record)
+        offset = read_record(&frame[0], header.length - sums_bytes(&header), offset, &record)
         if offset == 0:
             raise ValueError(f"record {i} of {header.count} does not fit its frame")
         ts_ns, _, subject, hdr, payload = _record_fields(&record)
         found.append((header.first_stream_seq + i, ts_ns, subject, hdr, payload))
-    if offset != header.length:
+    if offset != header.length - sums_bytes(&header):
         raise ValueError("bytes after the last record")
     return found
 

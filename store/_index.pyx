@@ -18,7 +18,9 @@ from libc.stdlib cimport calloc, free
 
 from jetraft.store._chains cimport Chains
 from jetraft.store._chunks cimport CHUNK_BITS, FAR, ChunkTable, Row
-from jetraft.store._frame cimport FRAME_HEADER_BYTES, FrameHeader, Record, read_header, read_record
+from jetraft.store._frame cimport (
+    FRAME_HEADER_BYTES, FRAME_HOLED, FrameHeader, Record, read_header, read_record, sums_bytes,
+)
 from jetraft.store._lookahead cimport LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_doomed, fetch_oldest, look_ahead
 from jetraft.store._seqset cimport PackedRanges, RangePacker
 from jetraft.store._spans cimport Place, SpanTable
@@ -238,6 +240,9 @@ cdef class Index(Chains):
         seq = header.first_stream_seq
         if header.count == 0:
             return 0
+        if header.length < FRAME_HEADER_BYTES + sums_bytes(&header):
+            raise ValueError("no room for the checksums of its records")
+        size = header.length - sums_bytes(&header)
         if seq > UINT64_MAX // 2:
             raise ValueError(f"sequence {seq} cannot be")
         if dead is None or seq + header.count > self.first_seq:
@@ -262,7 +267,13 @@ cdef class Index(Chains):
                     self.put(seq, frame_offset, &upcoming[i])
                 seq += 1
             if found < min(left, LOOKAHEAD_RECORDS):
-                raise ValueError(f"the record of sequence {seq} is damaged")
+                at = read_record(frame, size, at, &record) if header.flags & FRAME_HOLED else 0
+                if at == 0 or record.subject_len:
+                    raise ValueError(f"the record of sequence {seq} is damaged")
+                if dead is None:
+                    self._skip_to(seq + 1)  # a hole (store/_holes.pyx): the message is lost
+                seq += 1
+                found += 1
             left -= found
         return 0
 

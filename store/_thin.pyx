@@ -9,6 +9,7 @@ it was made of stand, so that all places in it stay right:
 
 `expand` gives the frame again, with records of the right number and size where some are gone: the subject is a dot, which is
 none, there are no headers, and the content is zeros. It is only read by those who know from a checkpoint that these messages are gone.
+The sums of a frame that has some (version 2) are left out, and made anew.
 Typed face: _thin.pyi. Layout of frames and records: store/format.py.
 """
 
@@ -18,6 +19,7 @@ from libc.string cimport memcpy, memset
 
 from jetraft.store._frame cimport (
     FRAME_HEADER_BYTES,
+    FRAME_HOLED,
     RECORD_HEADER_BYTES,
     FrameHeader,
     Record,
@@ -29,6 +31,8 @@ from jetraft.store._frame cimport (
     store_u16,
     store_u32,
     store_u64,
+    sum_records,
+    sums_bytes,
     write_record_header,
 )
 
@@ -58,8 +62,11 @@ def thin(bytes frame not None, const uint8_t[::1] live not None):
     cdef size_t at = FRAME_HEADER_BYTES, following, written, piece = 0
     cdef uint32_t i, gone = 0, gone_bytes = 0
     cdef bint in_kept = True
-    if not read_header(data, len(frame), &header) or header.kind != MESSAGES or header.flags or header.length != len(frame):
+    if not read_header(data, len(frame), &header) or header.kind != MESSAGES or header.length != len(frame):
         raise ValueError("not a whole MESSAGES frame")
+    if header.flags & ~FRAME_HOLED or header.length < FRAME_HEADER_BYTES + sums_bytes(&header):
+        raise ValueError("not an open MESSAGES frame")
+    cdef size_t end = header.length - sums_bytes(&header)
     if header.count != live.shape[0] or header.count == 0:
         raise ValueError(f"{live.shape[0]} verdicts for {header.count} records")
     # A record that is kept costs at most a piece more; one that is gone is longer than nothing.
@@ -69,8 +76,8 @@ def thin(bytes frame not None, const uint8_t[::1] live not None):
     store_u32(target + FRAME_HEADER_BYTES, header.length)
     written = FRAME_HEADER_BYTES + BODY_HEAD_BYTES
     for i in range(header.count):
-        following = read_record(data, header.length, at, &record)
-        if following == 0 or record.subject_len == 0:
+        following = read_record(data, end, at, &record)
+        if following == 0 or (record.subject_len == 0 and live[i]):
             raise ValueError(f"record {i} of {header.count} does not fit its frame")
         if i == 0:
             store_u64(target + FRAME_HEADER_BYTES + 4, <uint64_t> record.ts_ns)
@@ -91,7 +98,7 @@ def thin(bytes frame not None, const uint8_t[::1] live not None):
             gone_bytes += <uint32_t> (following - at)
             in_kept = False
         at = following
-    if at != header.length:
+    if at != end:
         raise ValueError("bytes after the last record")
     if gone:
         store_u32(target + written, gone)
@@ -117,8 +124,9 @@ def expand(bytes frame not None):
         raise ValueError("a thin frame without a head")
     length = load_u32(data + FRAME_HEADER_BYTES)
     ts_ns = <int64_t> load_u64(data + FRAME_HEADER_BYTES + 4)
-    if not FRAME_HEADER_BYTES <= length <= FRAME_BYTES_MAX:
+    if not FRAME_HEADER_BYTES + sums_bytes(&header) <= length <= FRAME_BYTES_MAX:
         raise ValueError(f"a thin frame of {length} bytes")
+    cdef size_t end = length - sums_bytes(&header)
     whole = PyBytes_FromStringAndSize(NULL, length)
     cdef uint8_t *target = <uint8_t *> PyBytes_AS_STRING(whole)
     memset(target, 0, length)
@@ -128,7 +136,7 @@ def expand(bytes frame not None):
             raise ValueError("a piece without a head")
         gone, gone_bytes, kept = load_u32(data + at), load_u32(data + at + 4), load_u32(data + at + 8)
         at += PIECE_HEAD_BYTES
-        if kept > header.length - at or <uint64_t> gone_bytes + kept > length - written:
+        if kept > header.length - at or <uint64_t> gone_bytes + kept > end - written:
             raise ValueError("a piece beyond the frame")
         if <uint64_t> gone * GONE_BYTES > gone_bytes or (gone == 0) != (gone_bytes == 0):
             raise ValueError(f"{gone} records in {gone_bytes} bytes")
@@ -140,9 +148,14 @@ def expand(bytes frame not None):
         memcpy(target + written, data + at, kept)
         written += kept
         at += kept
-    if written != length:
-        raise ValueError(f"{written} of {length} bytes")
-    _close(target, length, 0)
+    if written != end:
+        raise ValueError(f"{written} of {end} bytes")
+    store_u32(target, length)
+    store_u16(target + 10, 0)
+    if end == length:
+        _close(target, length, 0)
+    elif not sum_records(target, length):
+        raise ValueError("pieces that are no records")
     return whole
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from jetraft.store._frame import crc32c, find_mark, parse_header, scan, verify
+from jetraft.store._frame import find_mark, parse_header, resummed, scan, verify
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     FRAME_CRC_AT,
@@ -53,7 +53,7 @@ class Rewrite:
 
 
 def erased(frame: bytes, record_offset: int) -> bytes:
-    """The frame with the content of one record gone and a new checksum.
+    """The frame with the content of one record gone and new checksums.
 
     Headers stay where a flag says that applying the entry reads them: a replay must come to the same state.
     """
@@ -63,8 +63,7 @@ def erased(frame: bytes, record_offset: int) -> bytes:
     end = record_offset + length
     changed = bytearray(frame)
     changed[start:end] = bytes(end - start)
-    changed[FRAME_CRC_AT:FRAME_CRC_FROM] = crc32c(memoryview(changed)[FRAME_CRC_FROM:]).to_bytes(4, "little")
-    return bytes(changed)
+    return resummed(changed)
 
 
 def disowned(frame: bytes) -> bytes:

@@ -22,7 +22,7 @@ Format 2 had term and vote in `hard-state.0` and `.1`, and the ranges that were 
 Frame (one Raft entry; the same bytes in every log and on every link), 48 bytes and a body:
 
     u32 length   whole frame           u32 crc      crc32c of bytes 8..length
-    u8  version  1                     u8  kind     Kind
+    u8  version  1 or 2                u8  kind     Kind
     u16 flags    FRAME_*               u32 count    records in a MESSAGES body
     u64 incarnation                    u64 log_index
     u64 term                           u64 first_stream_seq
@@ -34,6 +34,11 @@ Record (one message in a MESSAGES body), 20 bytes and three parts:
     i64 ts_ns   since the Unix epoch   subject, hdr (a NATS/1.0 block), payload
 
 The stream sequence of the i-th record is first_stream_seq + i.
+
+A MESSAGES frame of version 2 ends with count + 1 sums, u32 each: crc32c of bytes 8..48, and then, record by record, of
+bytes 8 to the end of that record. So they cost no second pass, and each is bound to all that comes before it. A member
+that is alone in its group writes them: it has nobody to get a damaged frame back from. With FRAME_HOLED, records
+without a subject stand for damaged ones (store/_holes.pyx).
 
 Mark (local to one block, never replicated), 32 bytes, written after the fsync of what stands before it:
 
@@ -69,7 +74,7 @@ from jetraft.store.port import StoreCorrupt, StoreMisplaced, StoreNewer
 # Of envelopes, and so of a store. 2: the checksum covers version and kind too. 3: block tags, and a ledger that says
 # what must be there.
 FORMAT_VERSION: Final = 3
-FRAME_VERSION: Final = 1
+FRAME_VERSION: Final = 2  # the newest that is read
 FRAME_HEADER_BYTES: Final = 48
 RECORD_HEADER_BYTES: Final = 20
 FRAME_CRC_AT: Final = 4
@@ -83,6 +88,7 @@ FRAME_INCARNATION_AT: Final = 16
 FRAME_SEALED: Final = 1  # the body is encrypted: store/cipher.py; on disk only
 FRAME_THIN: Final = 2  # without the content of messages that are gone: store/_thin.pyx; in compacted blocks only
 FRAME_PACKED: Final = 4  # compressed: store/compression.py; in compacted blocks only
+FRAME_HOLED: Final = 8  # some of its records are lost: store/_holes.pyx
 FRAME_THIN_LENGTH_AT: Final = FRAME_HEADER_BYTES  # in a thin or packed frame: how long readers see it
 
 RECORD_HAS_MSG_ID: Final = 1  # headers contain Nats-Msg-Id: apply feeds the table of duplicates

@@ -24,6 +24,7 @@ from jetraft.store.ledger_records import GroupState
 from jetraft.store.log_start import LogOptions, LogStart
 from jetraft.store.log_upkeep import KeptUpLog
 from jetraft.store.port import Checkpoint, Entry, FrameRef, LogStatistics
+from jetraft.store.salvage import salvaged
 from jetraft.store.snapshot import Manifest, Staging, make_manifest
 from jetraft.store.staging import FileStaging
 
@@ -77,6 +78,11 @@ class FileLog(KeptUpLog):
         return self._damage.lost
 
     @property
+    def sums_records(self) -> bool:
+        """See GroupLog. What is encrypted can be opened only as a whole."""
+        return self._place.cipher is None
+
+    @property
     def returned(self) -> Mapping[int, bytes]:
         """Of the entries given up, the true frames that have come back."""
         return self._damage.returned
@@ -88,6 +94,15 @@ class FileLog(KeptUpLog):
     def substitute(self, index: int, *, after: bytes | None = None) -> bytes:
         """What stands for a faulty entry that is given up: see Damage."""
         return self._damage.substitute(index, after=after)
+
+    def salvage(self) -> list[int]:
+        """Have `substitute` keep what is sound of damaged frames: of these entries.
+
+        Only for who has nobody to get them back from: others would have something else in the same place. Blocking.
+        Raises OSError.
+        """
+        self._damage.salvaged = salvaged(self._place, self.damaged)
+        return sorted(self._damage.salvaged)
 
     def entries(self, lo: int, hi: int, bytes_max: int) -> list[Entry]:
         """See GroupLog."""

@@ -41,7 +41,7 @@ class Image:
 class Damage:
     """What of a log's blocks is damaged, and how reads go around it."""
 
-    __slots__ = ("_blocks", "_image", "_incarnation", "_reader", "_replaced", "faulty", "lost", "returned")
+    __slots__ = ("_blocks", "_image", "_incarnation", "_reader", "_replaced", "faulty", "lost", "returned", "salvaged")
 
     def __init__(self, blocks: BlockList, reader: FrameReader, incarnation: int, faulty: trimmed.Ranges) -> None:
         self._blocks = blocks
@@ -52,6 +52,7 @@ class Damage:
         self.lost: trimmed.Ranges = ()  # faulty entries that no member has: see `give_up`
         self._image: tuple[tuple[int, int], Image | None] = (0, 0), None  # the last one drawn: of a block's revision
         self.returned: dict[int, bytes] = {}  # the true frames that have come back of entries given up
+        self.salvaged: dict[int, bytes] = {}  # what is sound of damaged frames: see store/salvage.py
 
     def sound_to(self, lo: int, hi: int) -> int:
         """The last index to read from `lo` on in one go: before the next entry without a frame on disk."""
@@ -133,9 +134,21 @@ class Damage:
                 self._reader.hold(block, offset, frame)
 
     def substitute(self, index: int, *, after: bytes | None = None) -> bytes:
-        """What stands for a faulty entry that is given up; `after` is the frame before it, if that was faulty too."""
+        """What stands for a faulty entry that is given up; `after` is the frame before it, if that was faulty too.
+
+        A frame that was salvaged counts if its term is not below the one before it, nor above the one behind it.
+        """
         term = self._blocks.terms.at(index) if after is None else parse_header(after).term
-        return stand_in(index, term or self._term_below(index), self._incarnation)
+        term = term or self._term_below(index)
+        salvaged, behind = self.salvaged.get(index), self._term_behind(index)
+        if salvaged is not None and term <= parse_header(salvaged).term <= behind:
+            return salvaged
+        return stand_in(index, term, self._incarnation)
+
+    def _term_behind(self, index: int) -> int:
+        """The term of the first sound entry above a damaged one; the present one where none is."""
+        behind = next((last + 1 for first, last in self.faulty if first <= index <= last), index + 1)
+        return self._blocks.terms.at(behind) or self._blocks.terms.last_term
 
     def image(self, block: Block) -> Image | None:
         """The block for another member when an entry of it is lost; None when its file can be sent as it is.

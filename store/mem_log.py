@@ -32,6 +32,7 @@ class MemLog:
         self._bytes_written = 0
         self.faulty: tuple[tuple[int, int], ...] = ()  # nothing here rots
         self.lost: tuple[tuple[int, int], ...] = ()
+        self.sums_records = False
         self.hard_state_token = 0
         self.durable_token = 0
         self.durable_index = 0

@@ -123,6 +123,11 @@ class GroupLog(Protocol):
         """Damaged entries that no member has: no-ops stand for them."""
         ...
 
+    @property
+    def sums_records(self) -> bool:
+        """Whether a checksum for each record of a frame is of use here, should one be damaged."""
+        ...
+
     on_durable: Callable[[], None] | None
     """Called in the trio thread after `durable_token` moved, or after `failed` was set."""
 

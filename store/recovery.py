@@ -298,6 +298,8 @@ def _look(
         file_bytes=len(data),
         end_lost=end_lost,
     )
+    if walk.stop == Stop.VERSION:
+        raise StoreNewer(f"{path}: entry {walk.next_index} has a newer format")
     if last_index is not None:
         if walk.stop not in (Stop.END, Stop.ZERO):
             raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} is damaged")
@@ -424,8 +426,6 @@ def _judge_tail(  # noqa: PLR0913, PLR0917  (what was seen, of which block, and 
     path: Path, data: bytes, walk: Scan, head: BlockHead, identity: Identity, mode: RecoveryMode
 ) -> int:
     """Bytes of the torn tail of the newest block, 0 when it ends cleanly. Raises when it is more than a torn tail."""
-    if walk.stop == Stop.VERSION:
-        raise StoreNewer(f"{path}: entry {walk.next_index} has a newer format")
     if walk.end < len(data) and _mark_from(data, walk.end, head, identity) >= 0:
         raise StoreCorrupt(f"{path}: entry {walk.next_index} at byte {walk.end} was durable and is damaged")
     rest = data[walk.end :]

@@ -20,15 +20,16 @@ import attrs
 import msgpack
 
 from jetraft.store._frame import parse_header
+from jetraft.store._holes import holes
 from jetraft.store._records import RecordReader, StoredMessage
 from jetraft.store._seqset import PackedRanges
-from jetraft.store.format import Kind
+from jetraft.store.format import FRAME_HOLED, Kind
 from jetraft.store.indexed_stream import IndexedStream
 from jetraft.store.lost_messages import LostMessages, Runs, missing_runs
 from jetraft.store.model.state import LostStreamData, StreamState
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt
 from jetraft.store.retention import UNLIMITED, SizeModel, StoreLimits
-from jetraft.store.stand_in import MESSAGES_MAX, is_stand_in, stands_in
+from jetraft.store.stand_in import MESSAGES_MAX, is_stand_in
 from jetraft.store.trimmed import merged
 
 __all__ = ["StoreLimits", "StoreStatistics", "StoredMessage", "StreamStore"]
@@ -108,6 +109,9 @@ class StreamStore(IndexedStream):
             if not header.record_count:
                 self._index.finish_load(header.first_stream_seq - 1, self._index.last_ts_ns)
             self._lost.note([(before + 1, header.first_stream_seq - 1)], self._index.first_seq)
+        if header.flags & FRAME_HOLED:
+            seqs = [header.first_stream_seq + number for number in holes(entry.frame)]
+            self._lost.note(merged((seq, seq) for seq in seqs), self._index.first_seq)
         return self._index.last_seq
 
     def set_limits(self, limits: StoreLimits) -> int:
@@ -359,9 +363,10 @@ class StreamStore(IndexedStream):
         oldest_kept, self._has_stand_ins = None, False
         for place, entry in self._log.frames(1, last_index):
             if entry.kind == Kind.MESSAGES:
-                self._has_stand_ins = self._has_stand_ins or stands_in(entry.frame)
-                self._index.load(entry.frame, place.block, place.offset, dead)
                 header = parse_header(entry.frame)
+                is_whole = not is_stand_in(header) and not header.flags & FRAME_HOLED
+                self._has_stand_ins = self._has_stand_ins or not is_whole
+                self._index.load(entry.frame, place.block, place.offset, dead)
                 if header.record_count:
                     oldest_kept = oldest_kept or header.first_stream_seq
         return NO_FRAME if oldest_kept is None else oldest_kept

@@ -12,7 +12,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from jetraft.store._frame cimport (
-    FRAME_HEADER_BYTES, RECORD_HEADER_BYTES, Record, load_u16, load_u32, read_record, write_record_header,
+    FRAME_HEADER_BYTES, RECORD_HEADER_BYTES, FrameHeader, Record, load_u16, load_u32, read_header, read_record,
+    write_record_header,
 )
 
 cdef extern from "string.h" nogil:
@@ -287,9 +288,11 @@ def flagged_records(bytes frame not None):
     cdef Record record
     cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(frame)
     cdef size_t offset = FRAME_HEADER_BYTES, end = len(frame)
-    cdef uint32_t index = 0
+    cdef FrameHeader header
+    cdef uint32_t index
     cdef list found = []
-    while offset < end:
+    assert read_header(data, end, &header)
+    for index in range(header.count):
         offset = read_record(data, end, offset, &record)
         assert offset != 0, "a committed MESSAGES frame holds a malformed record"
         if record.flags:
@@ -298,17 +301,18 @@ def flagged_records(bytes frame not None):
                 PyBytes_FromStringAndSize(<char *>record.subject, record.subject_len),
                 PyBytes_FromStringAndSize(<char *>record.hdr, record.hdr_len),
             ))
-        index += 1
     return found
 
 
 def subjects_of(bytes frame not None):
-    """The subjects of all records of a MESSAGES frame, in order."""
+    """The subjects of all records of a MESSAGES frame, in order; of a hole in it, an empty one."""
+    cdef FrameHeader header
     cdef Record record
     cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(frame)
     cdef size_t offset = FRAME_HEADER_BYTES, end = len(frame)
     cdef list found = []
-    while offset < end:
+    assert read_header(data, end, &header)
+    for _ in range(header.count):
         offset = read_record(data, end, offset, &record)
         assert offset != 0, "a committed MESSAGES frame holds a malformed record"
         found.append(PyBytes_FromStringAndSize(<char *>record.subject, record.subject_len))

@@ -181,7 +181,8 @@ class StreamMachine:
         consumers = self.consumers.values()
         if any(not consumer.config.filters and consumer.resume_seq <= first_seq for consumer in consumers):
             return
-        self._remove(unneeded_on_arrival(consumers, first_seq, subjects_of(frame)))
+        seqs = unneeded_on_arrival(consumers, first_seq, subjects_of(frame))
+        self._remove([seq for seq in seqs if not self.store.is_lost(seq)] if self.store.lost() else seqs)
 
     def _remove(self, seqs: Sequence[int], *, erase: bool = False) -> int:
         if not seqs:

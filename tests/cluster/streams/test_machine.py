@@ -13,7 +13,8 @@ from jetraft.cluster.streams._admit import FLAG_MSG_ID, FLAG_ROLLUP, FLAG_TTL
 from jetraft.cluster.streams.machine import StreamMachine, encode_config
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store._frame import make_record, seal
-from jetraft.store.format import Kind
+from jetraft.store._holes import salvage
+from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, RetentionPolicy
 from jetraft.store.port import Entry
@@ -216,6 +217,25 @@ def test_an_interest_message_that_nobody_wants_is_not_kept() -> None:
     bench.messages(b"s.b", b"s.a")
     assert bench.live() == [3]
     assert bench.machine.last_seq == 3
+
+
+def test_a_lost_message_stays_listed_though_no_consumer_can_be_said_to_want_it() -> None:
+    """Of a hole in a damaged batch nobody knows the subject."""
+    bench = Bench(retention=RetentionPolicy.INTEREST)
+    bench.consumer("c", filter_subject="s.a")
+    records = [make_record(subject, b"", b"data", ts_ns=7) for subject in (b"s.a", b"s.b", b"s.a", b"s.a")]
+    index = bench.log.last_index + 1
+    frame = bytearray(
+        seal(Kind.MESSAGES, index=index, term=1, incarnation=1, body=records, count=4, first_seq=1, summed=True)
+    )
+    frame[FRAME_HEADER_BYTES + 2 * len(records[0]) + 22] ^= 1
+    holed = salvage(frame, offset=0, end=len(frame), incarnation=1, index=index)
+    assert holed is not None
+    entry = Entry(index=index, term=1, kind=Kind.MESSAGES, frame=holed)
+    bench.log.append([entry])
+    assert bench.machine.apply([entry]) == [4]
+    assert bench.live() == [1, 4]
+    assert bench.machine.store.lost() == [(3, 3)]
 
 
 def test_deleting_a_consumer_releases_what_only_it_wanted() -> None:
