@@ -222,8 +222,9 @@ class Sealer(Protocol):
         body: bytes | Sequence[bytes | memoryview],
         first_seq: int = 0,
         count: int = 0,
+        summed: bool = False,
     ) -> bytes:
-        """The frame's bytes, header and checksum included."""
+        """The frame's bytes, header and checksum included; `summed`: and one for each of `count` records."""
         ...
 
 

@@ -90,6 +90,8 @@ class Leadership:
         """Append one entry per proposal and return the first index. `pump` sends them."""
         first_index = self._log.last_index + 1
         seal, term, incarnation = self._setup.seal, self.term, self._setup.incarnation
+        # Who is alone has nobody to get a damaged entry back from: then each message has a checksum of its own.
+        is_summed = self._log.sums_records and not self.replication.peers
         entries = [
             Entry(
                 index=index,
@@ -103,6 +105,7 @@ class Leadership:
                     body=proposal.body,
                     first_seq=proposal.first_seq,
                     count=proposal.count,
+                    summed=is_summed and proposal.count > 1,
                 ),
             )
             for index, proposal in enumerate(proposals, first_index)

@@ -243,6 +243,7 @@ class Repairs:
             self._waiting.pop(key).close()
             raise OvertakenError(f"{log.place.group}: damaged entries {overtaken} are not to be had any more")
         if found.lost:
+            await _salvage(log, others)
             log_.error("%s: entries %s are damaged on every member and lost", log.place.group, found.lost)
             self._lost += len(found.lost)
         if found.frames.keys() > log.returned.keys() or any(item.head_damaged for item in log.damaged):
@@ -251,6 +252,7 @@ class Repairs:
             del self._waiting[key]
             log = self._waiting[key] = await run_blocking(partial(mend, log, frames))
             log_.info("%s: damaged entries are repaired: %s", log.place.group, sorted(found.frames))
+            await _salvage(log, others)
         if settled := found.settled(log.faulty):
             log.give_up(settled, found.frames)
         if log.faulty:
@@ -353,6 +355,15 @@ def _without_bad_checkpoints(log: FileLog) -> None:
             log.last_index,
             error,
         )
+
+
+async def _salvage(log: FileLog, others: Sequence[NodeId]) -> None:
+    """Keep the sound messages of damaged entries, if there is nobody who may have the entries as they were."""
+    if others or not log.faulty:
+        return
+    kept = await run_blocking(log.salvage)
+    if kept:
+        log_.warning("%s: of entries %s only the damaged messages are lost", log.place.group, kept)
 
 
 def _stand_ins(log: FileLog, found: _Findings) -> dict[int, bytes]:

@@ -34,7 +34,7 @@ from jetraft.raft.engine import (
 )
 from jetraft.raft.membership import BadConfigurationError, Configuration
 from jetraft.store._frame import parse_header, verify
-from jetraft.store.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.format import FRAME_HEADER_BYTES, FRAME_VERSION, Kind
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import Entry
 
@@ -174,6 +174,8 @@ def split_frames(body: memoryview, prev_index: int, prev_term: int, incarnation:
             raise RemoteProtocolError(f"frame {index} has term {header.term} after {entry_term} in an append of {term}")
         if not verify(frame):
             raise RemoteProtocolError(f"frame {index} has a wrong checksum")
+        if header.version > FRAME_VERSION:
+            raise RemoteProtocolError(f"frame {index} has version {header.version}, newer than {FRAME_VERSION}")
         if header.kind == Kind.RAFT_CONFIG:
             _checked_configuration(frame[FRAME_HEADER_BYTES:])
         entry_term = header.term

@@ -100,6 +100,32 @@ def test_the_only_replica_says_which_messages_are_damaged_and_serves_the_rest(tm
         assert "damaged messages: 50-50" in health["error"]
 
 
+def test_a_flipped_bit_in_a_batch_costs_the_only_replica_one_message(tmp_path: Path) -> None:
+    """A batch is one frame with one checksum; where nobody else has the frame, its messages have some of their own."""
+    with Server("jetraft", directory=tmp_path) as node:
+        with RawClient(node.address) as client:
+            config = {"name": STREAM, "subjects": ["rot.>"], "num_replicas": 1, "allow_direct": True}
+            assert "error" not in client.api(f"STREAM.CREATE.{STREAM}", config)
+            client.send(b"".join(b"PUB rot.1 200\r\n%s\r\n" % payload(number) for number in range(1, MESSAGES + 1)))
+            assert client.acknowledged("rot.1", b"last")["seq"] == MESSAGES + 1
+        node.stop()
+        group = group_of(node)
+        assert group.blocks[0].frames["messages"] < MESSAGES / 10
+        path = Path(group.path) / group.generation / group.blocks[0].name
+        flip(path, path.read_bytes().index(payload(MESSAGES // 2)) + 20, 1)
+
+        node.start()
+
+        node.running.wait_for_line("only the damaged messages are lost")
+        held = held_by(node)
+        assert held == {number: payload(number) for number in range(1, MESSAGES + 1) if number != MESSAGES // 2}
+        with RawClient(node.address) as client:
+            state = client.api(f"STREAM.INFO.{STREAM}")["state"]
+            assert (state["messages"], state["last_seq"]) == (MESSAGES, MESSAGES + 1)
+            assert state["lost"]["msgs"] == [MESSAGES // 2]
+            assert client.acknowledged("rot.1", b"more")["seq"] == MESSAGES + 2
+
+
 def test_the_only_replica_lists_the_lost_value_of_a_key_when_the_one_before_it_comes_back(tmp_path: Path) -> None:
     """Also after a checkpoint and a restart; until whoever has seen it deletes it."""
     config = {"name": "KV_K", "subjects": ["$KV.K.>"], "max_msgs_per_subject": 1, "allow_direct": True}

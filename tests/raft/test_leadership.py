@@ -17,6 +17,7 @@ from jetraft.raft.engine import (
 )
 from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration
+from jetraft.store._frame import make_record, parse_header, records
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
 from tests.raft.rig import A, B, C, D, Rig, RigOptions, entries
@@ -45,6 +46,25 @@ def leading_rig(**options: Unpack[RigOptions]) -> Rig:
 def test_a_leader_begins_with_a_no_op_of_its_term() -> None:
     rig = Rig(log=entries(1, 1), term=1).make_leader()
     assert [(entry.kind, entry.term) for entry in rig.log.entries(3, 3, 1)] == [(Kind.NOOP, 2)]
+
+
+def test_only_a_leader_that_is_alone_gives_each_message_a_checksum_of_its_own() -> None:
+    """Who has peers gets a damaged frame back from them; in memory, or encrypted, sums are of no use."""
+    body = make_record(b"s", b"", b"one", ts_ns=1) + make_record(b"s", b"", b"two", ts_ns=1)
+    batch = Proposal(kind=Kind.MESSAGES, first_seq=1, count=2, body=body)
+    single = Proposal(kind=Kind.MESSAGES, first_seq=3, count=1, body=make_record(b"s", b"", b"three", ts_ns=1))
+    for voters, learners, is_of_use, version in (
+        ((A,), (), True, 2),
+        ((A,), (), False, 1),
+        ((A,), (B,), True, 1),
+        ((A, B, C), (), True, 1),
+    ):
+        rig = leading_rig(voters=voters, learners=learners)
+        rig.log.sums_records = is_of_use
+        index = rig.core.propose([batch, single])
+        frames = [entry.frame for entry in rig.log.entries(index, index + 1, 1 << 20)]
+        assert [parse_header(frame).version for frame in frames] == [version, 1]
+        assert [payload for frame in frames for *_, payload in records(frame)] == [b"one", b"two", b"three"]
 
 
 def test_entries_of_older_terms_are_not_committed_by_counting() -> None:

@@ -22,7 +22,9 @@ from jetraft.raft.engine import (
 )
 from jetraft.raft.membership import Configuration
 from jetraft.raft.wire import TERM_MAX, RemoteProtocolError, decode, encode
-from jetraft.store.format import Kind
+from jetraft.store._frame import resummed
+from jetraft.store.format import FRAME_VERSION, Kind
+from jetraft.store.port import Entry
 from tests.raft.rig import INCARNATION, A, B, C, entries, entry
 
 MEMBERS = Configuration(voters=[A, B], learners=[C]).encode()
@@ -129,3 +131,11 @@ def test_a_payload_that_ends_early_is_refused(cut: int) -> None:
     if 0 < cut < len(whole):
         with pytest.raises(RemoteProtocolError):
             decode(memoryview(whole[:cut]))
+
+
+def test_a_frame_of_a_newer_version_is_refused_and_not_misread() -> None:
+    frame = bytearray(entry(4, 5).frame)
+    frame[8] = FRAME_VERSION + 1
+    newer = Entry(index=4, term=5, kind=Kind.NOOP, frame=resummed(frame))
+    with pytest.raises(RemoteProtocolError, match=f"version {FRAME_VERSION + 1}, newer than {FRAME_VERSION}"):
+        decode(memoryview(payload_of(Append(term=5, prev_index=3, prev_term=1, commit_index=2, entries=[newer]))))

@@ -340,3 +340,8 @@ def files_below(disk: LossyDisk, group: Path) -> dict[Path, bytes]:
             for file in disk.list_directory(group / name):
                 found[group / name / file] = disk.read_whole(group / name / file)
     return found
+
+
+def test_sums_of_single_messages_are_not_asked_for_where_a_frame_can_be_opened_only_as_a_whole() -> None:
+    assert not opened(LossyDisk(), Secrets(key=b"one")).sums_records
+    assert opened(LossyDisk(), None).sums_records
