@@ -47,6 +47,7 @@ class BlockFile:
     place: "LogPlace"
     head: BlockHead
     fd: int | None = None  # held open while the block grows
+    is_growing: bool = False  # an earlier process began it: whoever opens it first opens it for reads and writes
     sealed: bool | None = None  # whether its frames are encrypted; None until somebody asks
     revision: int = 0  # grows with every change of its bytes
     written: int = 0  # bytes that a read of the file sees; 0 until it was created

@@ -222,6 +222,9 @@ class FrameReader:
         fd = self._open.pop(number, None)
         if fd is None:
             fd = self._disk.open_file(file.path)
+            if file.is_growing:
+                file.fd = fd
+                return fd
             if len(self._open) == FILES_OPEN_MAX:
                 self._disk.close_file(self._open.pop(next(iter(self._open))))
         self._open[number] = fd

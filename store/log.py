@@ -55,6 +55,7 @@ class FileLog(KeptUpLog):
             self._token = self.hard_state_token = 1
         if start.continues:
             self._growing = self._blocks.newest
+            reader.files[self._growing.number].is_growing = True
         if start.torn:
             self._roll(self.last_index + 1)
             self._token += 1

@@ -148,6 +148,7 @@ class AppendingLog:
             self._blocks.forget_newest()
             self._forget(old)
         elif old is not None and old.number in self._reader.files:
+            self._reader.files[old.number].is_growing = False
             self._backlog.retired.append((old, self._reader.files[old.number]))
         size = max(self._next_block_bytes(), BLOCK_HEAD_BYTES + frame_bytes + MARK_BYTES)
         tag = int.from_bytes(os.urandom(TAG_BYTES), "little")

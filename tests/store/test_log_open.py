@@ -94,3 +94,24 @@ def test_a_full_disk_costs_nothing_that_was_durable_and_the_log_goes_on_when_the
     disk.finish()
     assert log.durable_index == 120
     assert [found.index for found in log.entries(1, 120, 1 << 30)] == list(range(1, 121))
+
+
+def test_a_block_that_goes_on_growing_is_opened_once_for_reads_and_writes() -> None:
+    disk = LossyDisk()
+    written(disk, 1).close()
+    disk.kill()
+    log = open_log(ledger_of(disk, GROUP), GROUP, IDENTITY, BlockCache())
+    log.entries(1, 1, 1 << 20)
+    log.append([entry(2)])
+    log.submit()
+    disk.finish()
+    assert disk.open_files == LEDGER_FILES + 1
+
+    log.roll_early()
+    log.append([entry(3)])
+    log.submit()
+    disk.finish()
+    log.entries(1, 1, 1 << 20)
+    assert disk.open_files == LEDGER_FILES + 2, "the older one for reads"
+    log.close()
+    assert disk.open_files == LEDGER_FILES
