@@ -14,7 +14,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store asan sim crash-states faults faults-disk corruption
+.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store bench-many asan sim crash-states faults faults-disk corruption
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,6 +90,9 @@ bench-growth: setup ## cost per message while subjects, subscriptions, consumers
 
 bench-store: setup ## large streams: recovery after SIGKILL, purge, reads, compaction, encryption (MESSAGES=n KIND=jetraft)
 	$(BIN)/python -m tests.bench.store $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(KIND),--kind $(KIND))
+
+bench-many: setup ## many quiet streams: creation, disk, idle cost, restart after SIGKILL (N=10000)
+	$(BIN)/python -m tests.bench.many $(if $(N),--streams $(N))
 
 asan: setup      ## the tests of the compiled modules under address and undefined-behaviour sanitizers
 	tests/asan.sh $(BIN)/python
