@@ -37,8 +37,15 @@ class Bench:
         spent_ns = 0
         for at in range(0, len(subjects), FRAME_MSGS):
             records = [make_record(subject, b"", b"12345678", ts_ns=1) for subject in subjects[at : at + FRAME_MSGS]]
-            place = {"index": self.next_seq, "term": 1, "incarnation": 1, "first_seq": self.next_seq}
-            frame = seal(Kind.MESSAGES, **place, body=records, count=len(records))
+            frame = seal(
+                Kind.MESSAGES,
+                index=self.next_seq,
+                term=1,
+                incarnation=1,
+                first_seq=self.next_seq,
+                body=records,
+                count=len(records),
+            )
             before = time.process_time_ns()
             self.index.apply(frame, self.next_seq // BLOCK_MSGS, self.next_seq)
             spent_ns += time.process_time_ns() - before
