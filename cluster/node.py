@@ -6,6 +6,7 @@ meta group has a leader wait for one, as they do during an election.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from jetraft.store.model.ids import GroupId, NodeId
 
 META_LOGS: Final = 1  # beside those of streams
+log = logging.getLogger(__name__)
+
 RECORD_NAME: Final = "meta.record"
 READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself
 SWEEP_S: Final = 60.0  # how often data of deleted streams is looked for; it only matters after a node was away
@@ -353,14 +356,21 @@ class ClusterNode:
 
         First what an earlier process had thrown away and not removed when it ended.
         """
-        await run_blocking(self._ports.node_dir.empty_trash)
+        is_emptied = False
         while True:
-            group = self._group
-            assert group is not None
-            if group.leader is not None and 0 < group.commit_index <= group.applied_index:
-                await self._adopt()
-                await self.backend.settle()
-                await self.backend.sweep()
+            try:
+                if not is_emptied:
+                    await run_blocking(self._ports.node_dir.empty_trash)
+                    is_emptied = True
+                group = self._group
+                assert group is not None
+                if group.leader is not None and 0 < group.commit_index <= group.applied_index:
+                    await self._adopt()
+                    await self.backend.settle()
+                    await self.backend.sweep()
+                    await trio.sleep(SWEEP_S)
+            except OSError as error:  # no descriptor is left for a directory now, for instance
+                log.warning("the data of deleted streams is looked for again later: %s", error)
                 await trio.sleep(SWEEP_S)
             await trio.sleep(1)
 
