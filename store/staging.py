@@ -79,11 +79,12 @@ class FileStaging:
             checkpoint_name(self._checkpoint.index),
             checkpoint_file.pack(self._checkpoint, identity, self._place.cipher),
         )
-        fds = [disk.open_directory(self._directory), disk.open_directory(group)]
+        fds = [disk.open_directory(path) for path in (self._directory, group, group.parent)]
         batch = disk.batch()
         batch.sync(fds[0])
         batch.rename(bytes(self._directory), bytes(self._final))
         batch.sync(fds[1])
+        batch.sync(fds[2])  # these may be the first files of the group: nothing has made its own name durable yet
         try:
             disk.perform(batch)
         finally:
