@@ -124,6 +124,11 @@ class Group:
         return self.core.configuration.members
 
     @property
+    def is_starved(self) -> bool:
+        """Whether the log waits because this process has too many files open."""
+        return self.log.is_starved
+
+    @property
     def members_may_change(self) -> bool:
         """Whether this node's engine can change the members of a group at all."""
         return self.core.members_may_change

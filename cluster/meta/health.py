@@ -44,6 +44,10 @@ class GroupFigures(Protocol):
     def failed(self) -> Exception | None:
         """Why the group stopped."""
 
+    @property
+    def is_starved(self) -> bool:
+        """Whether its log waits until a file can be opened again."""
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class Health:
@@ -121,12 +125,19 @@ def _reasons(
     for key, why in failed.items():
         yield f"stream '{key.account} > {key.name}' could not be recovered: {why}"
     for key, group in replicas:
-        if group.failed is not None:
-            yield f"stream '{key.account} > {key.name}' has stopped: {group.failed}"
-        elif group.leader is None:
-            yield f"stream '{key.account} > {key.name}' has no leader"
-        elif not _is_current(group):
-            yield f"stream '{key.account} > {key.name}' is not current"
+        if trouble := _trouble_of(group):
+            yield f"stream '{key.account} > {key.name}' {trouble}"
+
+
+def _trouble_of(group: GroupFigures) -> str | None:
+    """What keeps the replica from being current, the worst first."""
+    if group.failed is not None:
+        return f"has stopped: {group.failed}"
+    if group.is_starved:
+        return "waits until a file can be opened: Too many open files"
+    if group.leader is None:
+        return "has no leader"
+    return None if _is_current(group) else "is not current"
 
 
 def _is_current(group: GroupFigures) -> bool:

@@ -18,6 +18,7 @@ class Group:
     commit_index: int = 10
     applied_index: int = 10
     failed: Exception | None = None
+    is_starved: bool = False
 
 
 S = StreamKey(ACCOUNT, "S")
@@ -42,6 +43,7 @@ def test_a_server_that_stands_alone_is_healthy_before_its_first_election() -> No
         ({"meta": Group(leader=None)}, "has not established contact with a meta leader"),
         ({"meta": Group(commit_index=5000)}, "is not current with the meta leader"),
         ({"meta": Group(leader=None, failed=OSError(5, "fsync"))}, r"stopped its replica of the meta group: .*fsync"),
+        ({"replicas": [(S, Group(is_starved=True))]}, r"'\$G > S' waits until a file can be opened: Too many open"),
         ({"failed": {S: "disk full"}}, r"'\$G > S' could not be recovered: disk full"),
         ({"replicas": [(S, Group(leader=None))]}, r"'\$G > S' has no leader"),
         ({"replicas": [(S, Group(commit_index=5000))]}, r"'\$G > S' is not current"),
