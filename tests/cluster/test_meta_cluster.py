@@ -63,7 +63,7 @@ async def test_a_deleted_stream_is_gone_everywhere_when_the_answer_arrives(clust
     for name in NAMES:
         assert (await cluster[name].ask("STREAM.INFO.S"))["error"]["err_code"] == 10059
     for node in cluster.running:
-        assert node.node.backend.replicas() == []
+        assert list(node.node.backend.replicas()) == []
 
 
 async def test_an_update_is_in_force_when_the_answer_arrives(cluster: InProcessCluster) -> None:

@@ -101,7 +101,6 @@ def test_damage_to_any_file_of_a_log_is_told(setup: OneLog) -> None:
         ("stream/*.blk last", Damage.TRUNCATE, 0),
         ("stream/*.blk", Damage.FLIP, 1),
         ("meta/*.blk only", Damage.DELETE, 0),
-        ("meta/*.ckpt only", Damage.FLIP, 0),
         ("ledger.#", Damage.FLIP, 0),
         ("ledger.#", Damage.OLD, 1),
         ("ledger.#", Damage.DELETE, 0),
