@@ -6,9 +6,10 @@ middle of that must not look like damage, so the new frames are on disk in a jou
 
     journal, fsync; frames in place, fsync; journal removed
 
-An opening that finds a journal does its writes again, where the block still has that entry at that place. What the
-torn frame says of itself does not count then: its header may be what the power cut has hit. Source of the idea: the
-double-write buffer of InnoDB.
+An opening that finds a journal does its writes again, where the block still has that entry at that place. It makes the
+journal's name durable first: who gave it may have been killed before that, and a power cut in the middle of the second
+attempt would take the journal and leave half a frame. What the torn frame says of itself does not count then: its
+header may be what the power cut has hit. Source of the idea: the double-write buffer of InnoDB.
 """
 
 import logging
@@ -34,7 +35,7 @@ from jetraft.store.format import (
     pack_envelope,
     unpack_envelope,
 )
-from jetraft.store.io import Disk
+from jetraft.store.io import Disk, sync_directory
 from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
 
 log = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ def finish(disk: Disk, journal: Path, data: bytes, identity: Identity) -> int:
     except (StoreCorrupt, StoreRefused) as error:  # it took this name when it was whole: it was damaged since
         log.warning("frames that were being erased are not finished: %s", error)
         rewrites = []
+    sync_directory(disk, journal.parent)
     present = disk.list_directory(journal.parent)
     done = 0
     for name, group in groupby(sorted(rewrites, key=lambda item: (item.name, item.offset)), key=lambda item: item.name):

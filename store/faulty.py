@@ -134,14 +134,3 @@ def replace_file(disk: Disk, path: Path, data: bytes) -> None:
     finally:
         for fd in fds:
             disk.close_file(fd)
-
-
-def sync_directory(disk: Disk, directory: Path) -> None:
-    """Make the names in a directory durable. Blocking."""
-    fd = disk.open_directory(directory)
-    batch = disk.batch()
-    batch.sync(fd)
-    try:
-        disk.perform(batch)
-    finally:
-        disk.close_file(fd)

@@ -347,6 +347,17 @@ class LocalDisk:
         self._writer.submit(batch, finished)
 
 
+def sync_directory(disk: Disk, directory: Path) -> None:
+    """Make the names in a directory durable: who made them may have been killed before that. Blocking."""
+    fd = disk.open_directory(directory)
+    batch = disk.batch()
+    batch.sync(fd)
+    try:
+        disk.perform(batch)
+    finally:
+        disk.close_file(fd)
+
+
 def memory_bytes() -> int:
     """The machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -21,9 +21,9 @@ import attrs
 
 from jetraft.store.cipher import KEY_BYTES, NONCE_BYTES, TAG_BYTES, CipherKind, GroupCipher, aead, derived
 from jetraft.store.copies import FAILURES, verdict
-from jetraft.store.faulty import replace_file, sync_directory
+from jetraft.store.faulty import replace_file
 from jetraft.store.format import KEY_NAMES, TMP_SUFFIX, FileKind, Identity, pack_envelope, unpack_envelope
-from jetraft.store.io import Disk
+from jetraft.store.io import Disk, sync_directory
 from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
 from jetraft.store.recovery import read_file
 

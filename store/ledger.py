@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 import attrs
 
 from jetraft.store.format import TMP_SUFFIX
-from jetraft.store.io import Batch, Disk, outcome_of
+from jetraft.store.io import Batch, Disk, outcome_of, sync_directory
 from jetraft.store.ledger_file import Copy, Head, Merged, merge, pack_batch, pack_head, parse
 from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.port import StoreRefused
@@ -113,7 +113,7 @@ class Ledger:
         StoreRefused for a newer format, OSError.
         """
         for directory in [*disk.make_directory(root), root]:
-            _sync_names(disk, directory)
+            sync_directory(disk, directory)
         settled = [_settle(disk, root / name) for name in NAMES]
         merged = merge(*_own(root, _read_both(disk, root), is_own))
         state = NodeState() if merged is None else _state_of(root, merged)
@@ -412,17 +412,6 @@ def _read(disk: Disk, path: Path, errors: list[OSError]) -> Copy | None:
         return parse(data)
     except ValueError as error:
         raise StoreRefused(f"{path}: {error}") from error
-
-
-def _sync_names(disk: Disk, directory: Path) -> None:
-    """Make the names in a directory durable: who made them may have been killed before that."""
-    fd = disk.open_directory(directory)
-    batch = disk.batch()
-    batch.sync(fd)
-    try:
-        disk.perform(batch)
-    finally:
-        disk.close_file(fd)
 
 
 def _settle(disk: Disk, path: Path) -> bool:

@@ -30,7 +30,7 @@ from jetraft.store.format import (
     unpack_block_head,
 )
 from jetraft.store.frame_reader import FrameReader
-from jetraft.store.io import Disk
+from jetraft.store.io import Disk, sync_directory
 from jetraft.store.keyring import is_unfinished, unlock
 from jetraft.store.ledger import Ledger
 from jetraft.store.ledger_records import Born, GroupState, Point
@@ -250,7 +250,7 @@ def _made_directories(place: LogPlace) -> set[Path]:
     made = set(place.disk.make_directory(place.log))
     own = {place.group.parent, place.group}
     for path in sorted(made - own):
-        faulty.sync_directory(place.disk, path)
+        sync_directory(place.disk, path)
     return made & own
 
 

@@ -23,9 +23,8 @@ import trio
 from jetraft.cluster.streams import commands
 from jetraft.raft.engine import Proposal
 from jetraft.store.compaction import Compacted, Plan, Source, compact, discard, is_worthwhile
-from jetraft.store.faulty import sync_directory
 from jetraft.store.format import Kind
-from jetraft.store.io import run_blocking
+from jetraft.store.io import run_blocking, sync_directory
 from jetraft.store.log import FileLog
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import StoreCompression

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.store.compaction import Plan, compact, discard
-from jetraft.store.faulty import sync_directory
+from jetraft.store.io import sync_directory
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState
 from tests.crash_states.histories import Applied, apply, continued, last_seq, messages, removal

@@ -1,5 +1,6 @@
 """Erased messages: gone from memory and disk, places unchanged, and no crash in between looks like damage."""
 
+import contextlib
 from copy import deepcopy
 from pathlib import Path
 from random import Random
@@ -19,12 +20,15 @@ from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, StoreNewer
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.stream_store import StoreLimits, StreamStore
+from tests.crash_states.crash_models import MODELS
+from tests.crash_states.machine import PowerCutError, WatchedDisk
 from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 LOG = GROUP / "log-00000001"
 BLOCK = LOG / "00000000000000000001-00000001.blk"
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
+WRITES_ALONE = next(model for model in MODELS if model.name == "writes alone")
 HDR = b"NATS/1.0\r\nA: secret-header\r\n\r\n"
 
 
@@ -139,6 +143,30 @@ def test_a_crash_anywhere_leaves_a_sound_log(steps: int) -> None:
         assert [found.index for _, found in log.frames(1, 9)] == [1, 2, 3]
         assert "erase" not in crashed.list_directory(LOG)
         log.close()
+
+
+@pytest.mark.parametrize("operations", range(1, 8))
+def test_a_second_attempt_survives_the_loss_of_a_name_that_a_killed_process_gave(operations: int) -> None:
+    """It finds the journal, whose name is not durable, and overwrites frames: a power cut may take the name alone."""
+    disk = LossyDisk()
+    log, store = written(disk)
+    disk.sync_names()
+    store.remove([3, 5], erase=True)
+    log.submit()
+    while "erase" not in disk.list_directory(LOG):
+        disk.step()
+    disk.kill()
+    again = WatchedDisk(disk._root)
+    again.cut_after(operations)  # a write counts as two: a process can be killed in the middle of one
+    with contextlib.suppress(PowerCutError):
+        finish(again, LOG / "erase", again.read_whole(LOG / "erase"), IDENTITY)
+    again.on_operation = None
+    again.crash(Random(1), WRITES_ALONE)
+
+    reopened = opened(again)
+
+    assert [found.index for found in reopened.entries(1, 3, 1 << 20)] == [1, 2, 3]
+    assert reopened.faulty == ()
 
 
 def torn(disk: LossyDisk, places: list[int], damage: list[tuple[int, int]]) -> LossyDisk:
