@@ -27,6 +27,8 @@ BACK_S = 5.0  # from the answer to a purge until publishes are taken: 0.6 to 0.9
 WINDOW = 240  # publishes on their way
 FULL = 10047
 NO_PEERS = 10005
+NO_RESPONDERS = "503"
+FILL_S = 120.0
 ANSWER_S = 1.0  # to a publish, before it counts as lost with its leader
 EXHAUSTED_BYTES = 64 << 10
 
@@ -83,17 +85,20 @@ class Streams:
     def fill(self, *, unanswered_max: int = 0) -> None:
         """Publish to all of them until each refuses; every publish is answered, and refused for one reason only.
 
-        Those on their way may be lost with a leader that hands over: so many of a window.
+        Those on their way may be lost with a leader that hands over, and while there is none nobody responds (503):
+        so many of a window.
         """
         with RawClient(self.node.address) as client:
             sid = client.subscribe("answer.*")
-            taking = set(self.acked)
+            taking, began_s = set(self.acked), time.monotonic()
             while taking:
+                assert time.monotonic() - began_s < FILL_S, f"{taking} neither take nor refuse messages"
                 names = sorted(taking)
                 names *= max(1, WINDOW // len(names))
                 for name in names:
                     client.publish(f"{name}.a", PAYLOAD, reply=f"answer.{name}")
-                answers = client.messages(sid, len(names), ANSWER_S if unanswered_max else REPLY_TIMEOUT_S)
+                messages = client.messages(sid, len(names), ANSWER_S if unanswered_max else REPLY_TIMEOUT_S)
+                answers = [message for message in messages if not message.status.startswith(NO_RESPONDERS)]
                 unanswered = len(names) - len(answers)
                 assert unanswered <= unanswered_max, f"{unanswered} publishes were not answered"
                 for answer in answers:
