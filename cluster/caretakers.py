@@ -1,7 +1,7 @@
 """What looks after a node's replicas without being asked, for as long as the node runs.
 
 The scrubber reads everything at rest, the comparer compares replicas, the mender opens again what a disk has stopped,
-the compactor writes blocks anew that are mostly dead, and yielding hands over what is led while there is no room.
+the compactor rewrites blocks that are mostly dead, and yielding hands over what is led while there is no room.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ class Caretakers:
                 nursery.start_soon(self.comparer.run)
             nursery.start_soon(self._compactor.run)
 
-    def hurry(self) -> None:
+    def compact_now(self) -> None:
         """The disk is nearly full: give back what can be given back."""
-        self._compactor.hurry()
+        self._compactor.compact_now()
 
     @property
     def is_short(self) -> bool:

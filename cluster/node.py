@@ -196,7 +196,7 @@ class ClusterNode:
             space=space,
             tell=self._telling.tell,
         )
-        self._room.on_low.append(self.caretakers.hurry)
+        self._room.on_low.append(self.caretakers.compact_now)
         self.catchup = None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=self._reopen)
         if mesh is not None:
             mesh.on_peer_up.append(lambda _peer: self._steward.attend())

@@ -9,7 +9,7 @@ it was made of stand, so that all places in it stay right:
 
 `expand` gives the frame again, with records of the right number and size where some are gone: the subject is a dot, which is
 none, there are no headers, and the content is zeros. It is only read by those who know from a checkpoint that these messages are gone.
-The sums of a frame that has some (version 2) are left out, and made anew.
+The sums of a frame that has some (version 2) are left out, and computed again.
 Typed face: _thin.pyi. Layout of frames and records: store/format.py.
 """
 

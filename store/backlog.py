@@ -3,7 +3,7 @@
 0. What an opening has found goes to the ledger where it is new there, and then term and vote, before anything else: no
    entry is on disk whose term this member has not seen. So do the members with which a new log begins.
 1. Files (`fill`): new directories; per block its head when it is new, its frames, fsync, then a mark, which says that
-   everything before it is durable and is itself in no hurry; frames that are overwritten: the marks of blocks that
+   everything before it is durable and can itself wait; frames that are overwritten: the marks of blocks that
    grow, so that what a crash leaves of a frame is never taken for a torn tail, fsync, the journal, fsync, directory,
    the frames, fsync; the checkpoint under another name, fsync, rename; at last the names in the log's directory.
 2. The ledger (`records`): what exists from now on, and must be there at the next start. One batch of the ledger serves

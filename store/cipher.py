@@ -8,7 +8,7 @@ readers of entries open it. In a sealed frame the body is
 
 that is SEAL_BYTES more than in the open one. Key: one for each block, derived from the group's data key and the block's
 serial. Nonce: the frame's place in its block and the salt, which is drawn for each write, so that a frame that is
-overwritten (store/erasure.py) or written anew (store/faulty.py) never uses a nonce twice. The header is authenticated
+overwritten (store/erasure.py) or rewritten (store/faulty.py) never uses a nonce twice. The header is authenticated
 with the body: a frame that was moved, renumbered or taken from another block does not open.
 
 On links, in memory and in the cache frames are open. Source: RFC 5116, RFC 5869; libraries: `cryptography`.

@@ -1,4 +1,4 @@
-"""Writes a block anew without the entries and messages that nothing needs any more, while the log goes on.
+"""Rewrites a block without the entries and messages that nothing needs any more, while the log goes on.
 
 What a block may lose: an entry at or below the *older* of the two checkpoints that the log keeps, of which no message
 is live; and in the other frames the content of messages that are gone. Both must have been so when that checkpoint was
@@ -107,7 +107,7 @@ class Compacted:
 
 
 def is_worthwhile(used_bytes: int, live_bytes: int) -> bool:
-    """Whether so much is gone that a block is written anew."""
+    """Whether so much is gone that a block is rewritten."""
     gain = used_bytes - live_bytes
     return gain >= GAIN_BYTES_MIN and gain * 100 >= used_bytes * GAIN_PERCENT_MIN
 

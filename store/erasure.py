@@ -68,7 +68,7 @@ def erased(frame: bytes, record_offset: int) -> bytes:
 
 
 def disowned(frame: bytes) -> bytes:
-    """The frame as no member's: with a wrong checksum, and of no incarnation, in case that it is sealed anew."""
+    """The frame as no member's: with a wrong checksum, and of no incarnation, in case it is sealed again."""
     crc = int.from_bytes(frame[FRAME_CRC_AT:FRAME_CRC_FROM], "little") ^ 0xFFFFFFFF
     changed = bytearray(frame)
     changed[FRAME_CRC_AT:FRAME_CRC_FROM] = crc.to_bytes(4, "little")
@@ -147,7 +147,7 @@ def _finish_block(disk: Disk, path: Path, rewrites: Sequence[Rewrite], incarnati
 
 
 def _belongs(block: bytearray, rewrite: Rewrite, path: Path, incarnation: int) -> bool:
-    """Whether the entry is still at that place: a block that was written anew since may have something else there.
+    """Whether the entry is still at that place: a block that was rewritten since may have something else there.
 
     The frame in that place is what a power cut may have torn, so it is asked only when it is sound, or when the frames
     before it do not lead there. Else they decide, by their headers: the entry is the one that begins where they end.

@@ -6,7 +6,7 @@ of blocks and trims of any number of groups share two fsyncs. A batch is durable
 the second: a torn write or a garbled sector can hurt one of them, never both.
 
 When the journal has grown to a multiple of what it says, or a write has failed, or an opening has found anything odd,
-it is written anew as a whole: under other names, fsynced, and renamed one after the other. A failed fsync is final for
+it is rewritten as a whole: under other names, fsynced, and renamed one after the other. A failed fsync is final for
 the files that it hit, as everywhere; the next generation has files of its own.
 
 When both copies are damaged, the node does not know what it has promised. Its groups are then marked as without memory,
@@ -85,7 +85,7 @@ class Ledger:
         self.disk = disk
         self.root = root
         self._state = state
-        self._files = files  # None: to be written anew before anything else
+        self._files = files  # None: to be rewritten before anything else
         self._identity = int.from_bytes(os.urandom(8), "little") if head is None else head.ledger
         self._generation = 0 if head is None else head.generation
         self._rewrite_at = REWRITE_BYTES_MIN
@@ -429,7 +429,7 @@ def _settle(disk: Disk, path: Path) -> bool:
         try:
             disk.perform(batch)
         except OSError as error:
-            log_.warning("%s: %s; it is written anew", path, error)
+            log_.warning("%s: %s; it is rewritten", path, error)
             return False
         else:
             return True

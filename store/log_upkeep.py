@@ -100,7 +100,7 @@ class KeptUpLog(DurableLog):
         return self._checkpoints.floor
 
     def compaction_source(self, number: int, index: int) -> Source | None:
-        """A block that may be written anew because all its entries lie at or below `index`; None when it may not be."""
+        """A block that may be rewritten because all its entries lie at or below `index`; None when it may not be."""
         block = self._settled_block(number)
         if block is None or not block.offsets or block.last_index > min(index, self.durable_index):
             return None

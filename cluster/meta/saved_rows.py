@@ -42,7 +42,7 @@ class SavedRows:
         self._ledger = ledger
         self._machine = machine
         self._secrets = secrets
-        # Of those saved as they are to be, and of those on their way. One under another key is saved anew.
+        # Of those saved as they are to be, and of those on their way. One under another key is saved again.
         self._revisions = {saved.group_id: saved.revision if saved.is_current else -1 for saved in self._saved()}
         machine.on_change.append(self._note)
 

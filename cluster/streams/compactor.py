@@ -44,7 +44,7 @@ LOOK_S: Final = 2.0
 HURRIED_LOOK_S: Final = 0.2  # while the disk is nearly full: giving back what was purged takes four looks
 PATIENCE_NS: Final = 10 * NS_PER_S  # how long a plan waits for the checkpoints that come by themselves
 HURRIED_PATIENCE_NS: Final = NS_PER_S // 10  # at first, and twice as long each time: each entry takes room too
-FAILED_REST_NS: Final = 60 * NS_PER_S  # before a block is planned for again that could not be written anew
+FAILED_REST_NS: Final = 60 * NS_PER_S  # before a block is planned for again whose rewriting failed
 COURTESIES: Final = 3  # another replica is behind by two checkpoints and the rest of its patience at most
 PLANS_MAX: Final = 4  # per log, of blocks that are to be rewritten: each holds 8 bytes for a live message
 BYTES_PER_S_MAX: Final = 32 << 20  # of blocks read, as the scrub: publishers must not notice
@@ -123,7 +123,7 @@ class Compactor:
                 await self._hurried.wait()
             self._hurried = trio.Event()
 
-    def hurry(self) -> None:
+    def compact_now(self) -> None:
         """The disk is nearly full: look now."""
         self._hurried.set()
 
@@ -252,7 +252,7 @@ class Compactor:
         """
         now_ns, group, store = self._clock.mono_ns(), replica.group, replica.machine.store
         rests = group.log.last_index == work.last_index == group.applied_index
-        if group.log.last_index - work.last_index > work.proposed:  # something came that may be worth a hurry
+        if group.log.last_index - work.last_index > work.proposed:  # something came that may wait for this
             work.patience_ns = HURRIED_PATIENCE_NS
         work.last_index, work.proposed = group.log.last_index, 0
         first_live_seq = replica.machine.first_live_seq
@@ -289,5 +289,5 @@ class Compactor:
 
 
 def _compresses(machine: StreamMachine) -> bool:
-    """Whether the stream asks for compression: its blocks are then written anew once, whatever lives in them."""
+    """Whether the stream asks for compression: its blocks are then rewritten once, whatever lives in them."""
     return machine.config is not None and machine.config.compression is not StoreCompression.NONE

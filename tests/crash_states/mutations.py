@@ -19,10 +19,10 @@ from jetraft.store.format import Identity, Stop
 from jetraft.store.kept_checkpoints import KeptCheckpoints
 from jetraft.store.ledger import Ledger
 from jetraft.store.ledger_records import Born, GroupState
-from jetraft.store.log import FileLog
 from jetraft.store.lossy_disk import LossyBatch, LossyDisk
 from jetraft.store.lossy_tree import LossyFile
 from tests.crash_states.exploration import Outcome, explore
+from tests.simulator.mutations import everything_is_durable
 
 Patch = pytest.MonkeyPatch
 
@@ -113,17 +113,6 @@ def records_count_at_once(patch: Patch) -> None:
 # The log.
 
 
-def everything_counts_as_durable(patch: Patch) -> None:
-    """The end of a batch counts for what was appended meanwhile, too."""
-    settle = FileLog._settle
-
-    def careless(log: FileLog, done: Any) -> None:
-        settle(log, done)
-        log.durable_token, log.durable_index = log.token(), log.last_index
-
-    patch.setattr(FileLog, "_settle", careless)
-
-
 def checkpoints_count_at_once(patch: Patch) -> None:
     """Blocks are compacted for a checkpoint that is not durable, and that has none before it."""
     patch.setattr(KeptCheckpoints, "floor", KeptCheckpoints.newest_index)
@@ -189,7 +178,7 @@ MUTATIONS = (
     Mutation("fsync of a directory does nothing", directories_are_not_synced, 500),
     Mutation("what is written aside takes its place before it is fsynced", renames_come_before_fsyncs, 1000),
     Mutation("dropped blocks go before the record of it", blocks_go_first, 1000),
-    Mutation("a batch makes durable what was appended while it ran", everything_counts_as_durable, 1000),
+    Mutation("a batch makes durable what was appended while it ran", everything_is_durable, 1000),
     Mutation("blocks are compacted for a checkpoint that is not durable", checkpoints_count_at_once, 1000),
     Mutation("a compacted block is not fsynced", compacted_blocks_are_not_synced, 1000),
     Mutation("the journal of erasures is not redone", erasures_are_not_redone, 1000),

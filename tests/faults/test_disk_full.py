@@ -1,6 +1,5 @@
 """A disk that is nearly full: publishes are refused, all else goes on, and so do publishes when there is room."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
+from tests.harness.small_disk import small_disks
 
 DISK_MIB = 160
 LEFT_MIB = 40  # below the reserve of 64 MiB
@@ -16,44 +16,27 @@ LEFT_MIB = 40  # below the reserve of 64 MiB
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own; needs the right to mount one."""
+    """A file system of its own."""
     place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "jetraft-test", str(place)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"NOT TESTED: a full disk; mounting a small one needs root: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disks([place], DISK_MIB << 10):
+        yield place
 
 
 @pytest.fixture
-def small_disks(tmp_path: Path) -> Iterator[Path]:
+def stores(tmp_path: Path) -> Iterator[Path]:
     """The stores of three nodes, each on a file system of its own."""
-    places = [tmp_path / name for name in ("n1", "n2", "n3")]
-    mounted = []
-    try:
-        for place in places:
-            place.mkdir()
-            mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "jetraft-test", str(place)]
-            done = subprocess.run(mount, capture_output=True, text=True, check=False)
-            if done.returncode:
-                pytest.skip(f"NOT TESTED: a full disk; mounting small ones needs root: {done.stderr.strip()}")
-            mounted.append(place)
+    with small_disks([tmp_path / name for name in ("n1", "n2", "n3")], DISK_MIB << 10):
         yield tmp_path
-    finally:
-        for place in mounted:
-            subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_leader_whose_disk_alone_is_full_hands_over_and_publishing_goes_on(small_disks: Path) -> None:
-    with Cluster("jetraft", 3, directory=small_disks) as cluster, RawClient(cluster[0].address) as client:
+def test_a_leader_whose_disk_alone_is_full_hands_over_and_publishing_goes_on(stores: Path) -> None:
+    with Cluster("jetraft", 3, directory=stores) as cluster, RawClient(cluster[0].address) as client:
         config = {"name": "FULL", "subjects": ["full.>"], "num_replicas": 3}
         created = client.api("STREAM.CREATE.FULL", config)
         leader = created["cluster"]["leader"]
         assert publish(client)["seq"] == 1
 
-        (small_disks / leader / "ballast").write_bytes(bytes((DISK_MIB - LEFT_MIB) << 20))
+        (stores / leader / "ballast").write_bytes(bytes((DISK_MIB - LEFT_MIB) << 20))
 
         def leads() -> str:
             return str(client.api("STREAM.INFO.FULL").get("cluster", {}).get("leader", ""))

@@ -7,10 +7,8 @@ purging works on the full disk, at once and after a restart, and publishes are t
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +18,7 @@ import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.raw import REPLY_TIMEOUT_S, RawClient
 from tests.harness.server import Server
+from tests.harness.small_disk import small_disks
 
 DISK_MIB = 300
 PAYLOAD = b"x" * (16 << 10)
@@ -33,28 +32,10 @@ ANSWER_S = 1.0  # to a publish, before it counts as lost with its leader
 EXHAUSTED_BYTES = 64 << 10
 
 
-@contextmanager
-def small_disks(places: list[Path]) -> Iterator[None]:
-    """File systems of their own; needs the right to mount them."""
-    mounted = []
-    try:
-        for place in places:
-            place.mkdir()
-            mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "jetraft-test", str(place)]
-            done = subprocess.run(mount, capture_output=True, text=True, check=False)
-            if done.returncode:
-                pytest.skip(f"NOT TESTED: a full disk; mounting a small one needs root: {done.stderr.strip()}")
-            mounted.append(place)
-        yield
-    finally:
-        for place in mounted:
-            subprocess.run(["umount", str(place)], check=True)
-
-
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Server]:
     """A server with a small disk for its store."""
-    with small_disks([tmp_path / "store"]), Server("jetraft", directory=tmp_path) as server:
+    with small_disks([tmp_path / "store"], DISK_MIB << 10), Server("jetraft", directory=tmp_path) as server:
         yield server
 
 
@@ -62,7 +43,7 @@ def node(tmp_path: Path) -> Iterator[Server]:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three servers with a small disk each."""
     places = [tmp_path / name for name in ("n1", "n2", "n3")]
-    with small_disks(places), Cluster("jetraft", 3, directory=tmp_path) as servers:
+    with small_disks(places, DISK_MIB << 10), Cluster("jetraft", 3, directory=tmp_path) as servers:
         yield servers
 
 

@@ -2,13 +2,13 @@
 
 import errno
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jetraft.store.io import LocalDisk, Writer
+from tests.harness.small_disk import small_disks
 
 DISK_KIB = 512
 HEADS = {size: b"head of %d." % size for size in (1 << 20, 128 << 10)}
@@ -17,13 +17,8 @@ HEADS = {size: b"head of %d." % size for size in (1 << 20, 128 << 10)}
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k", "jetraft-test", str(place)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"NOT TESTED: a full disk; mounting a small one needs root: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disks([place], DISK_KIB):
+        yield place
 
 
 @pytest.fixture

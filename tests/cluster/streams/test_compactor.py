@@ -317,7 +317,7 @@ async def test_it_looks_at_once_when_the_disk_becomes_full(autojump: object) -> 
         await trio.sleep(LOOK_S / 2)
         assert len(looks) == 1
         lab.is_short = True
-        compactor.hurry()
+        compactor.compact_now()
         await trio.sleep(HURRIED_LOOK_S * 2.5)
         assert len(looks) == 4
         nursery.cancel_scope.cancel()
