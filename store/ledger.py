@@ -10,7 +10,8 @@ it is rewritten as a whole: under other names, fsynced, and renamed one after th
 the files that it hit, as everywhere; the next generation has files of its own.
 
 When both copies are damaged, the node does not know what it has promised. Its groups are then marked as without memory,
-durably, and come back as learners, or, where this member is the only one, with what their files prove.
+durably, and come back as learners, or, where this member is the only one, with what their files prove. What the two
+files held is kept beside them for whoever has to find out.
 """
 
 import errno
@@ -25,17 +26,15 @@ from weakref import WeakValueDictionary
 import attrs
 
 from jetraft.store.format import TMP_SUFFIX
-from jetraft.store.io import Batch, Disk, outcome_of, sync_directory
-from jetraft.store.ledger_file import Copy, Head, Merged, merge, pack_batch, pack_head, parse
+from jetraft.store.io import Batch, Disk, outcome_of
+from jetraft.store.ledger_file import Head, pack_batch, pack_head
+from jetraft.store.ledger_reading import read_both
 from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
-from jetraft.store.port import StoreRefused
 
 NAMES: Final = ("ledger.0", "ledger.1")
 ALLOCATED_BYTES: Final = 256 << 10  # at a time: 3,000 votes; a file that grows costs its fsync a journal commit
 REWRITE_FACTOR: Final = 4  # of what the state takes: then each record is written 1.3 times on average
 REWRITE_BYTES_MIN: Final = 1 << 20
-
-_GONE: Final = (errno.ENOENT, errno.EIO)  # a copy that is not to be had by trying again
 
 log_ = logging.getLogger(__name__)
 
@@ -112,15 +111,10 @@ class Ledger:
         When records are missing, every group that is known here or there is marked as without memory. Raises
         StoreRefused for a newer format, OSError.
         """
-        for directory in [*disk.make_directory(root), root]:
-            sync_directory(disk, directory)
-        settled = [_settle(disk, root / name) for name in NAMES]
-        merged = merge(*_own(root, _read_both(disk, root), is_own))
-        state = NodeState() if merged is None else _state_of(root, merged)
-        if merged is None or not merged.is_whole:
-            _forget(state, known)
+        found = read_both(disk, root, NAMES, known, is_own)
+        state, merged = found.state, found.merged
         head = None if merged is None else merged.head
-        if merged is not None and merged.may_continue and all(settled):
+        if merged is not None and found.may_continue:
             fds = disk.open_file(root / NAMES[0]), disk.open_file(root / NAMES[1])
             allocated = min(disk.size(fd) for fd in fds)
             number = len(merged.records) + 1
@@ -357,89 +351,3 @@ class Ledger:
             done(error)
         if self._waiting and not self._is_busy:
             self._start()
-
-
-def _state_of(root: Path, merged: Merged) -> NodeState:
-    """What the records say. Raises StoreRefused."""
-    state = NodeState()
-    for record in merged.records:
-        try:
-            state.apply(record)
-        except ValueError as error:  # its checksum holds, so it was written by something newer
-            raise StoreRefused(f"{root / NAMES[0]}: {error}") from error
-    return state
-
-
-def _own(
-    root: Path, copies: tuple[Copy | None, Copy | None], is_own: Callable[[NodeState], bool]
-) -> tuple[Copy | None, Copy | None]:
-    """The copies without one of a foreign ledger, where the other one is this node's. Raises StoreRefused."""
-    first, second = copies
-    if first is None or second is None or first.head.ledger == second.head.ledger:
-        return copies
-    merged = merge(first, None), merge(None, second)
-    owned = [one is not None and is_own(_state_of(root, one)) for one in merged]
-    if all(owned) or not any(owned):
-        return copies
-    log_.error("%s: of another ledger; the other copy is used", root / NAMES[owned.index(False)])
-    return first if owned[0] else None, second if owned[1] else None
-
-
-def _read_both(disk: Disk, root: Path) -> tuple[Copy | None, Copy | None]:
-    """Both copies. Raises StoreRefused, and OSError when neither is had for a reason that says nothing about them."""
-    errors: list[OSError] = []
-    first, second = (_read(disk, root / name, errors) for name in NAMES)
-    passing = next((error for error in errors if error.errno not in _GONE), None)
-    if first is None and second is None and passing is not None:
-        raise passing  # there may be no descriptor left, or this process may not read: they must not be replaced
-    return first, second
-
-
-def _read(disk: Disk, path: Path, errors: list[OSError]) -> Copy | None:
-    """One copy as the device has it; None when it is not there or cannot be read. Raises StoreRefused."""
-    try:
-        fd = disk.open_file(path)
-        try:
-            data = disk.read(fd, disk.size(fd), 0)
-        finally:
-            disk.close_file(fd)
-    except OSError as error:
-        errors.append(error)
-        if error.errno != errno.ENOENT:
-            log_.warning("%s: %s; the other copy is used", path, error)
-        return None
-    try:
-        return parse(data)
-    except ValueError as error:
-        raise StoreRefused(f"{path}: {error}") from error
-
-
-def _settle(disk: Disk, path: Path) -> bool:
-    """Make durable what a process left that was killed, and forget what only the cache has of it.
-
-    False when the fsync failed: the device has what it has, and the file must not be written on.
-    """
-    try:
-        fd = disk.open_file(path)
-    except OSError:
-        return True
-    try:
-        batch = disk.batch()
-        batch.sync(fd)
-        try:
-            disk.perform(batch)
-        except OSError as error:
-            log_.warning("%s: %s; it is rewritten", path, error)
-            return False
-        else:
-            return True
-        finally:
-            disk.forget_cached(fd)
-    finally:
-        disk.close_file(fd)
-
-
-def _forget(state: NodeState, known: Sequence[GroupKey]) -> None:
-    """Records are missing, or all of them: what these groups have promised is not known."""
-    for key in {*known, *state.groups}:
-        state.groups[key] = attrs.evolve(state.groups.get(key, GroupState()), memory_lost=True)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from jetraft.store import ledger as ledger_module
 from jetraft.store import ledger_records as records
 from jetraft.store.ledger import NAMES, Ledger
+from jetraft.store.ledger_reading import DAMAGED_SUFFIX
 from jetraft.store.ledger_records import Born, GroupState, NodeState, Point
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import GroupId, NodeId
@@ -185,6 +186,7 @@ def test_the_same_record_lost_in_both_copies_leaves_all_groups_without_memory(di
     place = disk.read_whole(ROOT / NAMES[0]).index(voted(2))
     for name in NAMES:
         disk.flip_bit(ROOT / name, place)
+    damaged = [disk.read_whole(ROOT / name) for name in NAMES]
 
     for _ in range(2):  # that is remembered
         found = reopened(disk)
@@ -193,6 +195,10 @@ def test_the_same_record_lost_in_both_copies_leaves_all_groups_without_memory(di
             assert state is not None
             assert state.memory_lost
         found.close()
+    disk.crash(Random(1))
+    assert [disk.read_whole(ROOT / (name + DAMAGED_SUFFIX)) for name in NAMES] == damaged, (
+        "kept for who has to find out"
+    )
 
 
 @pytest.mark.parametrize("offset", range(64))
