@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TypedDict
 
 import trio
+import trio.testing
 
 from jetraft.raft.bulk import BYTES_PER_S
 from jetraft.raft.connection import Tls
@@ -16,6 +17,8 @@ from jetraft.store.model.ids import NodeId
 from tests.harness.patience import PATIENCE_S
 
 LOOPBACK = Address("127.0.0.1", 0)
+
+SETTLED_S = 0.01  # nobody has anything to do: what a socket brought has been taken
 
 
 class RealClock:
@@ -102,6 +105,13 @@ class Node:
         with trio.fail_after(PATIENCE_S):
             while self.up != {other.mesh.node_id for other in others}:
                 await self._changed.wait()
+
+    async def wait_shaken(self, attempts: int) -> None:
+        """So many connections were dialled and accepted, and their handshakes are over."""
+        connector = self.mesh._connector
+        with trio.fail_after(PATIENCE_S):
+            while connector._attempts < attempts or connector._strangers:
+                await trio.testing.wait_all_tasks_blocked(SETTLED_S)
 
     @property
     def address(self) -> Address:

@@ -15,12 +15,12 @@ from jetraft.raft.engine import (
     Timing,
     TransferNow,
 )
-from jetraft.raft.leadership import MembershipChangeRefusedError
+from jetraft.raft.leadership import NEARLY_CAUGHT_UP_ENTRIES, MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration
 from jetraft.store._frame import make_record, parse_header, records
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
-from tests.raft.rig import A, B, C, D, Rig, RigOptions, entries
+from tests.raft.rig import A, B, C, D, E, Rig, RigOptions, entries
 
 
 def propose(rig: Rig, *bodies: bytes) -> None:
@@ -144,12 +144,15 @@ def test_an_acknowledgement_counts_for_what_is_in_the_own_log_and_is_never_taken
 
 
 def test_learners_do_not_count() -> None:
-    """Rule 29."""
-    rig = leading_rig(learners=(D,))
+    """Rule 29. As many learners as a majority of all needs."""
+    rig = leading_rig(learners=(D, E))
     propose(rig, b"x")
     rig.sync()
     rig.step(D, accepted(2))
+    rig.step(E, accepted(2))
     assert rig.core.commit_index == 1
+    rig.step(B, accepted(2))
+    assert rig.core.commit_index == 2
 
 
 def test_many_proposals_of_a_turn_leave_in_one_append_per_peer() -> None:
@@ -369,6 +372,21 @@ def test_members_change_one_voter_at_a_time_after_a_caught_up_learner() -> None:
     assert rig.core.commit_index == 2, "two of four are no majority"
     rig.step(D, accepted(3))
     assert rig.core.commit_index == 3
+
+
+def test_a_learner_that_is_far_behind_does_not_vote_yet() -> None:
+    """Rule 29: the quorum would wait for it."""
+    rig = leading_rig(learners=(D,))
+    rig.core.peer_up(D, rig.now_ns)
+    propose(rig, *[b"x"] * (NEARLY_CAUGHT_UP_ENTRIES + 1))
+    rig.sync()
+    last_index = rig.core.log.last_index
+    rig.step(B, accepted(last_index))
+    rig.step(D, accepted(last_index - NEARLY_CAUGHT_UP_ENTRIES - 1))
+    with pytest.raises(MembershipChangeRefusedError, match=f"{D} has not caught up"):
+        rig.core.change_members(Configuration(voters=(A, B, C, D)), rig.now_ns)
+    rig.step(D, accepted(last_index - NEARLY_CAUGHT_UP_ENTRIES))
+    rig.core.change_members(Configuration(voters=(A, B, C, D)), rig.now_ns)
 
 
 @pytest.mark.parametrize(

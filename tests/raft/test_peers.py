@@ -2,13 +2,14 @@ from contextlib import suppress
 
 import pytest
 import trio
+import trio.testing
 
 from jetraft.raft.framing import CHANNEL_ROUTE
 from jetraft.raft.handshake import HELLO_BYTES
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.ids import NodeId
 from tests.harness.patience import PATIENCE_S
-from tests.raft.meshes import Node, NodeOptions, assert_frames_arrive_whole_and_in_order, running
+from tests.raft.meshes import SETTLED_S, Node, NodeOptions, assert_frames_arrive_whole_and_in_order, running
 
 
 async def test_one_seed_is_enough_for_a_full_mesh() -> None:
@@ -31,8 +32,12 @@ async def test_routes_in_both_directions_and_to_itself_give_one_session() -> Non
                 node.mesh._connector.dial(address)
         await one.wait_up(other)
         await other.wait_up(one)
+        for node in (one, other):
+            await node.wait_shaken(attempts=2)
+        await trio.testing.wait_all_tasks_blocked(SETTLED_S)
         assert one.events == [("up", other.mesh.node_id)]
         assert other.events == [("up", one.mesh.node_id)]
+        assert [node.mesh.statistics().sessions_begun for node in (one, other)] == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """The rules of Raft (ARCHITECTURE.md), switched off one at a time: can the simulator see that one is missing?
 
 Each entry says what is done instead of the rule, where that is looked for and within how many seeds it must be
-noticed: a mode of `run`; `shuffle`, the directed generator; or a scenario, where luck does not reach. What is not in
-the list stands in UNSEEN, with the reason and the tests that look at it instead.
+noticed: a mode of `run`; `shuffle`, the directed generator; or a scenario, where luck does not reach. What no
+seed can notice stands in `unit_mutations`, with the reason and the tests that do.
 """
 
 from collections.abc import Callable
@@ -337,119 +337,6 @@ MUTATIONS = [
     Mutation(33, "what is applied is trimmed", trim_at_once, "snap", 10),
     Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500),
 ]
-
-
-@attrs.frozen
-class Elsewhere:
-    """Why no seed can notice that a rule is missing, and the tests that do: `path::name` below tests/."""
-
-    reason: str
-    tests: tuple[str, ...]
-
-
-UNSEEN = {
-    3: Elsewhere(
-        "nobody leads before its term is durable (4), so appends never wait for it",
-        ("raft/test_elections.py::test_a_real_election_waits_for_the_durable_own_term_and_vote",),
-    ),
-    11: Elsewhere(
-        "without it a late append is refused instead of skipped, which is safe too",
-        ("raft/test_acceptor.py::test_what_the_boundary_covers_is_skipped",),
-    ),
-    13: Elsewhere(
-        "costs bytes and time, not promises",
-        (
-            "raft/test_leadership.py::test_a_reject_counts_only_for_the_outstanding_probe",
-            "raft/test_leadership.py::test_nothing_is_sent_twice_in_a_session",
-            "raft/test_leadership.py::test_a_new_session_is_probed_before_the_pipeline_continues",
-        ),
-    ),
-    14: Elsewhere(
-        "costs questions, not promises",
-        (
-            "raft/test_acceptor.py::test_the_hint_jumps_over_the_whole_conflicting_term",
-            "raft/test_acceptor.py::test_repeated_hints_lead_every_diverged_log_to_the_leaders",
-        ),
-    ),
-    15: Elsewhere(
-        "bounds memory",
-        (
-            "raft/test_leadership.py::test_a_peer_is_paused_when_its_window_is_full",
-            "raft/test_link.py::test_a_peer_that_does_not_read_ends_the_session_at_a_bound",
-        ),
-    ),
-    18: Elsewhere(
-        "keeps leaders in office",
-        (
-            "raft/test_elections.py::test_a_pre_vote_changes_nothing_at_the_voter",
-            "raft/test_elections.py::test_votes_are_refused_while_a_leader_claims_the_group",
-        ),
-    ),
-    19: Elsewhere(
-        "ends waiting: a stale leader commits nothing, and its reads ask a majority (21)",
-        (
-            "raft/test_elections.py::test_a_leader_without_contact_to_a_majority_steps_down_after_a_second",
-            "raft/test_group.py::test_a_leader_that_is_cut_off_answers_unknown",
-        ),
-    ),
-    20: Elsewhere(
-        "an early or uninvited transfer is an election like any other",
-        (
-            "raft/test_leadership.py::test_transfer_tells_the_target_when_it_has_everything",
-            "raft/test_elections.py::test_transfer_is_accepted_from_the_current_leader_only",
-        ),
-    ),
-    22: Elsewhere(
-        "the simulated peers are honest",
-        (
-            "raft/test_wire.py::test_garbage_raises_one_exception_only",
-            "raft/test_wire.py::test_a_damaged_append_never_changes_its_entries",
-            "raft/test_framing.py::test_no_frame_that_was_changed_comes_out",
-        ),
-    ),
-    23: Elsewhere(
-        "is off in half of the runs: `chaos` lets old frames arrive late and twice; only an admission rests on it",
-        (
-            "raft/test_peers.py::test_frames_arrive_in_order_and_whole",
-            "raft/test_peers.py::test_routes_in_both_directions_and_to_itself_give_one_session",
-        ),
-    ),
-    26: Elsewhere(
-        "the stream's machine does not raise",
-        ("raft/test_group.py::test_an_exception_of_apply_stops_the_group_and_another_node_leads",),
-    ),
-    29: Elsewhere(
-        "costs availability, not promises",
-        (
-            "raft/test_leadership.py::test_learners_do_not_count",
-            "raft/test_elections.py::test_a_learner_never_stands_for_election",
-            "raft/test_leadership.py::test_members_change_one_voter_at_a_time_after_a_caught_up_learner",
-        ),
-    ),
-    31: Elsewhere(
-        "is an order of steps, each safe by itself (28)",
-        ("cluster/streams/test_reshape.py::test_any_members_become_any_others_in_safe_steps",),
-    ),
-    32: Elsewhere(
-        "is an order of steps, each safe by itself (28)",
-        (
-            "cluster/streams/test_reshape.py::test_the_next_step",
-            "raft/test_joining.py::test_nobody_is_admitted_where_that_would_leave_no_majority",
-        ),
-    ),
-    34: Elsewhere(
-        "the simulated links damage nothing",
-        (
-            "raft/test_snapshot.py::test_a_damaged_block_is_refused_before_the_old_log_is_touched",
-            "raft/test_snapshot.py::test_a_fetch_begins_anew_when_the_sender_has_numbered_its_blocks_anew",
-            "store/test_crash_points.py::test_what_was_promised_is_there_wherever_the_power_went",
-        ),
-    ),
-    36: Elsewhere(
-        "costs another transfer, not promises",
-        ("raft/test_catchup_guard.py::test_what_is_being_fetched_stays_until_nobody_asks_for_it_any_more",),
-    ),
-}
 
 
 def first_noticed(mutation: Mutation, seeds: int) -> int | None:

@@ -1,0 +1,473 @@
+"""Rules whose absence no seed can notice, switched off one at a time: tests of their own must fail then.
+
+They cost bytes, time or availability, not promises, or stand behind another rule. Each entry names the tests; a test
+that still passes while the rule is off is no test of it. Each run is in a forked process, which ends with the patch.
+"""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from jetraft.cluster.streams import reshape
+from jetraft.raft import acceptor, catchup, elections, framing, joining, leadership, link, peers, wire
+from jetraft.raft.acceptor import Refused, Verified
+from jetraft.raft.core import HANDLERS, Core
+from jetraft.raft.engine import Append, PreVoteGrant, PreVoteRequest, TransferNow
+from jetraft.raft.group import Group
+from jetraft.raft.handshake import Verdict
+from jetraft.raft.leadership import Leadership
+from jetraft.raft.membership import Configuration
+from jetraft.raft.replication import Progress, Replication
+from jetraft.raft.snapshot import SnapshotGoneError
+from jetraft.store import snapshot
+from jetraft.store._frame import crc32c, scan
+from jetraft.store.model.ids import NodeId
+from jetraft.store.port import GroupLog
+from tests.simulator.mutations import own_vote_counts_at_once, send_at_once
+
+Patch = pytest.MonkeyPatch
+TESTS = Path(__file__).parents[1]
+TESTS_FAILED = 1  # pytest's exit status
+
+
+@attrs.frozen
+class UnitMutation:
+    """One rule switched off: `instead` happens, and each of `tests` (`path::name` below tests/) fails."""
+
+    rule: int
+    instead: str
+    switch: Callable[[Patch], None]
+    tests: tuple[str, ...]
+
+
+def everywhere(patch: Patch, found: Callable[..., object], value: Any) -> None:
+    """Put `value` in the place of a function in every module that has imported it, of jetraft or of its tests."""
+    name = found.__name__
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith(("jetraft.", "tests.")) and getattr(module, name, None) is found:
+            patch.setattr(module, name, value)
+
+
+def promises_leave_at_once(patch: Patch) -> None:
+    """Rule 4 has to be off, too: nobody leads before its term is durable, so appends never wait for it."""
+    patch.setattr(Core, "send", send_at_once)
+    patch.setattr(Core, "_send_in_term", send_at_once)
+    own_vote_counts_at_once(patch)
+
+
+def the_boundary_is_compared(patch: Patch) -> None:
+    real = acceptor.accept
+
+    def careless(log: GroupLog, commit_index: int, append: Append) -> Verified | Refused:
+        if append.prev_index < log.boundary[0]:
+            return Refused(hint_index=log.boundary[0] + 1)
+        return real(log, commit_index, append)
+
+    everywhere(patch, real, careless)
+
+
+def any_reject_counts(patch: Patch) -> None:
+    def careless(_replication: Replication, peer: Progress, _prev_index: int, hint_index: int) -> None:
+        peer.probe()
+        peer.next_index = max(peer.match_index + 1, hint_index)
+
+    patch.setattr(Replication, "rejected", careless)
+
+
+def acknowledgements_set_the_pipeline_back(patch: Patch) -> None:
+    acknowledge = Progress.acknowledge
+
+    def careless(peer: Progress, verified_index: int) -> None:
+        acknowledge(peer, verified_index)
+        peer.next_index = peer.match_index + 1
+
+    patch.setattr(Progress, "acknowledge", careless)
+
+
+def sessions_do_not_matter(patch: Patch) -> None:
+    def careless(replication: Replication, node: NodeId, *, up: bool) -> None:
+        replication.peers[node].up = up
+
+    patch.setattr(Replication, "set_link", careless)
+
+
+def hints_go_back_by_one(patch: Patch) -> None:
+    patch.setattr(acceptor, "_first_index_of_term", lambda _log, _term, _low, high: high - 1)
+
+
+def windows_have_no_end(patch: Patch) -> None:
+    append = Replication._append
+
+    def careless(replication: Replication, peer: Progress, now_ns: int, commit_index: int) -> bool:
+        sent = append(replication, peer, now_ns, commit_index)
+        peer.inflight_bytes = 0
+        return sent
+
+    patch.setattr(Replication, "_append", careless)
+
+
+def links_queue_twice_as_much(patch: Patch) -> None:
+    send, bound = link.Link.send, link.QUEUE_BYTES_MAX
+
+    def careless(self: link.Link, channel: int, payload: bytes) -> bool:
+        with pytest.MonkeyPatch.context() as during:
+            during.setattr(link, "QUEUE_BYTES_MAX", 2 * bound)
+            return send(self, channel, payload)
+
+    patch.setattr(link.Link, "send", careless)
+
+
+def pre_votes_raise_the_term(patch: Patch) -> None:
+    def careless(core: Core, sender: NodeId, message: PreVoteRequest, now_ns: int) -> None:
+        core.follow(message.term, None, now_ns)
+        core.sends.append((sender, PreVoteGrant(term=message.term)))
+
+    patch.setitem(HANDLERS, PreVoteRequest, careless)
+
+
+def votes_are_given_under_a_leader(patch: Patch) -> None:
+    patch.setattr(Core, "has_leader", property(lambda _core: False))
+
+
+def leaders_need_nobody(patch: Patch) -> None:
+    patch.setattr(Leadership, "_step_down_ns", lambda _leadership: None)
+
+
+def targets_are_told_at_once(patch: Patch) -> None:
+    begin = Leadership.begin_transfer
+
+    def careless(leading: Leadership, target: NodeId | None, now_ns: int) -> NodeId | None:
+        found = begin(leading, target, now_ns)
+        if found is not None:
+            leading._send(found, TransferNow(term=leading.term))
+        return found
+
+    patch.setattr(Leadership, "begin_transfer", careless)
+
+
+def anybody_may_hand_over(patch: Patch) -> None:
+    def careless(core: Core, _sender: NodeId, _message: TransferNow, now_ns: int) -> None:
+        elections.stand(core, now_ns, transfer=True)
+
+    patch.setitem(HANDLERS, TransferNow, careless)
+
+
+def frames_of_entries_are_believed(patch: Patch) -> None:
+    patch.setattr(wire, "verify", lambda _frame: True)
+
+
+def frames_of_links_are_believed(patch: Patch) -> None:
+
+    def careless(data: Any, seed: int = 0) -> int:
+        """What the reader compares with; the writer's side is left alone."""
+        caller = sys._getframe(1)
+        return int(caller.f_locals["checksum"]) if caller.f_code.co_name == "received" else int(crc32c(data, seed))
+
+    patch.setattr(framing, "crc32c", careless)
+
+
+def frames_overtake_each_other(patch: Patch) -> None:
+    send = link.Link.send
+
+    def careless(self: link.Link, channel: int, payload: bytes) -> bool:
+        sent = send(self, channel, payload)
+        queue = self._queues[channel]
+        if channel and len(queue) >= 4:
+            last = [queue.pop(), queue.pop()]
+            before = [queue.pop(), queue.pop()]
+            queue.extend([*reversed(last), *reversed(before)])
+        return sent
+
+    patch.setattr(link.Link, "send", careless)
+
+
+def every_route_is_a_session(patch: Patch) -> None:
+    patch.setattr(peers.Mesh, "judge", lambda _mesh, _hello: Verdict.KEEP)
+
+
+def apply_may_raise(patch: Patch) -> None:
+    fail = Group.fail
+
+    def careless(group: Group, error: Exception, now_ns: int) -> None:
+        if isinstance(error, OSError):
+            fail(group, error, now_ns)
+
+    patch.setattr(Group, "fail", careless)
+
+
+def learners_count(patch: Patch) -> None:
+    def careless(configuration: Configuration, nodes: Iterable[NodeId]) -> bool:
+        return 2 * len(set(nodes).intersection(configuration.members)) > len(configuration.members)
+
+    def quorum_index(replication: Replication, now: Configuration, node_id: NodeId, durable_index: int) -> int:
+        indexes = [durable_index if each == node_id else replication.peers[each].match_index for each in now.members]
+        return sorted(indexes)[(len(indexes) - 1) // 2]
+
+    patch.setattr(Configuration, "has_quorum", careless)
+    patch.setattr(Replication, "quorum_index", quorum_index)
+
+
+def learners_stand(patch: Patch) -> None:
+    patch.setattr(Configuration, "voters", property(lambda configuration: configuration.members))
+
+
+def learners_vote_at_once(patch: Patch) -> None:
+    patch.setattr(leadership, "NEARLY_CAUGHT_UP_ENTRIES", 1 << 62)
+
+
+def members_leave_before_others_come(patch: Patch) -> None:
+    def careless(
+        node_id: NodeId, wanted: Iterable[NodeId], now: Configuration, contact: reshape.Contact
+    ) -> reshape.Step:
+        if now.voters != (node_id,):
+            return reshape._shrink(node_id, set(wanted), now, contact)
+        return real(node_id, wanted, now, contact)
+
+    real = reshape.next_step
+    everywhere(patch, real, careless)
+
+
+def removals_ask_for_no_majority(patch: Patch) -> None:
+    real = reshape._shrink
+
+    def careless(node: NodeId, targets: set[NodeId], now: Configuration, contact: reshape.Contact) -> reshape.Step:
+        return real(node, targets, now, attrs.evolve(contact, online=frozenset(now.members)))
+
+    patch.setattr(reshape, "_shrink", careless)
+
+
+def demotions_ask_for_no_majority(patch: Patch) -> None:
+    real = Configuration.has_quorum
+
+    def careless(configuration: Configuration, nodes: Iterable[NodeId]) -> bool:
+        return sys._getframe(1).f_code is joining.admit.__code__ or real(configuration, nodes)
+
+    patch.setattr(Configuration, "has_quorum", careless)
+
+
+def parts_are_believed(patch: Patch) -> None:
+    def careless(data: bytes | bytearray, part: snapshot.Part, *, offset: int, incarnation: int, what: str) -> Any:
+        assert what
+        return scan(
+            data,
+            offset=offset,
+            incarnation=incarnation,
+            next_index=part.first_index,
+            term=part.boundary_term,
+        )
+
+    everywhere(patch, snapshot.verify_part, careless)
+
+
+def what_is_fetched_is_not_held(patch: Patch) -> None:
+    def careless(_catchup: catchup.Catchup, group: Group, index: int) -> catchup._Held:
+        found = group.snapshot()
+        if found is None or found[1].index > index:
+            raise SnapshotGoneError("gone")
+        return catchup._Held(*found, 0)
+
+    patch.setattr(catchup.Catchup, "_hold", careless)
+
+
+REASONS = {  # why no seed can notice that a rule is missing
+    3: "nobody leads before its term is durable (4), so appends never wait for it",
+    11: "without it a late append is refused instead of skipped, which is safe too",
+    13: "costs bytes and time, not promises",
+    14: "costs questions, not promises",
+    15: "bounds memory",
+    18: "keeps leaders in office",
+    19: "ends waiting: a stale leader commits nothing, and its reads ask a majority (21)",
+    20: "an early or uninvited transfer is an election like any other",
+    22: "the simulated peers are honest",
+    23: "is off in half of the runs: `chaos` lets old frames arrive late and twice; only an admission rests on it",
+    26: "the stream's machine does not raise",
+    29: "costs availability, not promises",
+    31: "is an order of steps, each safe by itself (28)",
+    32: "is an order of steps, each safe by itself (28)",
+    34: "the simulated links damage nothing",
+    36: "costs another transfer, not promises",
+}
+
+UNIT_MUTATIONS = [
+    UnitMutation(
+        3,
+        "requests and appends leave before term and vote are durable (and the own vote counts at once)",
+        promises_leave_at_once,
+        ("raft/test_elections.py::test_a_real_election_waits_for_the_durable_own_term_and_vote",),
+    ),
+    UnitMutation(
+        11,
+        "an append from below the boundary is refused",
+        the_boundary_is_compared,
+        ("raft/test_acceptor.py::test_what_the_boundary_covers_is_skipped",),
+    ),
+    UnitMutation(
+        13,
+        "any reject counts",
+        any_reject_counts,
+        ("raft/test_leadership.py::test_a_reject_counts_only_for_the_outstanding_probe",),
+    ),
+    UnitMutation(
+        13,
+        "an acknowledgement sets the pipeline back",
+        acknowledgements_set_the_pipeline_back,
+        ("raft/test_leadership.py::test_nothing_is_sent_twice_in_a_session",),
+    ),
+    UnitMutation(
+        13,
+        "a new session goes on where the last one ended",
+        sessions_do_not_matter,
+        ("raft/test_leadership.py::test_a_new_session_is_probed_before_the_pipeline_continues",),
+    ),
+    UnitMutation(
+        14,
+        "a hint goes back by one entry",
+        hints_go_back_by_one,
+        ("raft/test_acceptor.py::test_the_hint_jumps_over_the_whole_conflicting_term",),
+    ),
+    UnitMutation(
+        15,
+        "a window has no end",
+        windows_have_no_end,
+        ("raft/test_leadership.py::test_a_peer_is_paused_when_its_window_is_full",),
+    ),
+    UnitMutation(
+        15,
+        "a link queues more than its bound",
+        links_queue_twice_as_much,
+        ("raft/test_link.py::test_a_peer_that_does_not_read_ends_the_session_at_a_bound",),
+    ),
+    UnitMutation(
+        18,
+        "a pre-vote raises the voter's term",
+        pre_votes_raise_the_term,
+        ("raft/test_elections.py::test_a_pre_vote_changes_nothing_at_the_voter",),
+    ),
+    UnitMutation(
+        18,
+        "votes are given while a leader is alive",
+        votes_are_given_under_a_leader,
+        ("raft/test_elections.py::test_votes_are_refused_while_a_leader_claims_the_group",),
+    ),
+    UnitMutation(
+        19,
+        "a leader without contact to a majority stays",
+        leaders_need_nobody,
+        (
+            "raft/test_elections.py::test_a_leader_without_contact_to_a_majority_steps_down_after_a_second",
+            "raft/test_group.py::test_a_leader_that_is_cut_off_answers_unknown",
+        ),
+    ),
+    UnitMutation(
+        20,
+        "the target of a transfer is told before it has everything",
+        targets_are_told_at_once,
+        ("raft/test_leadership.py::test_transfer_tells_the_target_when_it_has_everything",),
+    ),
+    UnitMutation(
+        20,
+        "anybody's transfer is accepted",
+        anybody_may_hand_over,
+        ("raft/test_elections.py::test_transfer_is_accepted_from_the_current_leader_only",),
+    ),
+    UnitMutation(
+        22,
+        "the checksum of an entry is not looked at",
+        frames_of_entries_are_believed,
+        ("raft/test_wire.py::test_a_damaged_append_never_changes_its_entries",),
+    ),
+    UnitMutation(
+        22,
+        "the checksum of a frame between nodes is not looked at",
+        frames_of_links_are_believed,
+        ("raft/test_framing.py::test_no_frame_that_was_changed_comes_out",),
+    ),
+    UnitMutation(
+        23,
+        "a frame overtakes another one",
+        frames_overtake_each_other,
+        ("raft/test_peers.py::test_frames_arrive_in_order_and_whole",),
+    ),
+    UnitMutation(
+        23,
+        "each route of a pair of nodes becomes a session",
+        every_route_is_a_session,
+        ("raft/test_peers.py::test_routes_in_both_directions_and_to_itself_give_one_session",),
+    ),
+    UnitMutation(
+        26,
+        "a group goes on behind an entry that could not be applied",
+        apply_may_raise,
+        ("raft/test_group.py::test_an_exception_of_apply_stops_the_group_and_another_node_leads",),
+    ),
+    UnitMutation(29, "learners count", learners_count, ("raft/test_leadership.py::test_learners_do_not_count",)),
+    UnitMutation(
+        29,
+        "learners stand for election",
+        learners_stand,
+        ("raft/test_elections.py::test_a_learner_never_stands_for_election",),
+    ),
+    UnitMutation(
+        29,
+        "a learner votes before it has caught up",
+        learners_vote_at_once,
+        ("raft/test_leadership.py::test_a_learner_that_is_far_behind_does_not_vote_yet",),
+    ),
+    UnitMutation(
+        31,
+        "members go before others have come",
+        members_leave_before_others_come,
+        ("cluster/streams/test_reshape.py::test_any_members_become_any_others_in_safe_steps",),
+    ),
+    UnitMutation(
+        32,
+        "a member is removed though no majority is left",
+        removals_ask_for_no_majority,
+        ("cluster/streams/test_reshape.py::test_the_next_step",),
+    ),
+    UnitMutation(
+        32,
+        "a member is demoted though no majority is left",
+        demotions_ask_for_no_majority,
+        ("raft/test_joining.py::test_nobody_is_admitted_where_that_would_leave_no_majority",),
+    ),
+    UnitMutation(
+        34,
+        "blocks that were fetched are not verified",
+        parts_are_believed,
+        ("raft/test_snapshot.py::test_a_damaged_block_is_refused_before_the_old_log_is_touched",),
+    ),
+    UnitMutation(
+        36,
+        "what is being fetched is not held",
+        what_is_fetched_is_not_held,
+        ("raft/test_catchup_guard.py::test_what_is_being_fetched_stays_until_nobody_asks_for_it_any_more",),
+    ),
+]
+
+
+def still_passing(mutation: UnitMutation) -> list[str]:
+    """The tests of a mutation that do not notice it."""
+    return [test for test in mutation.tests if not _notices(mutation, test)]
+
+
+def _notices(mutation: UnitMutation, test: str) -> bool:
+    process = multiprocessing.get_context("fork").Process(target=_run, args=(mutation, test))
+    process.start()
+    process.join()
+    return process.exitcode == TESTS_FAILED
+
+
+def _run(mutation: UnitMutation, test: str) -> None:
+    """In the child: exits with pytest's status."""
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115  (until the process ends)
+    for fd in (1, 2):
+        os.dup2(sys.stdout.fileno(), fd)
+    mutation.switch(pytest.MonkeyPatch())
+    os._exit(int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", str(TESTS / test)])))
