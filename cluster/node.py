@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.bootstrap import BootstrapStatistics
     from jetraft.cluster.streams.shell import StreamShell
-    from jetraft.raft.catchup import Swap
     from jetraft.raft.group import Group
     from jetraft.raft.joining import Admission
+    from jetraft.raft.swap import Swap
     from jetraft.store.model.ids import GroupId, NodeId
 
 META_LOGS: Final = 1  # beside those of streams
@@ -289,12 +289,12 @@ class ClusterNode:
     def _report_abandoned(self, row: StreamAssignment) -> None:
         self.backups.abandon(row)
 
-    async def _reopen(self, group: Group, swap: Swap) -> None:
+    async def _reopen(self, swap: Swap) -> None:
         """There is a new log for one of this node's groups: fetched by catching up, or opened again by the mender."""
-        if group.group_id == META_GROUP:
+        if swap.group.group_id == META_GROUP:
             await self._seat.reopen(swap)
         else:
-            await self.backend.reopen(group.group_id, swap)
+            await self.backend.reopen(swap)
 
     @property
     def bootstrap(self) -> BootstrapStatistics:

@@ -6,11 +6,12 @@ group takes no new checkpoint and trims nothing (rule 36), for a bounded time.
 
 When everything is here, the replica's owner stops it, the log is replaced, and the owner starts the replica again over
 the new log: exactly as at the start of a server, so there is no second way in which a replica comes to its state.
+Until the owner comes to it the group goes on, and may come further than the snapshot: whether that is wanted is asked
+again then, and once more of the stopped log (raft/swap.py; rules 35 and 37).
 """
 
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -26,12 +27,13 @@ from jetraft.raft.snapshot import (
     answer,
     check_part,
 )
+from jetraft.raft.swap import Swap, SwapRefusedError
 from jetraft.raft.wire import RemoteProtocolError
 from jetraft.store.io import run_blocking
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt, StoreError
-from jetraft.store.snapshot import Manifest, PartDamagedError, Staging
+from jetraft.store.snapshot import Manifest, PartDamagedError, covers
 
 if TYPE_CHECKING:
     from jetraft.raft.engine import SnapshotOffer
@@ -45,8 +47,7 @@ PIECE_TIMEOUT_S: Final = 10.0
 FETCHES_AT_ONCE: Final = 2  # a node that returns after long may be behind in every group
 LEASE_NS: Final = 30 * NS_PER_S  # a checkpoint is held for a peer that long after its last request
 
-Swap = Callable[[], Awaitable[GroupLog]]
-Reopen = Callable[["Group", Swap], Awaitable[None]]
+Reopen = Callable[[Swap], Awaitable[None]]
 
 
 class CallLinks(Protocol):
@@ -85,9 +86,8 @@ class CatchupStatistics:
 class Catchup:
     """See the module. Construct it beside the manager; `run` owns the fetches.
 
-    `reopen(group, swap)` is the owner's part: end the replica (`Manager.remove`, but do not close its log), await
-    `swap()`, and start the replica over the log that it returns. `swap` closes the old log, and raises StoreError or
-    OSError when the new one is damaged: the old one can then be opened again.
+    `reopen(swap)` is the owner's part: `swap.check`, end the replica (`Manager.remove`, but do not close its log),
+    await `swap.carry_out()`, and start the replica over the log that it returns.
     """
 
     def __init__(self, manager: "Manager", links: CallLinks, *, clock: Clock, reopen: Reopen) -> None:
@@ -254,28 +254,53 @@ class Catchup:
             raise RemoteCallError("the group has moved on")
         assert fetch.staging is not None
         del self._fetches[group.group_id]
+        installation = Installation(group.log, fetch)
         try:
-            await self._reopen(group, partial(_swap, group.log, fetch.staging))
+            await self._reopen(
+                Swap(group, is_wanted=lambda: self._is_wanted(group, fetch), carry_out=installation.carry_out)
+            )
         except PartDamagedError as error:
             await self._complain(fetch, error)
             raise
+        if not installation.is_done:
+            raise SwapRefusedError(f"{group.group_id} has moved on")
 
     def _is_wanted(self, group: "Group", fetch: SnapshotFetch) -> bool:
         """Whether the group is here and still behind the snapshot (rule 35)."""
-        return self._runs(group) and not group.is_leader and group.commit_index < fetch.offer.index
+        return self._runs(group) and is_behind(group, fetch.offer)
 
     def _runs(self, group: "Group") -> bool:
         return self._manager.groups.get(group.group_id) is group and group.failed is None
 
 
-async def _swap(old: GroupLog, staging: Staging) -> GroupLog:
-    """Put the staged log in place of the old one, durably. It takes over the term and vote that are on disk."""
-    await until_durable(old)
-    old.close()
-    new = await run_blocking(staging.finish)
-    try:
-        await until_durable(new)
-    except BaseException:
-        new.close()
-        raise
-    return new
+def is_behind(group: "Group", offer: "SnapshotOffer") -> bool:
+    """Whether a group that runs needs the snapshot (rule 35)."""
+    has_it = group.commit_index >= offer.index or covers(group.log, offer.index, offer.index_term)
+    return not group.is_leader and not has_it
+
+
+class Installation:
+    """Puts a fetched log in place of a stopped one, durably. It takes over the term and vote that are on disk."""
+
+    def __init__(self, old: GroupLog, fetch: SnapshotFetch) -> None:
+        self._old = old
+        self._fetch = fetch
+        self.is_done = False
+
+    async def carry_out(self) -> GroupLog:
+        """Return the new log; or the old one, open as it was, when that has come as far by itself meanwhile."""
+        old, staging = self._old, self._fetch.staging
+        assert staging is not None
+        await until_durable(old)
+        if covers(old, self._fetch.offer.index, self._fetch.offer.index_term):
+            staging.abandon()
+            return old
+        old.close()
+        new = await run_blocking(staging.finish)
+        try:
+            await until_durable(new)
+        except BaseException:
+            new.close()
+            raise
+        self.is_done = True
+        return new

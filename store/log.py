@@ -10,6 +10,7 @@ design, "one log, written once".
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import attrs
@@ -25,7 +26,7 @@ from jetraft.store.log_start import LogOptions, LogStart
 from jetraft.store.log_upkeep import KeptUpLog
 from jetraft.store.port import Checkpoint, Entry, FrameRef, LogStatistics
 from jetraft.store.salvage import salvaged
-from jetraft.store.snapshot import Manifest, Staging, make_manifest
+from jetraft.store.snapshot import Manifest, Staging, covers, make_manifest
 from jetraft.store.staging import FileStaging
 
 
@@ -198,7 +199,8 @@ class FileLog(KeptUpLog):
 
     def begin_install(self, manifest: Manifest, checkpoint: Checkpoint) -> Staging:
         """See GroupLog."""
-        return FileStaging(self._place, manifest, checkpoint, self._open_installed)
+        is_covered = partial(covers, self, manifest.index, manifest.term)
+        return FileStaging(self._place, manifest, checkpoint, self._open_installed, is_covered)
 
     def _open_installed(self, state: GroupState) -> "FileLog":
         return self._open_again(self._place, self._reader.cache, self._options, installed=state)

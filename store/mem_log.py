@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from jetraft.store._frame import Scan, parse_header, record_at
 from jetraft.store.block import Block, BlockList, block_list, entry_of
 from jetraft.store.port import Checkpoint, Entry, FrameRef, HardState, LogStatistics
-from jetraft.store.snapshot import Arrivals, Manifest, Part, make_manifest, verify_part
+from jetraft.store.snapshot import Arrivals, InstallRefusedError, Manifest, Part, covers, make_manifest, verify_part
 from jetraft.store.terms import TermRuns
 
 BLOCK_BYTES = 1 << 20  # what a trim can give back at a time; small, since memory is what such a stream is short of
@@ -300,6 +300,8 @@ class MemStaging:
     def finish(self) -> MemLog:
         """See Staging. Does not block."""
         assert self.missing() is None
+        if covers(self._old, self._manifest.index, self._manifest.term):
+            raise InstallRefusedError(f"the log in memory has come to {self._manifest.index} by itself")
         verified = []
         for part, data in zip(self._manifest.parts, self._parts, strict=True):
             walk = verify_part(data, part, offset=0, incarnation=self._incarnation(data), what="a part in memory")

@@ -17,7 +17,7 @@ from jetraft.store import trimmed
 from jetraft.store._frame import Scan, scan
 from jetraft.store.block import Block
 from jetraft.store.format import Stop
-from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt
+from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt, StoreError
 
 _HEAD: Final = struct.Struct("<QQI")  # index, term, parts
 _PART: Final = struct.Struct("<QQQQQ")
@@ -109,6 +109,18 @@ class PartDamagedError(StoreCorrupt):
         self.block = block
 
 
+class InstallRefusedError(StoreError):
+    """The log has what was to be installed, and perhaps more: it must not go backwards (rule 35)."""
+
+
+def covers(log: GroupLog, index: int, term: int) -> bool:
+    """Whether a log has the entry, or has dropped it: everything that is committed up to there is in it.
+
+    An entry of another term in that place is covered by nothing: it was never committed.
+    """
+    return log.boundary[0] >= index or log.term_at(index) == term
+
+
 class Staging(Protocol):
     """A log on its way in."""
 
@@ -125,8 +137,8 @@ class Staging(Protocol):
 
         It is what the next start finds when everything up to the new log's `token()` is durable: until then a crash
         leaves the old log, so nobody may be told that it is here. The old log must be closed. Blocking for files: call
-        it in a thread. Raises PartDamagedError when a frame is damaged; the old log is then untouched and can be opened
-        again.
+        it in a thread. Raises PartDamagedError when a frame is damaged, and InstallRefusedError when the old log covers
+        the new one, whatever it covered when this was begun; the old log is then untouched and can be opened again.
         """
         ...
 

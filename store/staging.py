@@ -23,7 +23,7 @@ from jetraft.store.format import (
 from jetraft.store.ledger_records import Born, GroupState, Point
 from jetraft.store.port import Checkpoint, GroupLog
 from jetraft.store.reseal import Resealer
-from jetraft.store.snapshot import Arrivals, Manifest, Part, verify_part
+from jetraft.store.snapshot import Arrivals, InstallRefusedError, Manifest, Part, verify_part
 
 
 class FileStaging:
@@ -35,11 +35,13 @@ class FileStaging:
         manifest: Manifest,
         checkpoint: Checkpoint,
         open_installed: Callable[[GroupState], GroupLog],
+        is_covered: Callable[[], bool],
     ) -> None:
         assert (manifest.index, manifest.term) == (checkpoint.index, checkpoint.term)
         generation = int(place.log.name.removeprefix(GENERATION_PREFIX)) + 1
         self._place = place
         self._open_installed = open_installed
+        self._is_covered = is_covered  # by the old log
         self._generation = generation
         self._checkpoint = checkpoint
         self._manifest = manifest
@@ -65,6 +67,8 @@ class FileStaging:
     def finish(self) -> GroupLog:
         """See Staging."""
         assert self.missing() is None
+        if self._is_covered():
+            raise InstallRefusedError(f"{self._place.group}: the log has come to {self._manifest.index} by itself")
         disk, group = self._place.disk, self._place.group
         for number, part in enumerate(self._manifest.parts):
             self._verify(self._path(number), part)

@@ -23,6 +23,7 @@ import trio
 from jetraft.raft.joining import JoinPendingError
 from jetraft.raft.repair import RepairPendingError
 from jetraft.raft.repair_pacing import rest_s
+from jetraft.raft.swap import SwapRefusedError
 from jetraft.store.port import StoreError
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
     from jetraft.cluster.meta.machine import MetaMachine
-    from jetraft.raft.catchup import Swap
+    from jetraft.raft.group import Group
+    from jetraft.raft.swap import Swap
     from jetraft.store.model.ids import GroupId, NodeId
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,10 @@ WORKED_AT_ONCE: Final = 16  # streams: what they wait for is mostly the disk, wh
 
 class Replica(Protocol):
     """A running replica of a stream on this node."""
+
+    @property
+    def group(self) -> Group:
+        """Its Raft group."""
 
     def reconfigure(self, assignment: StreamAssignment) -> None:
         """Take over a newer config; the leader proposes it to the stream's group."""
@@ -57,7 +63,10 @@ class ReplicaHost(Protocol[R]):
         """Open the log, start the group and the shell. Raises StoreError or OSError when the log cannot be opened."""
 
     async def reopen(self, replica: R, assignment: StreamAssignment, swap: Swap) -> R:
-        """End the replica, let `swap` replace its log, start it again. Raises StoreError or OSError: it has ended."""
+        """End the replica, let `swap` replace its log, start it again. Raises StoreError or OSError: it has ended.
+
+        The swap was checked: nothing is awaited before the replica has ended.
+        """
 
     async def stop(self, replica: R) -> None:
         """End the shell and the group and close the log; the data stays."""
@@ -185,15 +194,16 @@ class MetaBackend(Generic[R]):
         rows = self._machine.table.streams.items()
         self._note([key for key, row in rows if row.group_id == group_id and key not in self._running])
 
-    async def reopen(self, group_id: GroupId, swap: Swap) -> None:
-        """Replace the log of a running replica, in the task that starts and stops them all.
+    async def reopen(self, swap: Swap) -> None:
+        """Replace the log of a running replica, where no other task works at it.
 
-        Raises StoreError or OSError when that failed: the replica is then started again over the log that it had.
+        Raises SwapRefusedError when it is not wanted any more by then: nothing is done. Raises StoreError or OSError
+        when it failed: the replica is then started again over the log that it had.
         """
-        found = (key for key, running in self._running.items() if running.assignment.group_id == group_id)
+        found = (key for key, running in self._running.items() if running.replica.group is swap.group)
         key = next(found, None)
         if key is None or key in self._reopenings:
-            raise StoreError(f"{group_id} does not run here now")
+            raise StoreError(f"{swap.group.group_id} does not run here now")
         reopening = self._reopenings[key] = _Reopening(swap)
         self._note([key])
         await reopening.ended.wait()
@@ -304,8 +314,11 @@ class MetaBackend(Generic[R]):
         self._unstarted[key] = _Unstarted(group_id, str(error), attempts, trio.current_time() + pause_s)
 
     async def _reopen(self, key: StreamKey, running: _Running[R] | None, reopening: _Reopening) -> None:
-        if running is None:
-            reopening.error = StoreError(f"{key.name} does not run here any more")
+        try:
+            reopening.swap.check(None if running is None else running.replica.group)
+            assert running is not None
+        except SwapRefusedError as error:
+            reopening.error = error
             reopening.ended.set()
             return
         self._set(key, None)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.meta.founding import Founders
     from jetraft.cluster.meta.machine import MetaMachine
-    from jetraft.raft.catchup import Swap
     from jetraft.raft.group import Group
     from jetraft.raft.joining import Admission
     from jetraft.raft.manager import Manager
     from jetraft.raft.repair import Repairs
+    from jetraft.raft.swap import Swap
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.model.ids import NodeId
     from jetraft.store.node_dir import NodeDir
@@ -66,6 +66,7 @@ class MetaSeat:
         self._heard = trio.Event()  # of a member that damaged entries may be had from
         repairs.on_heard.append(self._on_heard)
         self.group: Group | None = None
+        self._is_swapping = False
 
     async def take(self, founders: Founders, *, is_known: bool) -> None:
         """Open the log and start the group. Raises StoreError or OSError when the log cannot be opened.
@@ -116,16 +117,23 @@ class MetaSeat:
         return admission
 
     async def reopen(self, swap: Swap) -> None:
-        """Replace the log: see Catchup, Mender. When that fails the old one is opened again, and the failure raised.
+        """Replace the log: see raft/swap.py. When that fails the old one is opened again, and the failure raised.
 
         Without a log that opens there is no group until the next call.
         """
-        assert self.group is not None
-        old = self.group.log
+        swap.check(None if self._is_swapping else self.group)
+        self._is_swapping = True
+        try:
+            await self._swap(swap)
+        finally:
+            self._is_swapping = False
+
+    async def _swap(self, swap: Swap) -> None:
+        old = swap.group.log
         if META_GROUP in self._manager.groups:
             self._manager.remove(META_GROUP)
         try:
-            new = await swap()
+            new = await swap.carry_out()
         except (StoreError, OSError):
             old.close()
             self._machine.rewind()

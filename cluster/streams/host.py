@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.saved_rows import SavedRows
     from jetraft.cluster.streams.memory_groups import MemoryGroups
     from jetraft.cluster.streams.site import Site
-    from jetraft.raft.catchup import Swap
     from jetraft.raft.repair import Repairs
+    from jetraft.raft.swap import Swap
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.node_dir import NodeDir
@@ -66,7 +66,7 @@ class StreamHost:
         """End the replica, let `swap` replace its log, start again. Raises StoreError or OSError: start it later."""
         replica.stop()
         try:
-            log = await swap()
+            log = await swap.carry_out()
             if isinstance(log, MemLog) and log.load_checkpoint() is None:
                 log = await self._memory_log(assignment)
         except BaseException:

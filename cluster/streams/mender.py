@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from jetraft.cluster.streams.reopening import Reopening
+from jetraft.raft.swap import Swap
 from jetraft.store.port import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from jetraft.raft.repair import Repairs
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import NodeId
-    from jetraft.store.port import GroupLog
     from jetraft.store.space import SpaceWatch
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ LOOK_S: Final = 0.5  # 10,000 groups are looked through in a few milliseconds
 class Reopener(Protocol):
     """Who ends and starts groups: `ClusterNode`, for the meta group and for replicas."""
 
-    def __call__(self, group: Group, swap: Callable[[], Awaitable[GroupLog]]) -> Awaitable[None]:
-        """End the group, await `swap()`, start it over the log that it returns. Raises StoreError or OSError."""
+    def __call__(self, swap: Swap) -> Awaitable[None]:
+        """End the group, start it over the other log: see raft/swap.py. Raises StoreError or OSError."""
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -103,7 +103,8 @@ class Mender:
         others = [node for node in group.members if node != self._node_id]
         log.warning("%s: %s; its log is opened again", group.group_id, group.failed)
         try:
-            await self._reopen(group, partial(self._repairs.reopen, group.log, others))
+            carry_out = partial(self._repairs.reopen, group.log, others)
+            await self._reopen(Swap(group, is_wanted=lambda: group.failed is not None, carry_out=carry_out))
             self._reopened += 1
             log.warning("%s: takes part again", group.group_id)
         except (StoreError, OSError) as error:

@@ -1,6 +1,6 @@
 """Catching up over real links, with logs in files: a member that was away while the others trimmed."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager
 from jetraft.raft.peers import Mesh, MeshSetting
 from jetraft.raft.routes import Address
+from jetraft.raft.swap import Swap
 from jetraft.store._frame import make_record, seal
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Identity, Kind
@@ -73,10 +74,11 @@ class Server:
         self.machine.first_live_seq = 150
         self.manager.create(GroupSpec(group_id=NAME, incarnation=7, members=MEMBERS), log, self.machine)
 
-    async def _reopen(self, group: Group, swap: Callable[[], Awaitable[GroupLog]]) -> None:
-        self.manager.remove(group.group_id)
+    async def _reopen(self, swap: Swap) -> None:
+        swap.check(self.manager.groups.get(NAME))
+        self.manager.remove(NAME)
         try:
-            self.start_replica(await swap())
+            self.start_replica(await swap.carry_out())
         except StoreError:
             self.start_replica(self.open_log())
             raise

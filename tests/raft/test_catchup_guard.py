@@ -3,7 +3,7 @@
 There is one node here; its peers are played.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from random import Random
 
 import attrs
@@ -12,19 +12,20 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from jetraft.raft.catchup import LEASE_NS, METHOD, Catchup
-from jetraft.raft.engine import SnapshotOffer
+from jetraft.raft.engine import Append, SnapshotOffer
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager
 from jetraft.raft.membership import Configuration
 from jetraft.raft.rpc import Handler, PeerUnavailableError
 from jetraft.raft.snapshot import CHUNK, OPEN, STATE, SnapshotFetch, SnapshotRequest, answer
+from jetraft.raft.swap import Swap
 from jetraft.raft.wire import encode
 from jetraft.store._frame import seal
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Checkpoint, GroupLog, StoreError
+from jetraft.store.port import Checkpoint, Entry, GroupLog
 from jetraft.store.snapshot import Manifest
 from tests.harness.patience import PATIENCE_S
 from tests.raft.lab import Lab, ListMachine
@@ -75,7 +76,10 @@ class PlayedPeers:
 
 
 class Node:
-    """The manager of OWN, one replica that is behind, and its catching up; the owner waits for `may_install`."""
+    """The manager of OWN, one replica that is behind, and its catching up.
+
+    The owner is busy until `is_free`; between the end of the replica and the installation it waits for `may_install`.
+    """
 
     def __init__(self, peers: PlayedPeers) -> None:
         lab = Lab(nodes=(OWN,))
@@ -83,7 +87,8 @@ class Node:
         setting = GroupSetting(node_id=OWN, seal=seal, rng=Random(1))
         self.manager = Manager(setting, links=lab.links[OWN], clock=ManualClock())
         self.catchup = Catchup(self.manager, peers, clock=ManualClock(), reopen=self._reopen)
-        self.may_install = trio.Event()
+        self.is_free, self.may_install = trio.Event(), trio.Event()
+        self.is_free.set()
         self.may_install.set()
         self.reopenings = 0
         self.installed = trio.Event()
@@ -94,14 +99,20 @@ class Node:
         self.group = self.manager.create(spec, log, ListMachine())
         return self.group
 
-    async def _reopen(self, group: Group, swap: Callable[[], Awaitable[GroupLog]]) -> None:
+    async def _reopen(self, swap: Swap) -> None:
         self.reopenings += 1
-        if self.manager.groups.get(GROUP) is not group:
-            raise StoreError("it does not run here now")
+        await self.is_free.wait()
+        swap.check(self.manager.groups.get(GROUP))
         self.manager.remove(GROUP)
         await self.may_install.wait()
-        self.start_group(await swap())
+        self.start_group(await swap.carry_out())
         self.installed.set()
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """A leader that has the whole log sends these entries, which nobody has committed yet."""
+        append = Append(term=3, prev_index=0, prev_term=0, commit_index=0, entries=entries)
+        self.manager._on_payload(NEW_LEADER, memoryview(b"".join(encode(GROUP.encode(), INCARNATION, append))))
+        self.manager.flush()
 
     def offer(self, sender: NodeId, *, term: int) -> None:
         """A leader's frame arrives, and the turn ends."""
@@ -158,6 +169,43 @@ async def test_an_offer_during_the_installation_begins_no_fetch(node: Node, nurs
     assert node.group is not old
     assert node.group.log.last_index == 60
     assert node.catchup.statistics().fetches_running == 0
+
+
+async def test_a_group_that_comes_further_while_its_owner_is_busy_keeps_its_log(
+    node: Node, nursery: trio.Nursery
+) -> None:
+    """What it acknowledged meanwhile is nowhere else on this node (rules 35 and 37)."""
+    await nursery.start(node.catchup.run)
+    node.is_free = trio.Event()
+    old = node.group
+    node.offer(OLD_LEADER, term=2)
+    await wait_all_tasks_blocked()
+    assert node.reopenings == 1
+    node.append(messages(65))
+    node.is_free.set()
+    await wait_all_tasks_blocked()
+    assert node.group is old
+    assert old.failed is None
+    assert old.log.last_index == 65
+    assert node.catchup.statistics().fetches_failed == 1
+
+
+async def test_a_log_that_came_further_before_it_stopped_is_started_again_as_it_is(
+    node: Node, nursery: trio.Nursery
+) -> None:
+    """The last question is asked of the stopped log: whoever decided before may have been wrong."""
+    await nursery.start(node.catchup.run)
+    node.may_install = trio.Event()
+    log = node.group.log
+    node.offer(OLD_LEADER, term=2)
+    await wait_all_tasks_blocked()
+    log.append(messages(65))
+    log.submit()
+    node.may_install.set()
+    await node.has_installed()
+    assert node.group.log is log
+    assert log.last_index == 65
+    assert node.catchup.statistics().fetches_failed == 1
 
 
 async def test_an_offer_that_the_last_frames_of_a_group_brought_is_not_taken(node: Node, nursery: trio.Nursery) -> None:
@@ -217,8 +265,8 @@ async def test_what_was_fetched_for_a_deleted_group_is_dropped(node: Node, nurse
     assert GROUP not in node.catchup._fetches
 
 
-async def never(group: Group, swap: Callable[[], Awaitable[GroupLog]]) -> None:
-    del group, swap
+async def never(swap: Swap) -> None:
+    del swap
     raise AssertionError("nothing is installed here")
 
 

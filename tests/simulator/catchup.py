@@ -1,7 +1,8 @@
 """Catching up inside the simulator: the real fetch and its answers, with calls as plain messages.
 
 It does what `jetraft.raft.catchup` does with trio: one fetch at a time, an interrupted one goes on with the next offer,
-and what is being installed is left alone, whatever is offered meanwhile.
+and what is being installed is left alone, whatever is offered meanwhile. The owner of the replica may be busy: the
+group goes on until it comes to the installation, which is decided again then.
 """
 
 from functools import partial
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
+from jetraft.raft import catchup
 from jetraft.raft.engine import SnapshotOffer
 from jetraft.raft.group import Group
 from jetraft.raft.snapshot import (
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 CHANNEL_ASK, CHANNEL_ANSWER = 2, 3
 LEASE_NS = 2000 * MS
 REPEATED_NS = 1500 * MS  # after it was taken
+BUSY_NS = 2000 * MS  # the owner of the replica, with others
 
 
 class SimCatchup:
@@ -69,14 +72,27 @@ class SimCatchup:
             return
         self._fetch = None
         group = self._host.group
-        if group is None or group.log is not fetch.log or group.failed is not None or group.is_leader:
-            return
-        if is_behind(group, fetch):
-            assert fetch.staging is not None
+        group = self._running(fetch)
+        if group is not None and catchup.is_behind(group, fetch.offer):
             self._is_installing = True
-            self._host.replace_log(fetch.staging, partial(self._installed, fetch))
-            if self._world.chance(0.5):
-                self._host.later(self._world.between(0, REPEATED_NS), lambda: self._offer_again(fetch))
+            self._host.later(self._world.between(0, BUSY_NS), lambda: self._install(fetch))
+
+    def _install(self, fetch: SnapshotFetch) -> None:
+        """The owner has come to it."""
+        assert fetch.staging is not None
+        group = self._running(fetch)
+        if group is None or not is_behind_still(group, fetch.offer):
+            self._is_installing = False
+            fetch.abandon()
+            return
+        self._host.replace_log(fetch, partial(self._installed, fetch))
+        if self._world.chance(0.5):
+            self._host.later(self._world.between(0, REPEATED_NS), lambda: self._offer_again(fetch))
+
+    def _running(self, fetch: SnapshotFetch) -> Group | None:
+        """The group for which this was fetched, while it runs over the same log."""
+        group = self._host.group
+        return None if group is None or group.log is not fetch.log or group.failed is not None else group
 
     def _installed(self, fetch: SnapshotFetch, error: PartDamagedError | None) -> None:
         """There is a replica again, over the new log or over the old one: then the sender learns of its damage."""
@@ -130,6 +146,11 @@ class SimCatchup:
         self._ask()
 
 
+def is_behind_still(group: Group, offer: SnapshotOffer) -> bool:
+    """What `Swap.check` asks when the owner has come to it (rule 37)."""
+    return catchup.is_behind(group, offer)
+
+
 def _takes(fetch: SnapshotFetch, piece: bytes | None) -> bool:
     """Take the answer to a request; False when it is none."""
     if piece is None:
@@ -139,8 +160,3 @@ def _takes(fetch: SnapshotFetch, piece: bytes | None) -> bool:
     except RemoteProtocolError:
         return False
     return True
-
-
-def is_behind(group: Group, fetch: SnapshotFetch) -> bool:
-    """Whether the group has not come as far by itself (rule 35)."""
-    return group.commit_index < fetch.offer.index

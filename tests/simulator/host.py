@@ -36,7 +36,7 @@ from jetraft.store.port import HardStateLost, StoreCorrupt, StoreError, StoreRef
 from jetraft.store.prepare import PieceSizes
 from jetraft.store.recovery import RecoveryMode
 from jetraft.store.scrub import verify
-from jetraft.store.snapshot import PartDamagedError
+from jetraft.store.snapshot import PartDamagedError, covers
 from tests.simulator.catchup import SimCatchup
 from tests.simulator.checkers import Checker
 from tests.simulator.disk import SimDisk
@@ -49,8 +49,8 @@ from tests.simulator.timers import SimTimers
 from tests.simulator.world import MS, US, HostClock, ViolationError, World
 
 if TYPE_CHECKING:
+    from jetraft.raft.snapshot import SnapshotFetch
     from jetraft.store.port import Entry, GroupLog
-    from jetraft.store.snapshot import Staging
     from tests.simulator.client import Client
 
 GROUP = GroupId("S-R3F-simulate")
@@ -285,15 +285,22 @@ class Host(Process):
         else:
             finish()
 
-    def replace_log(self, staging: "Staging", done: Callable[[PartDamagedError | None], None]) -> None:
+    def replace_log(self, fetch: "SnapshotFetch", done: Callable[[PartDamagedError | None], None]) -> None:
         """The owner's part of catching up: end the replica, replace the log, start again (raft/catchup.py)."""
         assert self.shell is not None
         committed = self.shell.group.commit_index
         self.shell.stop()
         self.shell = None
-        old = self.log
+        old, staging = self.log, fetch.staging
+        assert staging is not None
 
         def finish() -> None:
+            if covers(old, fetch.offer.index, fetch.offer.index_term):
+                self._world.counts["snapshots refused"] += 1
+                staging.abandon()
+                done(None)
+                self.begin(old)
+                return
             old.close()
             try:
                 log = staging.finish()

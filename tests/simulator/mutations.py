@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from jetraft.raft import acceptor, ballot, elections, following, group, leadership, recovery
+from jetraft.raft import catchup as fetching
 from jetraft.raft.acceptor import Verified
 from jetraft.raft.core import HANDLERS, Core
 from jetraft.raft.engine import Append, AppendAccepted, Proposal, Role, SnapshotOffer, VoteRequest
@@ -21,6 +22,7 @@ from jetraft.raft.leadership import Leadership
 from jetraft.raft.membership import Configuration, ConfigurationHistory
 from jetraft.raft.proposals import Proposals
 from jetraft.raft.replication import Replication
+from jetraft.store import log
 from jetraft.store.dedup import Dedup
 from jetraft.store.format import Kind
 from jetraft.store.log import FileLog
@@ -28,7 +30,7 @@ from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreError
 from tests.scenarios.perform import perform
-from tests.simulator import catchup, joining
+from tests.simulator import catchup, host, joining
 from tests.simulator.engines import play
 from tests.simulator.host import Host
 from tests.simulator.shuffle import Shuffle
@@ -263,7 +265,20 @@ def any_snapshot_is_taken(patch: Patch) -> None:
             core.pending_offer = (sender, message)
 
     patch.setitem(HANDLERS, SnapshotOffer, on_snapshot_offer)
-    patch.setattr(catchup, "is_behind", lambda *_: True)
+    patch.setattr(fetching, "is_behind", lambda *_: True)
+    _log_is_not_asked(patch)
+
+
+def decided_once(patch: Patch) -> None:
+    """A snapshot that was wanted before its owner was busy is installed after it, over whatever is there (37)."""
+    patch.setattr(catchup, "is_behind_still", lambda *_: True)
+    _log_is_not_asked(patch)
+
+
+def _log_is_not_asked(patch: Patch) -> None:
+    """Neither by the shell nor by the store's own last check."""
+    for asker in (host, log):
+        patch.setattr(asker, "covers", lambda *_: False)
 
 
 def send_at_once(core: Core, to: NodeId, message: Any) -> None:
@@ -336,6 +351,7 @@ MUTATIONS = [
     ),
     Mutation(33, "what is applied is trimmed", trim_at_once, "snap", 10),
     Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500),
+    Mutation(37, "a decision to install is not taken again after a wait", decided_once, "forget", 120),
 ]
 
 

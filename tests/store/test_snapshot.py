@@ -15,7 +15,7 @@ from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, HardState, StoreCorrupt
-from jetraft.store.snapshot import Manifest, Part, Staging
+from jetraft.store.snapshot import InstallRefusedError, Manifest, Part, Staging
 from tests.store.ledgers import ledger_of
 
 GROUP = Path("/groups/S-R3F-abcdefgh")
@@ -237,3 +237,44 @@ def test_the_tag_of_a_block_stays_with_its_member(piece: int) -> None:
             shown[at : at + 32] = _frame.make_mark(incarnation=7, offset=at, next_index=next_index)
             at = _frame.find_mark(shown, offset=at, incarnation=7, tag=file.head.tag)
         assert sent == shown[128 : 128 + len(sent)]
+
+
+@pytest.mark.parametrize("last_index", [60, 70])
+def test_a_log_that_has_come_as_far_by_itself_is_not_replaced(kind: Kinds, last_index: int) -> None:
+    """Whoever asks for it may have decided so a while ago; nothing acknowledged since may go (rule 35)."""
+    sender, receiver = kind("a"), kind("b")
+    sender.log.append(messages(1, 60))
+    sender.settle()
+    sender.log.save_checkpoint(60, 1, b"members", b"state")
+    sender.settle()
+    found = sender.log.manifest(1)
+    assert found is not None
+    receiver.log.append(messages(1, 50))
+    receiver.settle()
+    staging = receiver.log.begin_install(*found)
+    copy(sender.log, staging)
+
+    receiver.log.append(messages(51, last_index))
+    receiver.settle()
+    if isinstance(receiver, Member):
+        receiver.log.close()
+    with pytest.raises(InstallRefusedError):
+        staging.finish()
+    log = receiver.open() if isinstance(receiver, Member) else receiver.log
+    assert kept(log) == list(range(1, last_index + 1))
+
+
+def test_entries_that_were_never_committed_give_way_to_a_snapshot(kind: Kinds) -> None:
+    sender, receiver = kind("a"), kind("b")
+    sender.log.append(messages(1, 60, term=2))
+    sender.settle()
+    sender.log.save_checkpoint(60, 2, b"members", b"state")
+    sender.settle()
+    found = sender.log.manifest(1)
+    assert found is not None
+    receiver.log.append(messages(1, 70))
+    receiver.settle()
+    staging = receiver.log.begin_install(*found)
+    copy(sender.log, staging)
+    receiver.log.close()
+    assert staging.finish().last_index == 60

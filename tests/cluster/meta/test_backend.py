@@ -1,6 +1,8 @@
 """What a node runs follows the table, and data goes only with a tombstone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import attrs
 import pytest
@@ -11,8 +13,8 @@ from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.backend import WORKED_AT_ONCE, MetaBackend
 from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream, SettleStream
 from jetraft.cluster.meta.machine import MetaMachine
-from jetraft.raft.catchup import Swap
 from jetraft.raft.repair import RepairPendingError
+from jetraft.raft.swap import Swap, SwapRefusedError
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
@@ -23,6 +25,7 @@ from tests.cluster.meta.makers import ACCOUNT, N1, N2, assign, config, entry
 class FakeReplica:
     assignment: StreamAssignment
     reconfigured: list[int] = attrs.field(factory=list)
+    group: Any = attrs.field(factory=lambda: SimpleNamespace(group_id="of a test"))
 
     def reconfigure(self, assignment: StreamAssignment) -> None:
         self.reconfigured.append(assignment.revision)
@@ -51,7 +54,7 @@ class FakeHost:
 
     async def reopen(self, replica: FakeReplica, assignment: StreamAssignment, swap: Swap) -> FakeReplica:
         self.calls.append(f"reopen {replica.assignment.group_id}")
-        await swap()
+        await swap.carry_out()
         return FakeReplica(assignment)
 
     async def stop(self, replica: FakeReplica) -> None:
@@ -174,7 +177,7 @@ async def test_a_replica_whose_log_was_replaced_is_another_one(nursery: trio.Nur
     await bench.apply(assign("S", group="g1"))
     before = bench.backend.get(S)
 
-    await bench.backend.reopen(GroupId("g1"), _new_log)
+    await bench.backend.reopen(swap_of(bench))
 
     assert bench.calls() == ["start g1", "reopen g1"]
     assert bench.backend.get(S) not in (None, before)
@@ -189,12 +192,66 @@ async def test_a_replica_whose_log_could_not_be_replaced_is_started_over_the_old
         await trio.lowlevel.checkpoint()
         raise StoreCorrupt("a frame is damaged")
 
+    swap = attrs.evolve(swap_of(bench), carry_out=damaged)
     with pytest.raises(StoreCorrupt):
-        await bench.backend.reopen(GroupId("g1"), damaged)
+        await bench.backend.reopen(swap)
     await bench.backend.settle()
     assert bench.calls() == ["start g1", "reopen g1", "start g1"]
     with pytest.raises(StoreError, match="does not run here"):
-        await bench.backend.reopen(GroupId("g2"), _new_log)
+        await bench.backend.reopen(swap)
+
+
+async def test_a_replica_ends_for_another_log_only_if_it_needs_that_when_its_turn_comes(nursery: trio.Nursery) -> None:
+    """Other streams may be worked at for long, and the group goes on meanwhile (rule 37)."""
+    bench = Bench()
+    groups = [f"g{number}" for number in range(2, WORKED_AT_ONCE + 2)]
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    before = bench.backend.get(S)
+    released = trio.Event()
+    bench.host.held = dict.fromkeys(groups, released)
+    bench.machine.apply([entry(number + 9, assign(group.upper(), group=group)) for number, group in enumerate(groups)])
+    await trio.testing.wait_all_tasks_blocked()
+
+    is_behind = True
+    refusals: list[str] = []
+
+    async def reopen() -> None:
+        try:
+            await bench.backend.reopen(swap_of(bench, is_wanted=lambda: is_behind))
+        except SwapRefusedError as error:
+            refusals.append(str(error))
+
+    nursery.start_soon(reopen)
+    await trio.testing.wait_all_tasks_blocked()
+    is_behind = False
+    released.set()
+    await bench.backend.settle()
+    await trio.testing.wait_all_tasks_blocked()
+    assert "reopen g1" not in bench.calls()
+    assert bench.backend.get(S) is before
+    assert refusals == ["of a test has moved on"]
+
+
+async def test_a_replica_that_was_started_again_is_not_ended_for_the_log_of_its_predecessor(
+    nursery: trio.Nursery,
+) -> None:
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    swap = swap_of(bench)
+    await bench.backend.reopen(swap)
+    bench.calls()
+    with pytest.raises(StoreError, match="does not run here"):
+        await bench.backend.reopen(swap)
+    assert bench.calls() == []
+
+
+def swap_of(bench: Bench, is_wanted: Callable[[], bool] = lambda: True) -> Swap:
+    """Another log for the replica of S."""
+    replica = bench.backend.get(S)
+    assert replica is not None
+    return Swap(replica.group, is_wanted=is_wanted, carry_out=_new_log)
 
 
 async def _new_log() -> GroupLog:
@@ -340,7 +397,7 @@ async def test_what_runs_is_listed_anew_when_it_changes_and_only_then(nursery: t
     await bench.apply(ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S", "new")))
     assert [row.revision for row, _ in bench.backend.replicas()] == [2]
     before = bench.backend.replicas()[0][1]
-    await bench.backend.reopen(GroupId("g1"), _new_log)
+    await bench.backend.reopen(swap_of(bench))
     assert bench.backend.replicas()[0][1] is not before
     await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
     assert list(bench.backend.replicas()) == []

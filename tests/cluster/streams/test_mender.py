@@ -1,7 +1,7 @@
 """A replica that its disk has stopped is opened again when that is worth trying."""
 
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from jetraft.cluster.streams.mender import LOOK_S, Mender
+from jetraft.raft.swap import Swap
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
@@ -43,12 +44,14 @@ class Stage:
         self.asked.append((log, others))
         return log
 
-    async def reopen(self, group: FakeGroup, swap: Callable[[], Awaitable[GroupLog]]) -> None:
+    async def reopen(self, swap: Swap) -> None:
         self.times_s.append(trio.current_time())
-        await swap()
+        assert swap.is_wanted()
+        await swap.carry_out()
         if not self.heals:
             raise OSError(errno.EIO, "open")
-        group.failed = None
+        self.group.failed = None
+        assert not swap.is_wanted()
 
     async def watch(self, seconds: float) -> None:
         """Let the mender run for so long."""
