@@ -1,10 +1,14 @@
 """What a streaming query does between its tasks: find the end, bound the next micro-batch, cut it into partitions.
 
 Spark takes whatever end it is given, also one below the start, and would then deliver rows again. Hence the rules here:
-an end comes from the leader, is at least the start, and a range whose end lies below its start is refused.
+an end comes from the leader, is at least the start, and a range whose end lies below its start has no rows.
 
 A stream that was deleted and made again has other rows under the same sequences. The offset's creation time shows it:
 with failOnDataLoss the query stops; without, it goes on at the first message of the new stream.
+
+A stream that ends below the offset has lost rows that the query has read (a store that was set back to an older copy),
+and stores other rows under their sequences next. Waiting until it has passed the offset would skip those, so that is a
+loss too: the query stops, or goes on at the stream's end. Only a start that the option itself puts ahead is waited for.
 """
 
 import logging
@@ -15,7 +19,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_jetstream.client import ConnectionCache
-from pyspark_jetstream.errors import DataLossError, JetStreamSourceError, StreamRecreatedError
+from pyspark_jetstream.errors import DataLossError, StreamRecreatedError
 from pyspark_jetstream.leader import PAUSE_MAX_S, Leader, StreamView
 from pyspark_jetstream.offsets import Offset, parse_offset, resolve_start
 from pyspark_jetstream.options import Options
@@ -67,12 +71,22 @@ class Planner:
         self._stop_at = self._at(view, view.end_seq)
 
     def next_end(self, start: dict[str, Any], rows_max: int | None) -> Offset:
-        """Return the end of the micro-batch that begins at `start`, `start` itself when there is nothing new."""
+        """Return the end of the micro-batch that begins at `start`, `start` itself when there is nothing new.
+
+        It is below `start` in one case: rows that were read are gone, and failOnDataLoss=false goes on at the stream's
+        end. Raises DataLossError otherwise.
+        """
         first = parse_offset(start, self._options.stream)
-        view = self.view()
+        is_chosen = first.seq == self._options.starting.stream_seq  # nothing was read yet, so nothing can be lost
+        view = self.view() if is_chosen else self._view_reaching(first)
         if first.created != view.created:
             self._lost(StreamRecreatedError(self._recreated(first, view)))
             first = self._at(view, view.first_seq)
+        elif view.end_seq < first.seq and not is_chosen:
+            self._lost(
+                DataLossError(f"stream {first.stream!r} ends at {view.last_seq}, the query has read to {first.seq - 1}")
+            )
+            first = self._at(view, view.end_seq)
         end_seq = view.end_seq
         if self._stop_at is not None and self._stop_at.created == view.created:
             end_seq = min(end_seq, self._stop_at.seq)
@@ -90,7 +104,9 @@ class Planner:
         if first == last:
             return []
         if first.created == last.created and last.seq < first.seq:
-            raise JetStreamSourceError(f"the checkpoint's range runs backwards, from {first.seq} to {last.seq}")
+            # `next_end` plans this when the stream was set back; otherwise no query does.
+            self._lost(DataLossError(f"the checkpoint's range runs backwards, from {first.seq} to {last.seq}"))
+            return []
         view = self._view_reaching(last)
         if last.created != view.created:
             self._lost(StreamRecreatedError(self._recreated(last, view)))

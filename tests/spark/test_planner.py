@@ -80,12 +80,37 @@ def test_the_start_of_a_new_query_does_not_move_between_questions() -> None:
 
 @pytest.mark.parametrize(
     ("start_seq", "last_seq", "rows_max", "end_seq"),
-    [(1, 10, None, 11), (1, 10, 4, 5), (11, 10, None, 11), (9, 10, 4, 11), (50, 10, None, 50), (50, 10, 4, 50)],
+    [(1, 10, None, 11), (1, 10, 4, 5), (11, 10, None, 11), (9, 10, 4, 11)],
 )
 def test_the_end_keeps_the_limit_and_never_goes_back(
     start_seq: int, last_seq: int, rows_max: int | None, end_seq: int
 ) -> None:
     assert planner(view(1, last_seq)).next_end(offset(start_seq), rows_max).seq == end_seq
+
+
+def test_a_stream_that_ends_below_the_offset_is_a_loss() -> None:
+    with pytest.raises(DataLossError, match="ends at 10, the query has read to 4999"):
+        planner(view(1, 10)).next_end(offset(5000), None)
+    with pytest.raises(DataLossError, match="ends at 10, the query has read to 11"):
+        planner(view(1, 10)).next_end(offset(12), 4)
+
+
+def test_without_fail_on_data_loss_the_query_goes_on_at_the_end_of_the_stream(caplog: pytest.LogCaptureFixture) -> None:
+    made = planner(view(1, 10), view(1, 10), view(1, 14), failOnDataLoss="false")
+    assert made.next_end(offset(5000), None) == made.latest_seen()
+    assert "ends at 10, the query has read to 4999; going on" in caplog.text
+    assert ranges(made, offset(5000), offset(11)) == []
+    assert made.next_end(offset(11), None).seq == 15
+    assert ranges(made, offset(11), offset(15)) == [(11, 15)]
+
+
+def test_a_new_leader_gets_a_moment_to_reach_the_offset() -> None:
+    assert planner(view(1, 10), view(1, 20), retryTimeout="5s").next_end(offset(20), None).seq == 21
+
+
+@pytest.mark.parametrize("rows_max", [None, 4])
+def test_a_start_that_was_chosen_ahead_of_the_stream_is_waited_for(rows_max: int | None) -> None:
+    assert planner(view(1, 10), startingOffsets="50").next_end(offset(50), rows_max).seq == 50
 
 
 def test_available_now_ends_where_the_stream_ended_at_the_start() -> None:
