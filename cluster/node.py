@@ -94,8 +94,10 @@ class ClusterNode:
             held=self._held,
             is_short=lambda: self.caretakers.is_short,
         )
-        self.space = space = SpaceWatch.of(ports.node_dir.root, lambda: META_LOGS + self.backend.wanted)
-        self._room = RoomKeeper(clock=ports.clock, space=space, emergency=EmergencyFile(ports.node_dir.root))
+        self.space = space = SpaceWatch.of(ports.disk, ports.node_dir.root, lambda: META_LOGS + self.backend.wanted)
+        self._room = RoomKeeper(
+            clock=ports.clock, space=space, emergency=EmergencyFile(ports.disk, ports.node_dir.root)
+        )
         advisories = Advisories(outbox=ports.outbox, clock=ports.clock, rng=ports.rng)
         site = Site(
             advisories=advisories,

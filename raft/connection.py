@@ -1,25 +1,21 @@
-"""A connected socket before a link has it: a task sends and receives fixed sizes over it, plain or inside TLS.
+"""A wire before a link has it: a task sends and receives fixed sizes over it, plain or inside TLS.
 
 TLS is mutual, for both ends prove with a certificate of the cluster's authority who they are; version 1.3 only, because
 both ends are this program. The dialer also wants the certificate to be one for the host that it dialled.
 """
 
-import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import attrs
 import trio
 
 from jetraft.raft.handshake import HandshakeRefusedError
+from jetraft.raft.wires import SocketWire, Wire
 
 _T = TypeVar("_T")
-
-# What a socket that cannot go on now raises, plain or inside TLS.
-WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class TlsFilesError(Exception):
@@ -66,15 +62,12 @@ def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
 
 
 class Connection:
-    """Owns the socket until `take`. One task uses it at a time; `close` is safe at any time."""
+    """Owns the wire until `take`. One task uses it at a time; `close` is safe at any time."""
 
-    __slots__ = ("_sock",)
+    __slots__ = ("_wire",)
 
-    def __init__(self, stream: trio.SocketStream) -> None:
-        """Take the socket out of a trio stream: non-blocking, and without delay for small frames."""
-        self._sock = socket.socket(fileno=stream.socket.detach())
-        self._sock.setblocking(False)  # noqa: FBT003  (the socket API)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
 
     async def accept_tls(self, tls: Tls) -> None:
         """Be the accepting end of TLS. Raises HandshakeRefusedError, trio.BrokenResourceError."""
@@ -85,45 +78,46 @@ class Connection:
         await self._shake(tls.dialling, host)
 
     async def _shake(self, context: ssl.SSLContext, host: str | None) -> None:
+        assert isinstance(self._wire, SocketWire)
         try:
             sock = context.wrap_socket(
-                self._sock, server_side=host is None, server_hostname=host, do_handshake_on_connect=False
+                self._wire.sock, server_side=host is None, server_hostname=host, do_handshake_on_connect=False
             )
         except (ssl.SSLError, ValueError) as error:  # a host that cannot stand in a certificate
             raise HandshakeRefusedError(f"TLS: {error}") from error
         except OSError as error:  # the other end has gone already
             raise trio.BrokenResourceError(str(error.strerror or error)) from error
-        self._sock = sock
-        await self._until_done(sock.do_handshake, trio.lowlevel.wait_readable)
+        self._wire = wire = SocketWire(sock)
+        await self._until_done(sock.do_handshake, wire.wait_readable)
 
     async def send_all(self, data: bytes) -> None:
         """Send everything. Raises HandshakeRefusedError (TLS alerts), trio.BrokenResourceError."""
         rest = memoryview(data)
         while rest:
-            rest = rest[await self._until_done(partial(self._sock.send, rest), trio.lowlevel.wait_writable) :]
+            rest = rest[await self._until_done(partial(self._wire.send, rest), self._wire.wait_writable) :]
 
     async def receive_exactly(self, count: int) -> bytes:
         """Exactly `count` bytes; nothing of what follows is read. Raises as `send_all`, also at the end."""
         received = b""
         while len(received) < count:
-            receive = partial(self._sock.recv, count - len(received))
-            part = await self._until_done(receive, trio.lowlevel.wait_readable)
+            receive = partial(self._wire.receive, count - len(received))
+            part = await self._until_done(receive, self._wire.wait_readable)
             if not part:
                 raise trio.BrokenResourceError("the connection ended inside the handshake")
             received += part
         return received
 
-    async def _until_done(self, operation: Callable[[], _T], wait: Callable[[socket.socket], Awaitable[None]]) -> _T:
-        """Try until it does not block; `wait` is what a plain socket then needs, TLS says it itself."""
+    async def _until_done(self, operation: Callable[[], _T], wait: Callable[[], Awaitable[None]]) -> _T:
+        """Try until it does not block; `wait` is what a plain stream then needs, TLS says it itself."""
         while True:
             try:
                 return operation()
             except BlockingIOError:
-                await wait(self._sock)
+                await wait()
             except ssl.SSLWantReadError:
-                await trio.lowlevel.wait_readable(self._sock)
+                await self._wire.wait_readable()
             except ssl.SSLWantWriteError:
-                await trio.lowlevel.wait_writable(self._sock)
+                await self._wire.wait_writable()
             except ssl.SSLEOFError as error:
                 raise trio.BrokenResourceError("the connection ended inside the TLS handshake") from error
             except ssl.SSLError as error:  # in TLS 1.3 a dialer hears with the first answer that it was refused
@@ -131,18 +125,13 @@ class Connection:
             except OSError as error:
                 raise trio.BrokenResourceError(str(error.strerror or error)) from error
 
-    def take(self) -> socket.socket:
-        """The socket, for its link."""
-        return self._sock
+    def take(self) -> Wire:
+        """The wire, for its link."""
+        return self._wire
 
     def close(self) -> None:
         """End the connection without a word."""
-        if self._sock.fileno() < 0:
-            return  # TLS took it and found that it was gone
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        trio.lowlevel.notify_closing(self._sock)
-        self._sock.close()
+        self._wire.close()
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -7,7 +7,7 @@ knock at once the one that has been silent for longest goes, so that idle connec
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ from jetraft.raft.gossip import ADDRESSES_MAX
 from jetraft.raft.handshake import HandshakeRefusedError, Hello, Purpose, Verdict
 from jetraft.raft.routes import Address
 from jetraft.raft.wire import RemoteProtocolError
+from jetraft.raft.wires import TcpTransport, Transport, Wire, WireListener
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId
 
@@ -79,8 +80,17 @@ class _Target:
 class Connector:
     """Listens and dials for one mesh."""
 
-    def __init__(self, identity: Identity, table: LinkTable, *, clock: Clock, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        table: LinkTable,
+        *,
+        clock: Clock,
+        tls: Tls | None = None,
+        transport: Transport | None = None,
+    ) -> None:
         self._identity = identity
+        self._transport = transport or TcpTransport()
         self._table = table
         self._clock = clock
         self._tls = tls
@@ -98,19 +108,19 @@ class Connector:
         self._nursery = nursery
         if listen is None:
             return
-        listeners = await trio.open_tcp_listeners(listen.port, host=listen.host)
-        self.listen_address = Address(listen.host, int(listeners[0].socket.getsockname()[1]))
+        listeners, port = await self._transport.listen(listen)
+        self.listen_address = Address(listen.host, port)
         for listener in listeners:
             nursery.start_soon(self._accept_loop, listener)
 
     # Accepting.
 
-    async def _accept_loop(self, listener: trio.SocketListener) -> None:
+    async def _accept_loop(self, listener: WireListener) -> None:
         assert self._nursery is not None
-        async with listener:
+        async with aclosing(listener):
             while True:
                 try:
-                    stream = await listener.accept()
+                    wire, host = await listener.accept()
                 except OSError as error:  # out of descriptors: some will be closed
                     self.complain("listener", f"listener: {error}")
                     await trio.sleep(REDIAL_S[-1])
@@ -122,11 +132,10 @@ class Connector:
                     self.complain("crowd", f"{HANDSHAKES_MAX} handshakes at once: the oldest is cut off")
                 self._attempts += 1
                 scope = self._strangers[self._attempts] = trio.CancelScope()
-                self._nursery.start_soon(self._accept_one, stream, scope, self._attempts)
+                self._nursery.start_soon(self._accept_one, wire, host, scope, self._attempts)
 
-    async def _accept_one(self, stream: trio.SocketStream, scope: trio.CancelScope, session: int) -> None:
-        host = _remote_host(stream)
-        connection = Connection(stream)
+    async def _accept_one(self, wire: Wire, host: str, scope: trio.CancelScope, session: int) -> None:
+        connection = Connection(wire)
         established: Established | None = None
         with suppress(HandshakeRefusedError), scope:
             established = await self._shake(partial(self._accept, connection, session), connection, host)
@@ -192,10 +201,10 @@ class Connector:
     async def _dial(self, address: Address, own: Hello) -> Made | None:
         try:
             with trio.fail_after(HANDSHAKE_S):
-                stream = await trio.open_tcp_stream(address.host, address.port)
+                wire = await self._transport.dial(address)
         except (OSError, trio.TooSlowError):
             return None  # not there yet: normal while a cluster starts
-        connection = Connection(stream)
+        connection = Connection(wire)
         handshake = partial(self._greet, connection, address, own)
         established = await self._shake(handshake, connection, str(address))
         if established is None:
@@ -266,10 +275,3 @@ class Connector:
         line = self._complaints.line(key, text, self._clock.mono_ns())
         if line is not None:
             log.warning("cluster connection %s", line)
-
-
-def _remote_host(stream: trio.SocketStream) -> str:
-    try:
-        return str(stream.socket.getpeername()[0])
-    except OSError:
-        return "unknown"

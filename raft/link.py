@@ -1,4 +1,4 @@
-"""One link session with one peer: an authenticated socket, a queue per channel, a sender and a receiver.
+"""One link session with one peer: an authenticated stream, a queue per channel, a sender and a receiver.
 
 Order holds inside a channel; between channels the sender prefers control, then Raft, calls, routed messages and bulk.
 Nothing is ever dropped inside a session (rule 15): when the peer does not keep up and the queue exceeds its budget, the
@@ -11,20 +11,17 @@ socket does not take at once: a frame from a peer then costs no trip through the
 The connection for bulk beside a link is of the same class. It has a `Pace`, which the sender task waits for.
 """
 
-import socket
-import ssl
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 import attrs
 import trio
 
-from jetraft.raft.connection import WOULD_BLOCK
 from jetraft.raft.framing import CHANNEL_CONTROL, CHANNELS, FrameReader, frame_head
 from jetraft.raft.pacing import Pace
 from jetraft.raft.wire import RemoteProtocolError
+from jetraft.raft.wires import WOULD_BLOCK, Wire
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.ids import NodeId
 
@@ -66,7 +63,7 @@ class Link:
 
     def __init__(  # noqa: PLR0913  (what distinguishes sessions, by name)
         self,
-        sock: socket.socket,
+        wire: Wire,
         *,
         node_id: NodeId,
         session: int,
@@ -80,8 +77,7 @@ class Link:
         self.boot = boot
         self.closed_because: str | None = None
         self.broke_protocol = False  # the peer did; then it is not linked again at once
-        self._sock = sock
-        self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
+        self._wire = wire
         self._clock = clock
         self._pace = pace
         self._sockets = sockets
@@ -96,7 +92,7 @@ class Link:
 
     def fileno(self) -> int:
         """The socket's descriptor."""
-        return self._sock.fileno()
+        return self._wire.fileno()
 
     @property
     def queued_bytes(self) -> int:
@@ -133,7 +129,7 @@ class Link:
             if not data:
                 return
             try:
-                sent = self._sock.send(data)
+                sent = self._wire.send(data)
             except WOULD_BLOCK:
                 self._unsent = data
                 return
@@ -146,7 +142,7 @@ class Link:
             self.last_sent_ns = self._clock.mono_ns()
             if self._pace is not None:
                 self._pace.spend(sent)
-            if self._unsent and self._tls is None:  # TLS takes one record at a time
+            if self._unsent and not self._wire.is_tls:  # TLS takes one record at a time
                 return
 
     def _pause_ns(self) -> int:
@@ -166,7 +162,7 @@ class Link:
     def abandon(self) -> None:
         """Give the socket back without ever having run."""
         self.close("shutdown")
-        self._sock.close()
+        self._wire.close()
 
     async def run(self, handle: Callable[[int, memoryview], None], after_frames: Callable[[], None]) -> None:
         """Serve the session until it ends. `handle` gets every frame in order, `after_frames` ends each turn."""
@@ -181,10 +177,7 @@ class Link:
                     nursery.cancel_scope.cancel()
         finally:
             self.close("shutdown")
-            with suppress(OSError):
-                self._sock.shutdown(socket.SHUT_RDWR)
-            trio.lowlevel.notify_closing(self._sock)
-            self._sock.close()
+            self._wire.close()
 
     async def _send_loop(self) -> None:
         while True:
@@ -195,16 +188,16 @@ class Link:
             if pause_ns := self._pause_ns():
                 await trio.sleep(pause_ns / NS_PER_S)
             elif self._unsent:
-                await trio.lowlevel.wait_writable(self._sock)
+                await self._wire.wait_writable()
             else:
                 await trio.lowlevel.checkpoint()  # one join at a time, other tasks between
 
     async def _receive_loop(self, handle: Callable[[int, memoryview], None], after_frames: Callable[[], None]) -> None:
         while self.closed_because is None:
-            if self._has_decrypted:
+            if self._wire.has_decrypted:
                 await trio.lowlevel.checkpoint()
             else:
-                await trio.lowlevel.wait_readable(self._sock)
+                await self._wire.wait_readable()
             if self._receive(handle):
                 after_frames()
 
@@ -215,31 +208,26 @@ class Link:
 
         def on_ready() -> None:
             self._receive(handle)
-            while self._has_decrypted and self.closed_because is None:
+            while self._wire.has_decrypted and self.closed_because is None:
                 self._receive(handle)
             if self.closed_because is not None:
                 ended.set()
 
         sockets.watch(fd, on_ready)
         try:
-            if self._has_decrypted:  # with the handshake's last bytes; the socket will not tell
+            if self._wire.has_decrypted:  # with the handshake's last bytes; the socket will not tell
                 on_ready()
                 sockets.kick_outside()
             await ended.wait()
         finally:
             sockets.unwatch(fd)
 
-    @property
-    def _has_decrypted(self) -> bool:
-        """True when TLS has taken something out of the socket, which the socket does not tell."""
-        return self._tls is not None and self._tls.pending() > 0
-
     def _receive(self, handle: Callable[[int, memoryview], None]) -> bool:
         """Read once and hand the frames out; False when nothing came. The end of the session is in `closed_because`."""
         if self.closed_because is not None:
             return False
         try:
-            count = self._receive_into(self._reader.space())
+            count = self._wire.receive_into(self._reader.space())
         except WOULD_BLOCK:
             return False
         except OSError as error:
@@ -262,19 +250,6 @@ class Link:
             self.broke_protocol = True
             self.close(f"protocol error: {error}")
         return True
-
-    def _receive_into(self, space: memoryview) -> int:
-        """One read; of TLS, which hands out one record at a time, as many as are there."""
-        count = self._sock.recv_into(space)
-        while self._tls is not None and 0 < count < len(space):
-            try:
-                more = self._tls.recv_into(space[count:])
-            except WOULD_BLOCK:
-                break
-            if not more:
-                break  # the next read says it again
-            count += more
-        return count
 
     def _take(self) -> bytes:
         """Join queued frames in order of priority, about `SEND_BYTES`; empty when nothing is queued."""

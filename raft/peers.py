@@ -32,6 +32,7 @@ from jetraft.raft.link import Link, LinkStatistics, Sockets
 from jetraft.raft.routes import Address
 from jetraft.raft.rpc import REQUEST_BYTES_MAX, Calls, Handler
 from jetraft.raft.wire import RemoteProtocolError
+from jetraft.raft.wires import Transport
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
 from jetraft.store.model.ids import NodeId, node_id_of
 
@@ -94,7 +95,15 @@ class MeshStatistics:
 class Mesh:
     """See the module. `run` owns everything that the mesh starts."""
 
-    def __init__(self, setting: MeshSetting, *, clock: Clock, metadata: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        setting: MeshSetting,
+        *,
+        clock: Clock,
+        metadata: Mapping[str, Any] | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        """`transport` is where connections come from, TCP when it is not given."""
         self._setting = setting
         self._clock = clock
         self._metadata = dict(metadata or {})
@@ -106,7 +115,7 @@ class Mesh:
             boot=secrets.randbits(64),
             key=cluster_key(setting.secret, setting.cluster),
         )
-        self._connector = Connector(identity, self, clock=clock, tls=setting.tls)
+        self._connector = Connector(identity, self, clock=clock, tls=setting.tls, transport=transport)
         self.on_peer_up: list[Callable[[NodeId], None]] = []
         self.on_peer_down: list[Callable[[NodeId], None]] = []
         self.on_peer_changed: list[Callable[[NodeId], None]] = []  # its metadata is new, inside a session
@@ -282,8 +291,8 @@ class Mesh:
         node = hello.node_id
         self._sessions_begun += 1
         session = self._sessions_begun
-        sock, clock, sockets = made.connection.take(), self._clock, self.sockets
-        link = Link(sock, node_id=node, session=session, boot=hello.boot, clock=clock, sockets=sockets)
+        wire, clock, sockets = made.connection.take(), self._clock, self.sockets
+        link = Link(wire, node_id=node, session=session, boot=hello.boot, clock=clock, sockets=sockets)
         try:
             while node in self._links:
                 self._links[node].close("replaced by a new connection")

@@ -8,11 +8,10 @@ no such file: it would only be something to pay for.
 """
 
 import enum
-import os
 from pathlib import Path
 from typing import Final
 
-from jetraft.store.io import FILE_MODE
+from jetraft.store.io import Disk
 from jetraft.store.space import RESUME_FACTOR_PERCENT
 
 EMERGENCY_NAME: Final = "emergency"
@@ -31,9 +30,10 @@ class Verdict(enum.Enum):
 class EmergencyFile:
     """The file of one store. Its methods that change it block."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk = disk
         self._path = root / EMERGENCY_NAME
-        self.held_bytes = self._path.stat().st_blocks * 512 if self._path.exists() else 0
+        self.held_bytes = disk.used_bytes(self._path)
 
     def judge(self, *, free_bytes: int, reserve_bytes: int, need_bytes: int) -> Verdict:
         """What is to be done now. `need_bytes`: what the logs need to go on."""
@@ -46,17 +46,22 @@ class EmergencyFile:
 
     def make(self, size: int) -> None:
         """Hold so many bytes. Raises OSError, and holds nothing then."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+        fd = self._disk.open_file(self._path, create=True)
+        batch = self._disk.batch()
+        batch.allocate(fd, size)
         try:
-            os.posix_fallocate(fd, 0, size)
+            self._disk.perform(batch)
         except OSError:
             self.give_up()
             raise
         finally:
-            os.close(fd)
+            self._disk.close_file(fd)
         self.held_bytes = size
 
     def give_up(self) -> None:
         """Let the logs have its room. Raises OSError."""
         self.held_bytes = 0
-        self._path.unlink(missing_ok=True)
+        if self._disk.exists(self._path):
+            batch = self._disk.batch()
+            batch.unlink(bytes(self._path))
+            self._disk.perform(batch)

@@ -8,6 +8,7 @@ by a writer thread (`submit`). Tests and the simulator hand in a disk that loses
 which calls the callbacks. Nothing polls. Source of the idea: a file system behind a port (raft-engine).
 """
 
+import fcntl
 import os
 import shutil
 import time
@@ -32,7 +33,16 @@ SLOW_NS: Final = 20_000_000  # one stall counts as this much at most, so that th
 BRISK_WEIGHT: Final = 0.1  # of the newest batch in the moving average
 FILE_MODE: Final = 0o600  # messages are nobody else's business; as nats-server
 DIRECTORY_MODE: Final = 0o700
+STAT_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's is
 BLOCKING_CALLS_MAX: Final = 4  # opening a thousand logs must not start a thousand threads
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DiskSize:
+    """Bytes of a file system: `free` is what an unprivileged process may still write."""
+
+    free: int
+    total: int
 
 
 class Batch(Protocol):
@@ -86,12 +96,35 @@ class Disk(Protocol):
         """Create a directory and its parents where they are missing; return the directories to `sync` for that."""
         ...
 
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or a directory of this name."""
+        ...
+
     def list_directory(self, path: Path) -> list[str]:
         """The names in a directory, sorted; empty when there is no such directory."""
         ...
 
     def remove_directory(self, path: Path) -> None:
         """Remove a directory and everything in it, if it is there."""
+        ...
+
+    def sync_way_to(self, path: Path) -> None:
+        """Make the names of the directories that lead here durable: else a power cut may take all that is below.
+
+        On this file system, as far as this process may read it.
+        """
+        ...
+
+    def lock(self, path: Path) -> int:
+        """Have a file for this process alone, until it is closed. Raises BlockingIOError when another has it."""
+        ...
+
+    def room(self, path: Path) -> DiskSize:
+        """How large the file system of `path` is, and what is free."""
+        ...
+
+    def used_bytes(self, path: Path) -> int:
+        """What a file, or all files below a directory, take of the device; 0 when there is nothing."""
         ...
 
     def open_file(self, path: Path, *, create: bool = False) -> int:
@@ -247,6 +280,10 @@ class LocalDisk:
             parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         return [parent.parent for parent in missing]
 
+    def exists(self, path: Path) -> bool:
+        """See Disk."""
+        return path.exists()
+
     def list_directory(self, path: Path) -> list[str]:
         """See Disk."""
         try:
@@ -258,6 +295,36 @@ class LocalDisk:
         """See Disk."""
         if path.exists():
             shutil.rmtree(path)
+
+    def sync_way_to(self, path: Path) -> None:
+        """See Disk."""
+        place = path.resolve()
+        device = place.stat().st_dev
+        for parent in place.parents:
+            if parent.stat().st_dev != device:
+                return
+            with suppress(PermissionError):
+                sync_directory(self, parent)
+
+    def lock(self, path: Path) -> int:
+        """See Disk."""
+        fd = self.open_file(path, create=True)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def room(self, path: Path) -> DiskSize:
+        """See Disk."""
+        status = os.statvfs(path)
+        return DiskSize(free=status.f_bavail * status.f_frsize, total=status.f_blocks * status.f_frsize)
+
+    def used_bytes(self, path: Path) -> int:
+        """See Disk."""
+        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+        return sum(each.stat().st_blocks * STAT_BLOCK_BYTES for each in files)
 
     def open_file(self, path: Path, *, create: bool = False) -> int:
         """See Disk."""

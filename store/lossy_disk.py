@@ -9,9 +9,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import Final
 
-from jetraft.store.io import Batch, Done
+from jetraft.store.io import Batch, DiskSize, Done
 from jetraft.store.lossy_tree import LossyDirectory, LossyFile, LossyNode
+
+FREE_BYTES: Final = 1 << 40  # where nobody says how much room there is
 
 
 class LossyBatch:
@@ -87,6 +90,13 @@ class LossyDisk:
             at = found
         return grown
 
+    def exists(self, path: Path) -> bool:
+        """See Disk."""
+        try:
+            return path.name in self._directory(path.parent).names
+        except FileNotFoundError:
+            return False
+
     def list_directory(self, path: Path) -> list[str]:
         """See Disk."""
         try:
@@ -96,9 +106,27 @@ class LossyDisk:
 
     def remove_directory(self, path: Path) -> None:
         """See Disk."""
-        parent = self._directory(path.parent)
-        if path.name in parent.names:
-            parent.remove(path.name)
+        if self.exists(path):
+            self._directory(path.parent).remove(path.name)
+
+    def sync_way_to(self, path: Path) -> None:
+        """See Disk."""
+        for parent in path.parents:
+            self._directory(parent).sync()
+
+    def lock(self, path: Path) -> int:
+        """See Disk. There is one process."""
+        return self.open_file(path, create=True)
+
+    def room(self, path: Path) -> DiskSize:
+        """See Disk."""
+        del path
+        free = FREE_BYTES if self.room_bytes is None else self.room_bytes
+        return DiskSize(free=free, total=2 * FREE_BYTES)
+
+    def used_bytes(self, path: Path) -> int:
+        """See Disk."""
+        return _used(self._directory(path.parent).names.get(path.name))
 
     def open_file(self, path: Path, *, create: bool = False) -> int:
         """See Disk."""
@@ -272,8 +300,11 @@ class LossyDisk:
         self._file(fd).change(size, None)
 
     def _do_rename(self, old: Path, new: Path) -> None:
-        assert old.parent == new.parent
-        self._directory(old.parent).rename(old.name, new.name)
+        source, target = self._directory(old.parent), self._directory(new.parent)
+        if source is target:
+            source.rename(old.name, new.name)
+        else:
+            source.move(old.name, target, new.name)
 
     def _do_unlink(self, path: Path) -> None:
         self._directory(path.parent).remove(path.name)
@@ -301,3 +332,9 @@ class LossyDisk:
         self._next_fd += 1
         self._open[self._next_fd] = node
         return self._next_fd
+
+
+def _used(node: LossyNode | None) -> int:
+    if isinstance(node, LossyFile):
+        return len(node.data)
+    return 0 if node is None else sum(map(_used, node.names.values()))

@@ -93,6 +93,13 @@ class LossyDirectory:
         self.names[new] = node
         self.pending.append((f"{old}/{new}", node))
 
+    def move(self, old: str, to: "LossyDirectory", new: str) -> None:
+        """Give a node a name in another directory: one transaction of the journal, with all that was before it."""
+        to.set(new, self.names[old])
+        self.remove(old)
+        to.sync()
+        self.sync()
+
     def sync(self, count: int | None = None) -> None:
         """The device has the first `count` changes, or all."""
         for name, node in self.pending[:count]:

@@ -12,10 +12,7 @@ A directory of format 2 has small files in place of the ledger; their content is
 Opening refuses a directory of another node, of a newer format, or in use, with one line that says which.
 """
 
-import fcntl
 import logging
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,14 +22,15 @@ import attrs
 import orjson
 
 from jetraft.store import ledger_records
-from jetraft.store.format import BLOCK_SUFFIX, FORMAT_VERSION, TMP_SUFFIX
-from jetraft.store.io import DIRECTORY_MODE, FILE_MODE, Disk
+from jetraft.store.format import BLOCK_SUFFIX, FORMAT_VERSION, GENERATION_PREFIX, TMP_SUFFIX
+from jetraft.store.io import Disk, sync_directory
 from jetraft.store.ledger import NAMES, Ledger
 from jetraft.store.ledger_file import merge, parse
 from jetraft.store.ledger_records import GroupKey, GroupState, NodeState
 from jetraft.store.legacy import HARD_STATE_NAMES
 from jetraft.store.model.ids import GroupId, NodeId, node_id_of
 from jetraft.store.port import StoreCorrupt, StoreRefused
+from jetraft.store.recovery import read_file
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +42,6 @@ QUARANTINE_NAME: Final = "quarantine"
 IDENTITY_VALUE: Final = "node"  # in the ledger
 OLD_VALUES: Final = ("meta.record",)  # small files in format 2
 OLD_NOTED_FILE: Final = "memory-groups.json"
-STAT_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's is
 
 
 @attrs.frozen
@@ -63,39 +60,11 @@ class SmallValue:
         await self.ledger.commit(ledger_records.value(self.name, content))
 
 
-def _private(path: str, flags: int) -> int:
-    """Open a file that nobody else may read, as `open` asks for it."""
-    return os.open(path, flags, FILE_MODE)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _sync_way_to(root: Path) -> None:
-    """Make the names of the directories that lead here durable: else a power cut may take the whole store.
-
-    Always, as whoever made them may have been killed before it came to this; on this file system, as far as this
-    process may read it.
-    """
-    place = root.resolve()
-    device = place.stat().st_dev
-    for parent in place.parents:
-        if parent.stat().st_dev != device:
-            return
-        with suppress(PermissionError):
-            sync_directory(parent)
-
-
 @attrs.define(eq=False)
 class NodeDir:
     """An open store directory. `close` lets another process have it."""
 
+    disk: Disk
     root: Path
     node_id: NodeId
     ledger: Ledger
@@ -109,27 +78,25 @@ class NodeDir:
         A server that stands alone and was given no name (`named` False) has another name at every start; it goes on
         under the node id that the directory has.
         """
-        for place in (*reversed(root.parents), root, root / GROUPS_NAME, root / TRASH_NAME):
-            if not place.is_dir():
-                place.mkdir(mode=DIRECTORY_MODE)
-        _sync_way_to(root)
-        lock_fd = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        for place in (root / GROUPS_NAME, root / TRASH_NAME):
+            disk.make_directory(place)
+        disk.sync_way_to(root)  # always: whoever made them may have been killed before it came to this
         try:
-            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_fd = disk.lock(root / LOCK_NAME)
+        except BlockingIOError as error:
+            raise StoreRefused(f"{root}: another server process uses this store directory") from error
+        try:
             ledger = _open_ledger(disk, root, node_id_of(server_name))
             node_id = _claim(ledger, root, server_name=server_name, named=named, cluster=cluster)
-        except BlockingIOError as error:
-            os.close(lock_fd)
-            raise StoreRefused(f"{root}: another server process uses this store directory") from error
         except BaseException:
-            os.close(lock_fd)
+            disk.close_file(lock_fd)
             raise
-        return cls(root, node_id, ledger, lock_fd)
+        return cls(disk, root, node_id, ledger, lock_fd)
 
     def close(self) -> None:
         """Give the directory back."""
         self.ledger.close()
-        os.close(self._lock_fd)
+        self.disk.close_file(self._lock_fd)
 
     def value(self, name: str) -> SmallValue:
         """A small value of the node."""
@@ -142,12 +109,11 @@ class NodeDir:
 
     def groups(self) -> Iterator[tuple[GroupId, int]]:
         """Every group (id, incarnation) that has a directory."""
-        yield from _groups(self.root)
+        yield from _groups(self.disk, self.root)
 
     def stored_bytes(self) -> int:
         """What the groups' files take on disk."""
-        files = (path for path in (self.root / GROUPS_NAME).rglob("*") if path.is_file())
-        return sum(path.stat().st_blocks * STAT_BLOCK_BYTES for path in files)
+        return self.disk.used_bytes(self.root / GROUPS_NAME)
 
     async def set_aside(self, group_id: GroupId, incarnation: int) -> None:
         """Rename a group's directory into the quarantine, for whoever wants to look at it: the newest one.
@@ -164,20 +130,26 @@ class NodeDir:
         self.ledger.commit_now(_forgotten((group_id, incarnation)))
 
     def _move_aside(self, group_id: GroupId, incarnation: int) -> None:
-        source = self.group(group_id, incarnation)
+        disk, source = self.disk, self.group(group_id, incarnation)
         target = self.root / QUARANTINE_NAME / source.name
-        if not source.exists():
+        if not disk.exists(source):
             return
-        target.parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        if target.exists() and not any(source.rglob(f"*{BLOCK_SUFFIX}")):
-            shutil.rmtree(source)  # what an opening made after a crash in here; the data is in the quarantine already
+        disk.make_directory(target.parent)
+        if disk.exists(target) and not _has_blocks(disk, source):
+            # What an opening made after a crash in here; the data is in the quarantine already.
+            disk.remove_directory(source)
             return
-        if target.exists():
-            shutil.rmtree(target)
-        source.rename(target)
-        sync_directory(target.parent)
-        sync_directory(source.parent)
-        sync_directory(self.root)
+        self._rename(source, target)
+        sync_directory(disk, target.parent)
+        sync_directory(disk, source.parent)
+        sync_directory(disk, self.root)
+
+    def _rename(self, source: Path, target: Path) -> None:
+        """Move a directory, in place of what was there."""
+        self.disk.remove_directory(target)
+        batch = self.disk.batch()
+        batch.rename(bytes(source), bytes(target))
+        self.disk.perform(batch)
 
     async def move_to_trash(self, group_id: GroupId, incarnation: int) -> Path | None:
         """Rename a group's directory out of the way and strike it from the ledger, durably; None when there is none."""
@@ -190,19 +162,22 @@ class NodeDir:
         """The same, but for the ledger: a server that stops in between strikes the group at its next start."""
         source = self.group(group_id, incarnation)
         target = self.root / TRASH_NAME / source.name
-        if not source.exists():
+        if not self.disk.exists(source):
             return None
-        if target.exists():
-            shutil.rmtree(target)
-        source.rename(target)
-        sync_directory(source.parent)
-        sync_directory(target.parent)
+        self._rename(source, target)
+        sync_directory(self.disk, source.parent)
+        sync_directory(self.disk, target.parent)
         return target
+
+    def remove(self, trashed: Path) -> None:
+        """Remove what was thrown away, as far as that is possible now. Blocking."""
+        with suppress(OSError):
+            self.disk.remove_directory(trashed)
 
     def empty_trash(self) -> None:
         """Remove what was thrown away, for instance by a process that died meanwhile."""
-        for path in (self.root / TRASH_NAME).iterdir():
-            shutil.rmtree(path, ignore_errors=True)
+        for name in self.disk.list_directory(self.root / TRASH_NAME):
+            self.remove(self.root / TRASH_NAME / name)
 
 
 def _forgotten(key: GroupKey) -> bytes:
@@ -233,26 +208,34 @@ def _read_if_there(path: Path) -> bytes | None:
     return None
 
 
+def _has_blocks(disk: Disk, group: Path) -> bool:
+    logs = [name for name in disk.list_directory(group) if name.startswith(GENERATION_PREFIX)]
+    return any(name.endswith(BLOCK_SUFFIX) for log_name in logs for name in disk.list_directory(group / log_name))
+
+
 def _open_ledger(disk: Disk, root: Path, node_id: NodeId) -> Ledger:
     """The ledger; a store of format 2 gets one, with what its small files say."""
-    is_new = not any((root / name).exists() for name in NAMES)
-    old = _format_2(root) if is_new else None
+    is_new = not any(disk.exists(root / name) for name in NAMES)
+    old = _format_2(disk, root) if is_new else None
     # Groups of format 2 tell their own term and vote; any other group whose ledger is gone has forgotten them.
-    known = [] if old is not None else [key for key in _groups(root) if not _is_of_format_2(root, key)]
+    known = [] if old is not None else [key for key in _groups(disk, root) if not _is_of_format_2(disk, root, key)]
     if is_new and known:
         log.error("%s: the ledger is lost: what %d groups have promised is not known", root, len(known))
     begins_with: list[bytes] = []
     if old is not None:
         log.warning("%s: a store of an older format is taken over", root)
         begins_with.append(ledger_records.value(IDENTITY_VALUE, old))
-        present = [name for name in OLD_VALUES if (root / name).exists()]
-        begins_with += [ledger_records.value(name, (root / name).read_bytes()) for name in present]
-        begins_with += _noted(root)
-    shown = _identity_from_files(root)
+        present = [name for name in OLD_VALUES if disk.exists(root / name)]
+        begins_with += [ledger_records.value(name, read_file(disk, root / name)) for name in present]
+        begins_with += _noted(disk, root)
+    shown = _identity_from_files(disk, root)
     owners = {node_id} if shown is None else {node_id, shown[0]}
     ledger = Ledger.open(disk, root, known, begins_with, lambda state: _owner(state) in owners)
+    superfluous = disk.batch()
     for name in (*OLD_VALUES, OLD_NOTED_FILE):  # the ledger has what they said, durably
-        (root / name).unlink(missing_ok=True)
+        if disk.exists(root / name):
+            superfluous.unlink(bytes(root / name))
+    disk.perform(superfluous)
     if not is_new and any(state.memory_lost for state in map(ledger.state, ledger.groups()) if state is not None):
         log.error("%s: records of the ledger are lost: what groups have promised is not known", root)
     return ledger
@@ -265,39 +248,39 @@ def _owner(state: NodeState) -> NodeId | None:
     return None
 
 
-def _format_2(root: Path) -> bytes | None:
+def _format_2(disk: Disk, root: Path) -> bytes | None:
     """The identity of a store that has none in a ledger yet; None when this is no such store. Raises StoreCorrupt."""
     try:
-        content = (root / IDENTITY_NAME).read_bytes()
+        content = read_file(disk, root / IDENTITY_NAME)
     except FileNotFoundError:
         return None
     version = _identity(content, what=root / IDENTITY_NAME)[0]
     return content if version < FORMAT_VERSION else None
 
 
-def _noted(root: Path) -> list[bytes]:
+def _noted(disk: Disk, root: Path) -> list[bytes]:
     """The groups in which this node may have promised what it has forgotten, of a store of format 2."""
     path = root / OLD_NOTED_FILE
-    if not path.exists():
+    if not disk.exists(path):
         return []
     try:
-        pairs = [(GroupId(str(group_id)), int(number)) for group_id, number in orjson.loads(path.read_bytes())]
+        pairs = [(GroupId(str(group_id)), int(number)) for group_id, number in orjson.loads(read_file(disk, path))]
     except (ValueError, TypeError) as error:
         raise StoreCorrupt(f"{path}: unreadable: {error}") from error
     return [ledger_records.noted(key) for key in pairs]
 
 
-def _groups(root: Path) -> Iterator[GroupKey]:
+def _groups(disk: Disk, root: Path) -> Iterator[GroupKey]:
     """Every group that has a directory."""
-    for path in sorted((root / GROUPS_NAME).iterdir()):
-        group_id, _, incarnation = path.name.rpartition(".")
+    for name in disk.list_directory(root / GROUPS_NAME):
+        group_id, _, incarnation = name.rpartition(".")
         if group_id and incarnation.isdigit():
             yield GroupId(group_id), int(incarnation)
 
 
-def _is_of_format_2(root: Path, key: GroupKey) -> bool:
+def _is_of_format_2(disk: Disk, root: Path, key: GroupKey) -> bool:
     path = root / GROUPS_NAME / f"{key[0]}.{key[1]}"
-    return any((path / name).exists() for name in HARD_STATE_NAMES)
+    return any(disk.exists(path / name) for name in HARD_STATE_NAMES)
 
 
 def _claim(ledger: Ledger, root: Path, *, server_name: str, named: bool, cluster: str) -> NodeId:
@@ -305,7 +288,7 @@ def _claim(ledger: Ledger, root: Path, *, server_name: str, named: bool, cluster
     node_id = node_id_of(server_name)
     content = ledger.values.get(IDENTITY_VALUE)
     if content is None:
-        known = _identity_from_files(root)
+        known = _identity_from_files(ledger.disk, root)
         owner, was_named, name = known or (node_id, named, server_name)
         version = FORMAT_VERSION if known is None else 0
     else:
@@ -320,7 +303,7 @@ def _claim(ledger: Ledger, root: Path, *, server_name: str, named: bool, cluster
         identity = {"format": FORMAT_VERSION, "node_id": owner, "server_name": name, "named": was_named}
         content = orjson.dumps(identity | {"cluster": cluster})
         ledger.commit_now(ledger_records.value(IDENTITY_VALUE, content))
-    _show(root / IDENTITY_NAME, content)
+    _show(ledger.disk, root / IDENTITY_NAME, content)
     return owner
 
 
@@ -334,20 +317,26 @@ def _identity(content: bytes, *, what: Path) -> tuple[int, NodeId, bool, str]:
         raise StoreCorrupt(f"{what}: unreadable: {error}") from error
 
 
-def _identity_from_files(root: Path) -> tuple[NodeId, bool, str] | None:
+def _identity_from_files(disk: Disk, root: Path) -> tuple[NodeId, bool, str] | None:
     """Whose directory it is when the ledger is lost: what node.json says; None when that is not there or unreadable."""
     try:
-        return _identity((root / IDENTITY_NAME).read_bytes(), what=root / IDENTITY_NAME)[1:]
+        return _identity(read_file(disk, root / IDENTITY_NAME), what=root / IDENTITY_NAME)[1:]
     except (OSError, StoreCorrupt):
         return None
 
 
-def _show(path: Path, content: bytes) -> None:
+def _show(disk: Disk, path: Path, content: bytes) -> None:
     """Write for people, and for servers of older formats, whose directory it is. Nothing rests on it."""
     with suppress(OSError):
-        if path.exists() and path.read_bytes() == content:
+        if disk.exists(path) and read_file(disk, path) == content:
             return
         temporary = path.with_name(path.name + TMP_SUFFIX)
-        with open(temporary, "wb", opener=_private) as file:
-            file.write(content)
-        temporary.rename(path)
+        fd = disk.open_file(temporary, create=True)
+        batch = disk.batch()
+        batch.truncate(fd, 0)
+        batch.write(fd, [content], 0)
+        batch.rename(bytes(temporary), bytes(path))
+        try:
+            disk.perform(batch)
+        finally:
+            disk.close_file(fd)

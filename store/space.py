@@ -13,7 +13,6 @@ Three amounts, each with its formula below:
                same time do not take it all, and is small when there is hardly any
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 import attrs
 
 from jetraft.store.block import BLOCK_BYTES_MIN
+from jetraft.store.io import Disk, DiskSize
 from jetraft.store.log_start import BLOCK_BYTES_MAX
 from jetraft.store.model.clock import NS_PER_S
 
@@ -36,14 +36,6 @@ ROOM_SHARE: Final = 64  # so many logs may begin a block each: what they leave u
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class DiskSize:
-    """Bytes of a file system: `free` is what an unprivileged process may still write."""
-
-    free: int
-    total: int
-
-
-@attrs.frozen(kw_only=True, slots=True)
 class SpaceStatistics:
     """A snapshot of a watch's figures."""
 
@@ -51,12 +43,6 @@ class SpaceStatistics:
     reserve_bytes: int
     is_low: bool
     times_low: int
-
-
-def disk_size(path: Path) -> DiskSize:
-    """Ask the kernel about the file system of `path`."""
-    status = os.statvfs(path)
-    return DiskSize(free=status.f_bavail * status.f_frsize, total=status.f_blocks * status.f_frsize)
 
 
 def reserve_bytes(logs: int, total_bytes: int) -> int:
@@ -87,9 +73,9 @@ class SpaceWatch:
         self._times_low = 0
 
     @classmethod
-    def of(cls, path: Path, logs: Callable[[], int] = lambda: 1) -> "SpaceWatch":
+    def of(cls, disk: Disk, path: Path, logs: Callable[[], int] = lambda: 1) -> "SpaceWatch":
         """The watch of the file system that holds `path`."""
-        return cls(lambda: disk_size(path), logs)
+        return cls(lambda: disk.room(path), logs)
 
     def is_low(self, now_ns: int) -> bool:
         """Whether new messages must be refused. `now_ns` is monotonic."""

@@ -10,7 +10,6 @@ import trio
 from jetraft.cluster.meta.profile import KEY, NodeProfile, lower
 from jetraft.store.io import memory_bytes
 from jetraft.store.model.config import StorageType
-from jetraft.store.space import disk_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -69,7 +68,7 @@ def first_profile(node_dir: NodeDir, tags: Iterable[str], limits: Mapping[Storag
     A limit (bytes) that is not configured is three quarters of what there is, as in nats-server.
     """
     there = {
-        StorageType.FILE: disk_size(node_dir.root).free + node_dir.stored_bytes(),
+        StorageType.FILE: node_dir.disk.room(node_dir.root).free + node_dir.stored_bytes(),
         StorageType.MEMORY: memory_bytes(),
     }
     capacity = {kind: count * 3 // 4 for kind, count in there.items()}

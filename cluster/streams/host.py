@@ -8,7 +8,6 @@ term and vote or more of its log than can be repaired. What the last one still h
 from __future__ import annotations
 
 import logging
-import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -173,7 +172,7 @@ class StreamHost:
             if found == group_id:
                 trashed = self.node_dir.rename_into_trash(group_id, incarnation)
                 if trashed is not None:
-                    await run_blocking(partial(shutil.rmtree, trashed, ignore_errors=True))
+                    await run_blocking(partial(self.node_dir.remove, trashed))
         await self.memory_groups.forget(group_id)
 
     def stored_groups(self) -> Iterable[tuple[GroupId, int]]:

@@ -18,6 +18,7 @@ from jetraft.raft.framing import (
     frame_head,
 )
 from jetraft.raft.link import QUEUE_BYTES_MAX, SEND_BYTES, Link, Sockets
+from jetraft.raft.wires import SocketWire
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 from jetraft.store.model.ids import NodeId
 from tests.harness.patience import PATIENCE_S
@@ -31,7 +32,7 @@ class Pair:
         own.settimeout(0)
         self.other.settimeout(0)
         self.clock = ManualClock()
-        self.link = Link(own, node_id=NodeId("n" * 8), session=1, boot=1, clock=self.clock, sockets=sockets)
+        self.link = Link(SocketWire(own), node_id=NodeId("n" * 8), session=1, boot=1, clock=self.clock, sockets=sockets)
         self.reader = FrameReader()
 
     def __enter__(self) -> Self:

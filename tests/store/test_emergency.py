@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jetraft.store.emergency import EMERGENCY_NAME, NEAR_FACTOR, PLENTY_FACTOR, EmergencyFile, Verdict
+from jetraft.store.io import LocalDisk, Writer
 
 RESERVE, NEED = 1 << 20, 64 << 10
 
@@ -14,18 +15,18 @@ def judge(file: EmergencyFile, free_bytes: int, need_bytes: int = NEED) -> Verdi
 
 
 def test_on_a_disk_with_plenty_of_room_there_is_none(tmp_path: Path) -> None:
-    assert judge(EmergencyFile(tmp_path), 1 << 40) is Verdict.KEEP
+    assert judge(EmergencyFile(LocalDisk(Writer(1)), tmp_path), 1 << 40) is Verdict.KEEP
 
 
 def test_it_is_made_while_the_disk_fills_up_and_there_is_still_room(tmp_path: Path) -> None:
-    file = EmergencyFile(tmp_path)
+    file = EmergencyFile(LocalDisk(Writer(1)), tmp_path)
     assert judge(file, NEAR_FACTOR * RESERVE - 1) is Verdict.MAKE
     assert judge(file, RESERVE * 5 // 4 + NEED) is Verdict.MAKE
     assert judge(file, RESERVE * 5 // 4 + NEED - 1) is Verdict.KEEP, "it would itself stop the publishers"
 
 
 def test_it_takes_its_room_and_gives_it_back(tmp_path: Path) -> None:
-    file = EmergencyFile(tmp_path)
+    file = EmergencyFile(LocalDisk(Writer(1)), tmp_path)
     file.make(NEED)
     found = (tmp_path / EMERGENCY_NAME).stat()
     assert (found.st_size, found.st_blocks * 512 >= NEED, found.st_mode & 0o777) == (NEED, True, 0o600)
@@ -37,19 +38,19 @@ def test_it_takes_its_room_and_gives_it_back(tmp_path: Path) -> None:
 
 
 def test_one_of_an_earlier_process_is_given_up_too(tmp_path: Path) -> None:
-    EmergencyFile(tmp_path).make(NEED)
-    assert judge(EmergencyFile(tmp_path), 0) is Verdict.GIVE_UP
+    EmergencyFile(LocalDisk(Writer(1)), tmp_path).make(NEED)
+    assert judge(EmergencyFile(LocalDisk(Writer(1)), tmp_path), 0) is Verdict.GIVE_UP
 
 
 def test_it_goes_when_there_is_plenty_again(tmp_path: Path) -> None:
-    file = EmergencyFile(tmp_path)
+    file = EmergencyFile(LocalDisk(Writer(1)), tmp_path)
     file.make(NEED)
     assert judge(file, PLENTY_FACTOR * RESERVE - 1) is Verdict.KEEP
     assert judge(file, PLENTY_FACTOR * RESERVE) is Verdict.GIVE_UP
 
 
 def test_it_grows_with_the_logs(tmp_path: Path) -> None:
-    file = EmergencyFile(tmp_path)
+    file = EmergencyFile(LocalDisk(Writer(1)), tmp_path)
     file.make(NEED)
     assert judge(file, 2 * RESERVE, need_bytes=4 * NEED) is Verdict.MAKE
     file.make(4 * NEED)
@@ -57,7 +58,7 @@ def test_it_grows_with_the_logs(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_made_holds_nothing(tmp_path: Path) -> None:
-    file = EmergencyFile(tmp_path)
+    file = EmergencyFile(LocalDisk(Writer(1)), tmp_path)
     with pytest.raises(OSError, match=r"too large|No space"):
         file.make(1 << 62)
     assert file.held_bytes == 0

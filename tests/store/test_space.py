@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.store.block import BLOCK_BYTES_MIN
+from jetraft.store.io import DiskSize, LocalDisk, Writer
 from jetraft.store.log_start import BLOCK_BYTES_FIRST, BLOCK_BYTES_MAX
 from jetraft.store.space import (
     LOG_NEED_BYTES,
     LOOK_NS,
     RESERVE_BYTES,
     ROOM_SHARE,
-    DiskSize,
     SpaceWatch,
     affordable_block_bytes,
     need_bytes,
@@ -56,7 +56,7 @@ def test_it_looks_once_in_a_while() -> None:
 
 
 def test_a_real_file_system_is_asked(tmp_path: Path) -> None:
-    watch = SpaceWatch.of(tmp_path)
+    watch = SpaceWatch.of(LocalDisk(Writer(1)), tmp_path)
     watch.is_low(0)
     assert 0 < watch.free_bytes < 1 << 60
     assert 0 < watch.reserve_bytes <= RESERVE_BYTES + 2 * LOG_NEED_BYTES

@@ -11,11 +11,12 @@ from trio.testing import MockClock
 
 from jetraft.cluster.streams.mender import LOOK_S, Mender
 from jetraft.raft.swap import Swap
+from jetraft.store.io import DiskSize
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreCorrupt
-from jetraft.store.space import RESERVE_BYTES, DiskSize, SpaceWatch
+from jetraft.store.space import RESERVE_BYTES, SpaceWatch
 from tests.cluster.streams.fake_group import A, B, FakeGroup
 
 

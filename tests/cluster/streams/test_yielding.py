@@ -10,9 +10,10 @@ from jetraft.cluster.meta.assignment import StreamKey
 from jetraft.cluster.streams.yielding import AGAIN_NS, Yielding
 from jetraft.raft.group_spec import ReplicaLag
 from jetraft.raft.membership import Configuration
+from jetraft.store.io import DiskSize
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.space import LOOK_NS, RESERVE_BYTES, DiskSize, SpaceWatch
+from jetraft.store.space import LOOK_NS, RESERVE_BYTES, SpaceWatch
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 
 if TYPE_CHECKING:
