@@ -34,6 +34,11 @@ class PlaneOutbox:
         """True when somebody on any node would receive it."""
         return self.plane.has_interest(subject)
 
+    def waiting_bytes(self, subject: bytes) -> int:
+        """What waits for the receiver of this subject that is furthest behind, in bytes; 0 when it keeps up."""
+        waiting, routes = self.plane.waiting_bytes(subject)
+        return max(waiting, *map(self.reactor.route_bytes, routes)) if routes else waiting
+
     def add_sink(
         self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
     ) -> int:

@@ -51,6 +51,7 @@ class Reactor:
     hooks: list[Callable[[], None]] = attrs.field(factory=list)
     write: Callable[[], bool] = lambda: False  # after everything was sent; True when the hooks have to run again
     after_send: Callable[[], None] = lambda: None  # links send what the turn queued for peers
+    route_bytes: Callable[[int], int] = lambda _route: 0  # what waits in the link behind a route
     next_deadline_ns: Callable[[], int] = lambda: 2**63
     interest: InterestWatches = attrs.field(init=False)
     turns: int = 0

@@ -47,6 +47,7 @@ class Routes:
         self.mesh.on_peer_up.append(self._up)
         self.mesh.on_peer_down.append(self._down)
         self.mesh.on_peer_changed.append(lambda _node: self.update_connect_urls())
+        self.reactor.route_bytes = self.queued_bytes
         self.mesh.on_frame(CHANNEL_ROUTE, self.reactor.within_turn(self._on_frame))
 
     def _up(self, node: NodeId) -> None:
@@ -76,6 +77,11 @@ class Routes:
         if node is not None:
             for piece in cut_records(records):
                 self.mesh.send(node, CHANNEL_ROUTE, piece)
+
+    def queued_bytes(self, route: int) -> int:
+        """What waits in the peer's link."""
+        node = self.by_route.get(route)
+        return 0 if node is None else self.mesh.queued_bytes(node)
 
     def update_connect_urls(self) -> None:
         """Tell clients when the set of servers to connect to has changed."""

@@ -114,6 +114,10 @@ class Advisories:
         }
         self._tell("API", "api_audit", fields)
 
+    def api_limit_reached(self, *, server: str, dropped: int) -> None:
+        """So many requests were refused since this was told last."""
+        self._tell("API.LIMIT_REACHED", "api_limit_reached", {"server": server, "dropped": dropped})
+
     # --- inside
 
     def _tell(self, subject: str, kind: str, fields: Mapping[str, object]) -> None:

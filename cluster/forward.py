@@ -18,8 +18,10 @@ import attrs
 import msgpack
 import trio
 
+from jetraft.raft.complaints import Complaints
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model import errors
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 
 if TYPE_CHECKING:
@@ -122,11 +124,15 @@ class Forwarder:
         self._locate = locate
         self.execute: Callable[[Request], Awaitable[bytes]] = _not_ready
         self.forwarded = 0
+        self._complaints = Complaints()  # a client chooses how often it asks for what does not come
         if mesh is not None:
             mesh.serve(METHOD, self._serve, request_bytes_max=REQUEST_BYTES_MAX)
 
-    async def answer(self, request: Request) -> bytes:
-        """Return the owner's answer. Raises ApiError 10008 when no owner was found in time or the answer was lost."""
+    async def answer(self, request: Request, *, on_wait: Callable[[], None] = lambda: None) -> bytes:
+        """Return the owner's answer. Raises ApiError 10008 when no owner was found in time or the answer was lost.
+
+        `on_wait` is called before it waits for an owner to appear.
+        """
         deadline = trio.current_time() + OWNER_WAIT_S
         asked: set[NodeId] = set()
         hint: NodeId | None = None
@@ -147,6 +153,7 @@ class Forwarder:
                     raise errors.CLUSTER_NOT_AVAILABLE.with_values()
                 asked.clear()
                 hint = None
+                on_wait()
                 await trio.sleep(RETRY_PAUSE_S)
 
     async def _ask(self, place: NodeId, request: Request) -> bytes:
@@ -160,7 +167,10 @@ class Forwarder:
         except RemoteCallError as error:  # it does not serve this, or is too busy: nothing was carried out
             raise Moved from error
         except (PeerUnavailableError, CallTimeoutError) as error:
-            log.info("forwarding %s to %s: %s", request.subject.decode(errors="replace"), place, error)
+            text = f"forwarding {request.subject.decode(errors='replace')} to {place}: {error}"
+            line = self._complaints.line(place, text, int(trio.current_time() * NS_PER_S))
+            if line is not None:
+                log.info("%s", line)
             raise AnswerLost from error
         return unpack_answer(answer)
 

@@ -143,20 +143,31 @@ class Inquiries:
 
     # --- answered here
 
+    def info_now(self, key: StreamKey, *, incarnation: int, revision: int) -> bytes | None:
+        """The info of a stream that this node leads with at least this revision in force, as JSON; None if not."""
+        replica = self._backend.get(key)
+        if replica is None or not replica.is_leader or not self._is_current(key, incarnation, revision):
+            return None
+        return orjson.dumps(replica.info().to_json_dict())
+
+    def _is_current(self, key: StreamKey, incarnation: int, revision: int) -> bool:
+        """Whether the replica here leads with at least this revision in force, or knows another node that leads."""
+        row = self._machine.table.get(key)
+        replica = self._backend.get(key)
+        if row is None or row.incarnation != incarnation or row.revision < revision or replica is None:
+            return False
+        return replica.incarnation == incarnation and (
+            replica.has_config(row.config)
+            if replica.is_leader
+            else replica.leader not in (None, self._node_id)  # itself: elected, and about to lead
+        )
+
     async def _serve_info(self, request: Request) -> bytes:
         incarnation, revision = msgpack.unpackb(request.payload)
         key = StreamKey(request.account, request.stream)
 
         def current() -> bool:
-            row = self._machine.table.get(key)
-            replica = self._backend.get(key)
-            if row is None or row.incarnation != incarnation or row.revision < revision or replica is None:
-                return False
-            return replica.incarnation == incarnation and (
-                replica.has_config(row.config)
-                if replica.is_leader
-                else replica.leader not in (None, self._node_id)  # itself: elected, and about to lead
-            )
+            return self._is_current(key, incarnation, revision)
 
         await wait_until(current, INFO_WAIT_S)
         if not current():

@@ -79,6 +79,12 @@ class Outbox(Protocol):
     def has_interest(self, subject: bytes) -> bool:
         """Say whether somebody on any node would receive a message sent to this subject."""
 
+    def waiting_bytes(self, subject: bytes) -> int:
+        """Return what waits to be sent to the receiver of this subject that is furthest behind, in bytes.
+
+        Of a receiver at another node, what waits for that node. Who sends much looks here first.
+        """
+
     def add_sink(
         self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
     ) -> int:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import trio
 
 from jetraft.cluster.forward import AnswerLost, Forwarder, MeshLike, Moved, Request
 from jetraft.cluster.inquiries import Inquiries
+from jetraft.cluster.listing import Listing, StreamPage
 from jetraft.cluster.meta.placement import NodeLoad, choose_heir
 from jetraft.cluster.owners import Owners, Transferable
 from jetraft.cluster.usage import Usages
@@ -39,16 +39,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import Placement, StreamConfig
     from jetraft.store.model.ids import NodeId
 
-LIST_WAIT_S: Final = 4.0  # nats-server waits as long for the infos of a list; who is late goes to `missing`
 BACKUP_PREFIX: Final = b"backup."  # the questions of cluster/backup/desk.py
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class StreamPage:
-    """Infos of streams by name, as JSON objects, and the names whose leader did not answer in time."""
-
-    infos: dict[str, dict[str, Any]]
-    missing: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -99,6 +90,9 @@ class ClusterService:
             frontend=frontend,
             backend=backend,
         )
+        self._listing = Listing(
+            node_id=node_id, mesh=mesh, cluster=cluster, owners=self.owners, inquiries=self.inquiries
+        )
         frontend.leader_of = self.owners.leader_of
 
     # --- streams
@@ -146,21 +140,7 @@ class ClusterService:
 
     async def infos_of(self, rows: Iterable[StreamAssignment]) -> StreamPage:
         """Ask the leaders of all these streams at the same time; who is away or does not answer in time is missing."""
-        infos: dict[str, dict[str, Any]] = {}
-        wanted, online = list(rows), self.cluster.online()
-
-        async def ask(row: StreamAssignment) -> None:
-            info = await self.inquiries.info_of(row)
-            if info is not None:
-                infos[row.config.name] = info
-
-        with trio.move_on_after(LIST_WAIT_S):
-            async with trio.open_nursery() as nursery:
-                for row in wanted:
-                    if any(peer in online for peer in row.peers):
-                        nursery.start_soon(ask, row)
-        missing = tuple(row.config.name for row in wanted if row.config.name not in infos)
-        return StreamPage(infos={name: infos[name] for name in sorted(infos)}, missing=missing)
+        return await self._listing.infos_of(rows)
 
     async def info_of(self, row: StreamAssignment) -> dict[str, Any]:
         """Ask the stream's leader, who has this row's config in force. Raises ApiError when there is none in time."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.002
+POLL_MAX_S: Final = 0.032  # a list of 256 streams without leaders is 256 waits
 
 
 async def ask_peer(mesh: MeshLike, peer: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes | None:
@@ -30,7 +31,9 @@ async def ask_peer(mesh: MeshLike, peer: NodeId, method: str, payload: bytes, *,
 
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Return when the condition holds or the time is up; looks every POLL_S, for waits that are short or rare."""
+    """Return when the condition holds or the time is up; looks again after POLL_S, then less and less often."""
     with trio.move_on_after(timeout_s):
-        while not condition():  # noqa: ASYNC110  (what is waited for is in several objects)
-            await trio.sleep(POLL_S)
+        pause_s = POLL_S
+        while not condition():
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, POLL_MAX_S)

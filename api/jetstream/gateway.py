@@ -1,18 +1,16 @@
 """Where API requests come in from clients and answers go out: one answer per request, in the order of a stream.
 
 Sinks that capture the API's subjects at this node hand over batches. Each request is looked up in the dispatch list
-and given to the cluster's forwarder, which carries it out here or sends it to the owner. Requests about one stream are
-worked off one after the other, so that a client that sends create and delete without waiting gets both in that order;
-requests about different streams overlap, and so do creations of different consumers that follow each other: many become
-durable together. Their answers keep the order too. Beyond REQUESTS_MAX waiting requests new ones are dropped, as in
-nats-server.
+and waits in its line (`lines`). A bounded number of workers takes from the lines in turn and gives what it takes to the
+cluster's forwarder, which carries it out here or sends it to the owner. So the API costs the node no more than so much
+work at a time, however much is asked, and acknowledgements go in between. What does not fit into the lines, or has
+waited for too long, is refused with 429: everybody is answered.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -20,6 +18,7 @@ import trio
 
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
+from jetraft.api.jetstream.lines import Captured, Job, Line, Lines, is_late
 from jetraft.cluster.forward import Moved, Owner, Request
 from jetraft.store.model import errors, message
 from jetraft.store.model.jsoncodec import encode
@@ -34,23 +33,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REQUESTS_MAX: Final = 10_000  # JSDefaultRequestQueueLimit
-CREATIONS_MAX: Final = 64  # of consumers of one stream in work at a time
+WORKERS_MAX: Final = 16  # that read, and as many that change: what one pass of the scheduler may have to do, some 10 ms
+PARKED_MAX: Final = 1024  # that wait for a stream to have a leader; these cost nothing but memory
+REFUSED_LINE_S: Final = 10.0  # a line in the log, and an advisory, say how many were refused since the one before
 REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 LEVEL_DIGITS_MAX: Final = 9
 
 # u32 length | u32 hdr_len | u32 payload_len | u16 subject_len | u16 reply_len | u32 origin
 _CAPTURE_HEADER: Final = struct.Struct("<IIIHHI")
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Captured:
-    """One message as the plane captured it."""
-
-    subject: bytes
-    reply: bytes
-    hdr: bytes
-    payload: bytes
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -60,13 +50,7 @@ class GatewayStatistics:
     requests: int
     errors: int
     waiting: int
-    dropped: int
-
-
-@attrs.frozen(slots=True)
-class _Job:
-    found: Found
-    captured: Captured
+    refused: int
 
 
 class JetStreamGateway:
@@ -80,9 +64,12 @@ class JetStreamGateway:
         self._kick = kick
         self._account = account
         self._nursery: trio.Nursery | None = None
-        self._queues: dict[str, deque[_Job]] = {}
-        self._waiting = 0
-        self._requests = self._errors = self._dropped = 0
+        self._lines = Lines()
+        self._workers = {True: 0, False: 0}  # those that take reads, and those that take changes
+        self._parked = 0
+        self._requests = self._errors = self._refused = 0
+        self._said_refused = 0  # of those, how many the last line told of
+        self._say_again_s = 0.0
         service.execute_api = self.execute
         service.usages.api_counts = lambda: (self._requests, self._errors)
 
@@ -103,10 +90,9 @@ class JetStreamGateway:
             found = find(captured.subject)
             if found is None:
                 continue  # see dispatch: an unknown API is not answered
-            if self._waiting >= REQUESTS_MAX:
-                self._dropped += 1
-                continue
-            self._queue(_Job(found, captured))
+            if not self._lines.offer(found, captured, trio.current_time()):
+                self._refuse(found, captured)
+        self._employ()
 
     async def execute(self, request: Request) -> bytes:
         """Carry a request out on this node and return its JSON, or nothing. Raises Moved or AnswerLost."""
@@ -130,54 +116,66 @@ class JetStreamGateway:
     def statistics(self) -> GatewayStatistics:
         """Return a snapshot."""
         return GatewayStatistics(
-            requests=self._requests, errors=self._errors, waiting=self._waiting, dropped=self._dropped
+            requests=self._requests, errors=self._errors, waiting=self._lines.waiting, refused=self._refused
         )
 
-    def _queue(self, job: _Job) -> None:
+    # --- work
+
+    def _employ(self) -> None:
+        """Start workers for the lines that are ready, as many as there may be."""
         assert self._nursery is not None
-        self._waiting += 1
-        names = job.found.names
-        if not names:
-            self._nursery.start_soon(self._answer, job)
+        for reads, ready in self._lines.ready.items():
+            for _ in range(min(len(ready), WORKERS_MAX - self._workers[reads])):
+                self._workers[reads] += 1
+                self._nursery.start_soon(self._work, ready.popleft(), reads)
+
+    async def _work(self, line: Line, reads: bool) -> None:  # noqa: FBT001  (handed to a nursery)
+        """Take from one line after the other until none is ready, or the place was given to another worker."""
+        place, ready = _Place(self, is_read=reads), self._lines.ready[reads]
+        while True:
+            await self._answer(self._lines.take(line), place)
+            self._lines.give_back(line)
+            if place.is_given_up or not ready:
+                break
+            line = ready.popleft()
+            self._employ()
+            await trio.lowlevel.checkpoint()  # what is answered without waiting for anybody must not hold up the others
+        if place.is_given_up:
+            self._parked -= 1
+        else:
+            self._workers[reads] -= 1
+        self._employ()
+
+    def park(self, *, is_read: bool) -> bool:
+        """A worker is about to wait for an owner: another one takes its place. False when too many wait already."""
+        if self._parked >= PARKED_MAX:
+            return False
+        self._parked += 1
+        self._workers[is_read] -= 1
+        self._employ()
+        return True
+
+    async def _answer(self, jobs: Sequence[Job], place: _Place) -> None:
+        if len(jobs) == 1:
+            self._send(jobs[0], await self._carry_out(jobs[0], place))
             return
-        queue = self._queues.get(names[0])
-        if queue is not None:
-            queue.append(job)
-            return
-        self._queues[names[0]] = deque([job])
-        self._nursery.start_soon(self._work_off, names[0])
-
-    async def _work_off(self, stream: str) -> None:
-        """Answer the requests about one stream, in order, until there are none; a queue exists while its task does."""
-        queue = self._queues[stream]
-        try:
-            while queue:
-                jobs = _take_together(queue)
-                if len(jobs) == 1:
-                    await self._answer(jobs[0])
-                else:
-                    await self._answer_together(jobs)
-        finally:
-            del self._queues[stream]
-
-    async def _answer(self, job: _Job) -> None:
-        self._send(job, await self._carry_out(job))
-
-    async def _answer_together(self, jobs: Sequence[_Job]) -> None:
         bodies: dict[int, bytes] = {}
 
-        async def carry_out(place: int) -> None:
-            bodies[place] = await self._carry_out(jobs[place])
+        async def carry_out(number: int) -> None:
+            bodies[number] = await self._carry_out(jobs[number], place)
 
         async with trio.open_nursery() as nursery:
-            for place in range(len(jobs)):
-                nursery.start_soon(carry_out, place)
-        for place, job in enumerate(jobs):
-            self._send(job, bodies[place])
+            for number in range(len(jobs)):
+                nursery.start_soon(carry_out, number)
+        for number, job in enumerate(jobs):
+            self._send(job, bodies[number])
 
-    async def _carry_out(self, job: _Job) -> bytes:
+    async def _carry_out(self, job: Job, place: _Place) -> bytes:
         """Have the owner do what is asked for; returns the answer, empty for none."""
         operation, captured = job.found.operation, job.captured
+        if is_late(job, trio.current_time()):
+            self._count_refused(len(job.asked))
+            return error_json(operation.kind, errors.STREAM_TOO_MANY_REQUESTS.with_values())
         request = Request(
             account=self._account,
             owner=operation.owner,
@@ -188,47 +186,65 @@ class JetStreamGateway:
             payload=captured.payload,
         )
         try:
-            return await self._service.forwarder.answer(request)
+            return await self._service.forwarder.answer(request, on_wait=place.give_up)
         except errors.ApiError as error:
             return error_json(operation.kind, error)
 
-    def _send(self, job: _Job, body: bytes) -> None:
-        """Count a request, tell of it, and answer it."""
-        captured = job.captured
-        self._waiting -= 1
+    def _send(self, job: Job, body: bytes) -> None:
+        """Count requests, tell of them, and answer them."""
+        for captured in job.asked:
+            self._lines.answered(captured)
+            self._requests += 1
+            self._errors += b'"error":{' in body[:ERROR_PLACE]
+            if self._service.advisories is not None and body:
+                self._service.advisories.api_audit(
+                    server=self._service.node_id,
+                    account=self._account,
+                    subject=captured.subject,
+                    request=captured.payload,
+                    response=body,
+                )
+            if captured.reply and body:
+                self._outbox.send(captured.reply, payload=body)
+        self._kick()
+
+    # --- too much
+
+    def _refuse(self, found: Found, captured: Captured) -> None:
+        """Answer a request for which there is no room, in the turn in which it came."""
         self._requests += 1
-        self._errors += b'"error":{' in body[:ERROR_PLACE]
-        if self._service.advisories is not None and body:
-            self._service.advisories.api_audit(
-                server=self._service.node_id,
-                account=self._account,
-                subject=captured.subject,
-                request=captured.payload,
-                response=body,
-            )
-        if captured.reply and body:
+        self._errors += 1
+        self._count_refused(1)
+        if captured.reply:
+            body = error_json(found.operation.kind, errors.STREAM_TOO_MANY_REQUESTS.with_values())
             self._outbox.send(captured.reply, payload=body)
-            self._kick()
+
+    def _count_refused(self, count: int) -> None:
+        """Say it in the log and as an advisory, but not each time."""
+        self._refused += count
+        now_s = trio.current_time()
+        if now_s < self._say_again_s:
+            return
+        self._say_again_s = now_s + REFUSED_LINE_S
+        refused, self._said_refused = self._refused - self._said_refused, self._refused
+        log.warning(
+            "JetStream API queue limit reached, %d requests refused, %d wait", refused, self._lines.waiting
+        )  # a line like nats-server's, which drops them
+        if self._service.advisories is not None:
+            self._service.advisories.api_limit_reached(server=self._service.node_id, dropped=refused)
 
 
-def _take_together(queue: deque[_Job]) -> list[_Job]:
-    """Take the next request, with the creations of other consumers that stand behind the creation of one."""
-    jobs = [queue.popleft()]
-    name = _created_consumer(jobs[0])
-    names = {name}
-    while name and queue and len(jobs) < CREATIONS_MAX:
-        name = _created_consumer(queue[0])
-        if not name or name in names:
-            break
-        names.add(name)
-        jobs.append(queue.popleft())
-    return jobs
+@attrs.define(eq=False)
+class _Place:
+    """The place of a worker among those that work at the same time."""
 
+    gateway: JetStreamGateway
+    is_read: bool
+    is_given_up: bool = False
 
-def _created_consumer(job: _Job) -> str:
-    """The consumer that a request creates, empty when it does something else or has the name in its body only."""
-    names = job.found.names
-    return names[1] if job.found.operation.kind is ResponseType.CONSUMER_CREATE and len(names) > 1 else ""
+    def give_up(self) -> None:
+        """The worker waits for others from now on. Harmless when it is called again."""
+        self.is_given_up = self.is_given_up or self.gateway.park(is_read=self.is_read)
 
 
 ERROR_PLACE: Final = 100  # an error stands right after the type, whose names are shorter than this
@@ -259,7 +275,7 @@ def captures(batch: bytes) -> Iterator[Captured]:
     """Yield the messages of a capture batch."""
     offset = 0
     while offset < len(batch):
-        length, hdr_len, payload_len, subject_len, reply_len, _origin = _CAPTURE_HEADER.unpack_from(batch, offset)
+        length, hdr_len, payload_len, subject_len, reply_len, origin = _CAPTURE_HEADER.unpack_from(batch, offset)
         subject = offset + _CAPTURE_HEADER.size
         reply = subject + subject_len
         hdr = reply + reply_len
@@ -270,6 +286,7 @@ def captures(batch: bytes) -> Iterator[Captured]:
             reply=bytes(batch[reply:hdr]),
             hdr=bytes(batch[hdr:payload]),
             payload=bytes(batch[payload : payload + payload_len]),
+            client=origin,
         )
         offset += length
 

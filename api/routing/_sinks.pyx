@@ -9,12 +9,22 @@ from jetraft.api.routing._connections cimport Connections
 from jetraft.api.routing._deliver cimport deliver, drop_subscription, match_for, tell_interest
 from jetraft.api.routing._tree cimport sub_new, sublist_add
 from jetraft.api.wire._text cimport valid_subject
-from jetraft.api.wire._types cimport SUB_SINK, match_t, msg_t, sink_t, sub_t
+from jetraft.api.wire._types cimport SUB_ROUTE, SUB_SINK, match_t, msg_t, plain_of, sink_t, sub_t
 from jetraft.api.wire._writer cimport buf_free, push_ptr
 
 cdef enum:
     CAPTURE_HEAD = 20
     BUF_KEEP_BYTES = 4 * 1024 * 1024
+
+
+cdef size_t bytes_waiting(sub_t* sub, list routes):
+    """What waits for the receiver behind a subscription; that of a peer is added to `routes`."""
+    if sub.closed or sub.kind == SUB_SINK:
+        return 0
+    if sub.kind == SUB_ROUTE:
+        routes.append(sub.of.route.id)
+        return sub.of.route.buf.end - sub.of.route.buf.start
+    return sub.of.conn.out.end - sub.of.conn.out.start
 
 
 cdef class Sinks(Connections):
@@ -151,6 +161,19 @@ cdef class Sinks(Connections):
         """True when a client, a sink or a peer wants messages of this subject."""
         cdef match_t* match = match_for(&self.p, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
         return match.count > 0 or match.group_count > 0
+
+    def waiting_bytes(self, bytes subject):
+        """What waits for the local receiver of this subject that is furthest behind, in bytes, and its peers' routes."""
+        cdef match_t* match = match_for(&self.p, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        cdef size_t most = 0
+        cdef uint32_t i, k
+        routes = []
+        for i in range(match.count):
+            most = max(most, bytes_waiting(plain_of(match)[i], routes))
+        for i in range(match.group_count):
+            for k in range(match.groups[i].count):
+                most = max(most, bytes_waiting(match.members[match.groups[i].first + k], routes))
+        return most, routes
 
     def note_interest(self, bint wanted):
         """Begin or stop to remember which subscriptions come and go."""

@@ -283,6 +283,13 @@ def captured_payload(const uint8_t[::1] batch, Py_ssize_t start):
     return PyBytes_FromStringAndSize(<char *>message.payload, message.payload_len)
 
 
+def captured_origin(const uint8_t[::1] batch, Py_ssize_t start):
+    """The connection from which the captured message at an offset came; 0 when it came from elsewhere."""
+    cdef Captured message
+    take_apart(&batch[start], batch.shape[0] - start, &message)
+    return (<CaptureHead *>&batch[start]).origin
+
+
 def flagged_records(bytes frame not None):
     """The records of a MESSAGES frame whose flags are not zero, as (index, flags, ts_ns, subject, hdr)."""
     cdef Record record

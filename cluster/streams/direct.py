@@ -4,9 +4,10 @@
     a batch             from a sequence or time on, of one subject or all, ends with 204 EOB
     many last messages  the last of every subject that matches, as of a sequence or time; ends with 204 EOB
 
-A batch is served in slices, one per turn, so that a large one does not keep others waiting; a replica that stops while
-it serves one just ends. Clients that must not read stale data say how far the replica has to be
-(`Jetraft-Min-Last-Seq`): one that is not waits a moment (held_gets.py) and then refuses; every EOB says how far it is.
+A batch is served in slices, some per turn, so that a large one does not keep others waiting; it pauses while its reader
+is behind, and a replica that stops while it serves one just ends. Clients that must not read stale data say how far the
+replica has to be (`Jetraft-Min-Last-Seq`): one that is not waits a moment (held_gets.py) and then refuses; every EOB
+says how far it is.
 Source: stream.go (getDirectRequest, getDirectMulti), ADR-31.
 """
 
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
+from jetraft.cluster.streams._admit import captured_at, captured_origin, captured_payload, encode_capture
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.direct_request import (
     BAD,
@@ -53,7 +54,12 @@ QUEUE: Final = b"_sys_"  # as nats-server: one replica answers each request
 MULTI_LAST_MAX: Final = 1024  # as nats-server: more subjects are refused with 413
 SLICE_MESSAGES: Final = 512  # of one request in one turn
 SLICE_BYTES: Final = 1 << 20
+SLICES_PER_TURN: Final = 4  # of all batches: some 5 ms, a turn in which nobody else is served
 BATCHES_MAX: Final = 1024  # requests being served on this replica; more are refused
+CLIENT_BATCHES_MAX: Final = 256  # of one connection: it cannot take the places of all
+UNREAD_BYTES_MAX: Final = 4 << 20  # wait for a reader: its batches pause; a sixteenth of max_pending, which ends it
+PAUSE_NS: Final = 5_000_000  # then its connection is looked at again; nats-server stalls producers for 2 to 10 ms
+LOOKS_PER_TURN: Final = 64  # at paused batches, or the looking would be the load
 NO_PLACE: Final = -1  # the message is not part of a batch
 BUSY: Final = message.status(429, b"Too Many Requests")
 
@@ -71,6 +77,7 @@ class Batch:
     last_seq: int = 0  # the last message sent
     seqs: Sequence[int] | None = None  # for many last messages: which
     up_to_seq: int = 0  # for many last messages: as of
+    client: int = 0  # the connection; 0 for a peer's
 
 
 NO_LIMIT_BYTES: Final = 2**62
@@ -86,6 +93,7 @@ class DirectGets:
         self._encoder = DirectEncoder(stream.encode())
         self._sinks: list[int] = []
         self._batches: Fifo[Batch] = Fifo()
+        self._of_client: dict[int, int] = {}  # how many of them
         self._timer: TimerHandle | None = None
         self._held = HeldGets(site.timers, site.clock, self._refuse)
         self._ready = b""  # captures that were held
@@ -107,6 +115,7 @@ class DirectGets:
             self._site.outbox.remove_sink(handle)
         self._sinks = []
         self._batches.clear()
+        self._of_client.clear()
         self._held.drop()
         self._ready = b""
         if self._timer is not None:
@@ -128,7 +137,10 @@ class DirectGets:
                     answers.append(encode_capture(reply, hdr=behind(self._store.last_seq)))
                 continue
             try:
-                self._answer(answers, subject, reply, hdr, captured_payload(batch, start))
+                begun = self._answer(answers, subject, reply, hdr, captured_payload(batch, start))
+                if begun is not None:
+                    begun.client = captured_origin(batch, start)
+                    self._begin(begun)
             except RefusedError as refused:
                 answers.append(encode_capture(reply, hdr=self._refusal(refused, hdr)))
             except StoreCorrupt:
@@ -159,7 +171,8 @@ class DirectGets:
             answers.append(encode_capture(reply, hdr=status))
         self._site.outbox.send_batch(b"".join(answers))
 
-    def _answer(self, answers: list[bytes], subject: bytes, reply: bytes, hdr: bytes, payload: bytes) -> None:
+    def _answer(self, answers: list[bytes], subject: bytes, reply: bytes, hdr: bytes, payload: bytes) -> Batch | None:
+        """Add the answer to one question, or return the batch that is to be served."""
         if subject != self._prefix:
             check_level(hdr)
             if payload:
@@ -167,14 +180,14 @@ class DirectGets:
                 raise RefusedError(BAD)  # the subject has said it all
             last = DirectRequest(last_by_subj=subject[len(self._prefix) + 1 :])
             answers.append(self._one(reply, last))
-            return
+            return None
         request = parse_direct_request(payload, hdr)
         if request.multi_last:
-            self._begin(self._many_last(reply, request))
-        elif request.batch:
-            self._begin(self._batch(reply, request))
-        else:
-            answers.append(self._one(reply, request))
+            return self._many_last(reply, request)
+        if request.batch:
+            return self._batch(reply, request)
+        answers.append(self._one(reply, request))
+        return None
 
     def _refusal(self, refused: RefusedError, hdr: bytes) -> bytes:
         """The status; a client that minds the replica's position also learns it when there is nothing to read."""
@@ -238,24 +251,43 @@ class DirectGets:
         return max(request.seq, 1)
 
     def _begin(self, batch: Batch) -> None:
-        if len(self._batches) >= BATCHES_MAX:
+        of_client = self._of_client.get(batch.client, 0)
+        if len(self._batches) >= BATCHES_MAX or (batch.client and of_client >= CLIENT_BATCHES_MAX):
             raise RefusedError(BUSY)
+        self._of_client[batch.client] = of_client + 1
         self._batches.append(batch)
 
     # --- serving
 
     def _serve(self) -> None:
-        """Serve one slice of every batch; come back for the rest in the next turn."""
-        for _ in range(len(self._batches)):
+        """Serve slices of the next batches; come back for the rest in the next turn, or when readers may have read."""
+        slices = 0
+        for _ in range(min(len(self._batches), LOOKS_PER_TURN)):
             batch = self._batches.popleft()
+            if self._site.outbox.waiting_bytes(batch.reply) > UNREAD_BYTES_MAX:
+                self._batches.append(batch)
+                continue
+            slices += 1
             if self._serve_slice(batch):
                 self._batches.append(batch)
+            else:
+                self._forget(batch.client)
+            if slices == SLICES_PER_TURN:
+                break
         if self._batches:
-            self._wake()
+            self._wake(1 if slices else PAUSE_NS)
 
-    def _wake(self) -> None:
+    def _forget(self, client: int) -> None:
+        self._of_client[client] -= 1
+        if not self._of_client[client]:
+            del self._of_client[client]
+
+    def _wake(self, after_ns: int = 1) -> None:
+        if self._timer is not None and after_ns < PAUSE_NS:
+            self._timer.cancel()  # it may be the one of a pause
+            self._timer = None
         if self._timer is None:
-            self._timer = self._site.timers.call_at(self._site.clock.mono_ns() + 1, self._woken)
+            self._timer = self._site.timers.call_at(self._site.clock.mono_ns() + after_ns, self._woken)
 
     def _woken(self) -> None:
         self._timer = None

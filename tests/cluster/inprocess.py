@@ -89,6 +89,10 @@ class LocalOutbox:
     def has_interest(self, subject: bytes) -> bool:
         return subject in self.waiting
 
+    def waiting_bytes(self, subject: bytes) -> int:
+        del subject
+        return 0
+
     def add_sink(
         self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
     ) -> int:

@@ -80,6 +80,7 @@ class Node:
         self.subscriptions: set[bytes] = {b"_INBOX.>"}
         self.sinks: dict[int, tuple[bytes, Callable[[bytes], None]]] = {}
         self._aliases: dict[int, list[int]] = {}
+        self.unread: dict[bytes, int] = {}  # what the receivers of a subject have not read, in bytes
         self.watches: dict[int, tuple[bytes, Callable[[], None]]] = {}
         self._later: list[Callable[[], None]] = []
         self._known: frozenset[bytes] = frozenset(self.subscriptions)
@@ -111,6 +112,9 @@ class Node:
     def has_interest(self, subject: bytes) -> bool:
         subscribed = any(matches(pattern, subject) for pattern in self.subscriptions)
         return subscribed or any(matches(pattern, subject) for pattern, _ in self.sinks.values())
+
+    def waiting_bytes(self, subject: bytes) -> int:
+        return self.unread.get(subject, 0)
 
     def add_sink(
         self,

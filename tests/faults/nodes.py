@@ -61,6 +61,11 @@ class Node:
         """Whether the process runs (a stopped one does)."""
         return self.process is not None and self.process.running
 
+    def rss_bytes(self) -> int:
+        """Resident memory of the process."""
+        status = Path(f"/proc/{self.running.pid}/status").read_text(encoding="ascii")
+        return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1])
+
     @property
     def client_address(self) -> tuple[str, int]:
         """Where clients connect."""

@@ -6,10 +6,17 @@ from collections.abc import Callable
 
 import attrs
 
+from tests.faults.floods import Flood, create_streams, varied
 from tests.faults.members import amnesia, peer_remove, replace, scale
 from tests.faults.netns import both_ways
 from tests.faults.nodes import Node
 from tests.faults.stage import Stage
+from tests.harness.process import ServerFailed
+from tests.harness.raw import RawClient
+
+FLOOD_STREAMS = 30
+FLOOD_RATE = 8_000.0  # requests a second: several times what three servers on two cores answer
+FLOOD_BYTES_MAX = 64 << 20  # 10,000 requests wait at most, of half a kilobyte each; answers that were not read yet
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -134,6 +141,27 @@ def _cut(stage: Stage, pairs: list[tuple[int, int]], leader: Node | None) -> Non
     stage.nodes.network.heal(pairs)
 
 
+# --- clients ----------------------------------------------------------------------------------------------------------
+def api_flood(stage: Stage) -> None:
+    """One client asks any node for more than it can answer, each time something else; everybody is answered."""
+    node = stage.other()
+    with RawClient(node.client_address) as client:
+        create_streams(client, FLOOD_STREAMS)
+    held_bytes = node.rss_bytes()
+    stage.begin()
+    with Flood(node.client_address, varied, rate=FLOOD_RATE) as flood:
+        flood.read()
+        stage.hold()
+        answered = flood.finish()
+    grown_bytes = node.rss_bytes() - held_bytes
+    if stage.nodes.kind == "reference":  # it drops what it has no room for, and takes what memory it needs
+        return
+    if answered.missing or set(answered.answers) - {"ok", "429"}:
+        raise ServerFailed(f"{answered.sent} requests, answers {dict(answered.answers)}")
+    if grown_bytes > FLOOD_BYTES_MAX:
+        raise ServerFailed(f"{node.name} has grown by {grown_bytes >> 20} MiB")
+
+
 # --- all of it --------------------------------------------------------------------------------------------------------
 def mixed(stage: Stage) -> None:
     """Kills, pauses and cuts of any nodes, one upon the other, several a second; then all is taken back."""
@@ -216,6 +244,7 @@ SCENARIOS = [
     Scenario(act=kill_two, size=5),
     Scenario(act=bridge, size=5),
     Scenario(act=ring, size=5),
+    Scenario(act=api_flood, repeats=2),
     Scenario(act=mixed, repeats=2),
     Scenario(act=mixed_five, size=5, repeats=2),
     Scenario(act=scale, size=5, repeats=1, membership=True),

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from jetraft.api.jetstream import gateway as gateway_module
+from jetraft.api.jetstream import lines as lines_module
 from jetraft.api.jetstream.gateway import JetStreamGateway, captures, error_json
 from jetraft.cluster.forward import AnswerLost, Moved, Owner, Request
 from jetraft.cluster.streams._admit import encode_capture
@@ -28,10 +29,13 @@ class FakeForwarder:
         self.requests: list[Request] = []
         self.execute: Callable[[Request], Awaitable[bytes]]
         self.delays: dict[bytes, float] = {}
+        self.ownerless: set[bytes] = set()
         self.fails: Exception | None = None
 
-    async def answer(self, request: Request) -> bytes:
+    async def answer(self, request: Request, *, on_wait: Callable[[], None]) -> bytes:
         self.requests.append(request)
+        if request.subject in self.ownerless:
+            on_wait()
         await trio.sleep(self.delays.get(request.subject, 0))
         if self.fails is not None:
             raise self.fails
@@ -50,8 +54,8 @@ class FakeUsages:
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
 
-    advisories = None
-
+    advisories: Any = None
+    node_id = "N1"
     not_answers = (Moved, AnswerLost)
 
     def __init__(self) -> None:
@@ -201,11 +205,106 @@ async def test_creations_of_consumers_overlap_and_are_answered_in_order_with_wha
     assert trio.current_time() - began == pytest.approx(4)
 
 
-async def test_beyond_the_queue_limit_requests_are_dropped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_module, "REQUESTS_MAX", 2)
+async def test_beyond_the_queue_limit_requests_are_refused_with_429(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lines_module, "WAITING_MAX", 2)
     bench.publish(*[("STREAM.DELETE.S", b"")] * 5)
-    await bench.answers(2)
-    assert bench.gateway.statistics() == gateway_module.GatewayStatistics(requests=2, errors=0, waiting=0, dropped=3)
+    answers = await bench.answers(5)
+    errors_said = [answer["error"] for answer in answers if "error" in answer]
+    assert errors_said == [{"code": 429, "err_code": 10167, "description": "too many requests"}] * 3
+    assert bench.gateway.statistics() == gateway_module.GatewayStatistics(requests=5, errors=3, waiting=0, refused=3)
+    assert len([line for line in caplog.messages if "queue limit reached" in line]) == 1
+
+
+async def test_refusals_are_told_now_and_then_with_how_many_they_were(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    told: list[int] = []
+
+    class FakeAdvisories:
+        def api_audit(self, **_fields: object) -> None:
+            """Not of interest here."""
+
+        def api_limit_reached(self, *, server: str, dropped: int) -> None:
+            assert server
+            told.append(dropped)
+
+    bench.service.advisories = FakeAdvisories()
+    monkeypatch.setattr(lines_module, "WAITING_MAX", 0)
+    for _ in range(3):
+        bench.publish(*[("STREAM.LIST", b"")] * 100)
+    await trio.sleep(gateway_module.REFUSED_LINE_S)
+    bench.publish(("STREAM.LIST", b""))
+    assert told == [1, 300]
+    assert len(caplog.messages) == 2
+
+
+async def test_equal_reads_are_carried_out_once_for_all_who_wait(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench.service.forwarder.delays = {b"$JS.API.STREAM.NAMES": 1.0}
+    bench.publish(*[("STREAM.NAMES", b"")] * 100)
+    await trio.sleep(0.5)
+    bench.publish(*[("STREAM.NAMES", b"")] * 100)
+    answers = await bench.answers(200)
+    assert all(answer == answers[0] for answer in answers)
+    assert len(bench.service.forwarder.requests) == 2, "those of the second half are not answered with what was before"
+    assert bench.gateway.statistics().requests == 200
+
+
+async def test_few_requests_are_in_work_at_a_time_and_changes_do_not_wait_for_reads(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    most = gateway_module.WORKERS_MAX
+    subjects = [f"STREAM.INFO.s{number}" for number in range(3 * most)]
+    bench.service.forwarder.delays = {f"$JS.API.{subject}".encode(): 1.0 for subject in subjects}
+    bench.publish(*[(subject, b"[") for subject in subjects], ("STREAM.DELETE.S", b""))
+    await trio.sleep(0.5)
+    assert len(bench.service.forwarder.requests) == most + 1
+    assert bench.service.deleted == ["S"]
+    await bench.answers(3 * most + 1)
+    assert trio.current_time() == pytest.approx(3.0)
+    assert bench.gateway.statistics().waiting == 0
+
+
+async def test_requests_that_wait_for_an_owner_do_not_hold_up_others(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    subjects = [f"STREAM.INFO.dead{number}" for number in range(3 * gateway_module.WORKERS_MAX)]
+    lost = {f"$JS.API.{subject}".encode() for subject in subjects}
+    bench.service.forwarder.ownerless = lost
+    bench.service.forwarder.delays = dict.fromkeys(lost, 4.0)
+    bench.publish(*[(subject, b"[") for subject in subjects], ("STREAM.INFO.S", b"["))
+    await trio.sleep(0.5)
+    assert len(bench.outbox.answers) == 1
+    await bench.answers(len(subjects) + 1)
+    assert trio.current_time() == pytest.approx(4.0)
+    bench.publish(*[(f"STREAM.INFO.s{number}", b"[") for number in range(100)])
+    await bench.answers(len(subjects) + 101)
+
+
+async def test_a_read_that_has_waited_for_too_long_is_refused_and_a_change_is_made(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench.service.forwarder.delays = {b"$JS.API.STREAM.PURGE.S": 5.0}
+    bench.publish(("STREAM.PURGE.S", b"["), ("STREAM.INFO.S", b"["), ("STREAM.DELETE.S", b""))
+    _, info, deletion = await bench.answers(3)
+    assert info["error"]["code"] == 429
+    assert deletion["success"]
+    assert bench.gateway.statistics().refused == 1
+
+
+async def test_answers_that_wait_for_nobody_let_others_run_between_them(bench: Bench) -> None:
+    passes = 0
+    bench.publish(*[(f"STREAM.INFO.s{number}", b"[") for number in range(20 * gateway_module.WORKERS_MAX)])
+    while len(bench.outbox.answers) < 20 * gateway_module.WORKERS_MAX:
+        await trio.lowlevel.checkpoint()
+        passes += 1
+    assert passes >= 20
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,24 @@ def test_interest_that_ended_is_not_sent_to_peers() -> None:
     assert not left.has_interest(b"a.b")
 
 
+def test_what_waits_for_a_receiver_is_known_by_its_subject() -> None:
+    left, right, lr, rr = joined_planes()
+    near, far = client(left), client(right)
+    left.feed(near, b"SUB near.> 1\r\nSUB near.x q 2\r\n")
+    right.feed(far, b"SUB far 1\r\n")
+    exchange(left, right, lr, rr)
+    left.take(near)
+    assert left.waiting_bytes(b"near.x") == (0, [])
+    assert left.waiting_bytes(b"nobody") == (0, [])
+    left.send(b"near.x", payload=b"x" * 1000)
+    assert 2000 < left.waiting_bytes(b"near.x")[0] < 2200
+    assert left.waiting_bytes(b"near.y") == left.waiting_bytes(b"near.x")
+    left.send(b"far", payload=b"x" * 1000)
+    waiting, routes = left.waiting_bytes(b"far")
+    assert routes == [lr]
+    assert 1000 < waiting < 1200
+
+
 def test_a_peer_that_comes_later_learns_all_interest_and_its_loss_ends_it() -> None:
     left, right = make_plane(), make_plane()
     cid = client(left)

@@ -163,6 +163,58 @@ def test_a_client_that_left_is_not_served() -> None:
     assert not reader.shell._direct._batches
 
 
+def test_batches_pause_while_their_reader_is_behind_and_end_complete() -> None:
+    reader = Reader()
+    reader.node.unread[b"_INBOX.slow"] = direct.UNREAD_BYTES_MAX + 1
+    for name in (b"slow", b"quick"):
+        reader.node.publish(b"$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":100}', reply=b"_INBOX." + name)
+    answers = reader.node.sleep(10 * direct.PAUSE_NS)
+    assert {answer.subject for answer in answers} == {b"_INBOX.quick"}
+    assert seqs(answers) == [1, 2, 3, 4, 5, 6, 7]
+    reader.node.unread.clear()
+    answers = reader.node.sleep(direct.PAUSE_NS)
+    assert seqs(answers) == [1, 2, 3, 4, 5, 6, 7]
+    assert answers[-1].hdr.startswith(b"NATS/1.0 204 EOB")
+
+
+def test_a_paused_batch_whose_reader_left_ends() -> None:
+    reader = Reader()
+    reader.node.unread[b"_INBOX.slow"] = direct.UNREAD_BYTES_MAX + 1
+    reader.node.publish(b"$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":100}', reply=b"_INBOX.slow")
+    reader.node.sleep(direct.PAUSE_NS)
+    assert len(reader.shell._direct._batches) == 1
+    reader.node.subscriptions.clear()
+    reader.node.unread.clear()
+    assert reader.node.sleep(2 * direct.PAUSE_NS) == []
+    assert not reader.shell._direct._batches
+    assert not reader.shell._direct._of_client
+
+
+def test_a_turn_serves_a_few_slices_however_many_batches_there_are() -> None:
+    reader = Reader()
+    asked = 3 * direct.SLICES_PER_TURN
+    for number in range(asked):
+        reader.node.publish(b"$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":100}', reply=b"_INBOX.%d" % number)
+    assert len({answer.subject for answer in reader.node.turn()}) == direct.SLICES_PER_TURN
+    assert len({answer.subject for answer in reader.node.sleep(1000)}) == asked - direct.SLICES_PER_TURN
+
+
+def test_one_connection_has_so_many_batches_and_others_still_find_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "CLIENT_BATCHES_MAX", 2)
+    reader = Reader()
+    asked = []
+    for number, client in enumerate((7, 7, 7, 8, 0, 0, 0)):
+        reader.node.unread[b"_INBOX.%d" % number] = direct.UNREAD_BYTES_MAX + 1
+        asked.append(
+            encode_capture(b"$JS.API.DIRECT.GET.S", b"_INBOX.%d" % number, b"", b'{"seq":1,"batch":100}', origin=client)
+        )
+    reader.shell._direct.on_requests(b"".join(asked))
+    assert [(sent.subject, sent.hdr) for sent in reader.node.turn()] == [(b"_INBOX.2", direct.BUSY)]
+    reader.node.unread.clear()
+    assert len(seqs(reader.node.sleep(10 * direct.PAUSE_NS))) == 6 * 7
+    assert not reader.shell._direct._of_client
+
+
 def test_too_many_subjects_are_refused() -> None:
     reader = Reader([b"s.%d" % number for number in range(1025)])
     (answer,) = reader.ask({"multi_last": ["s.>"]})

@@ -1,0 +1,162 @@
+"""Infos of many streams at once: one question to each leader's node, and one gathering for all that ask for the same.
+
+A list of 256 streams would be 256 calls to other nodes; asked for 500 times a second it is all that a cluster does. The
+infos of all streams that a node leads are one call. Lists of the same streams that are asked for while one is made
+share the next one, which begins after all of them came: none is older than its request. At most LISTS_AT_ONCE are made
+at a time.
+
+A stream whose leader is not known or does not answer at once is asked for by itself (`Inquiries.info_of`): that waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgpack
+import orjson
+import trio
+
+from jetraft.cluster.meta.assignment import StreamKey
+from jetraft.cluster.waiting import ask_peer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+
+    from jetraft.cluster.forward import MeshLike
+    from jetraft.cluster.inquiries import Inquiries
+    from jetraft.cluster.meta.assignment import StreamAssignment
+    from jetraft.cluster.meta.view import ClusterView
+    from jetraft.cluster.owners import Owners
+    from jetraft.store.model.ids import NodeId
+
+LIST_WAIT_S: Final = 4.0  # nats-server waits as long for the infos of a list; who is late goes to `missing`
+LISTS_AT_ONCE: Final = 2  # of different streams: one is made while the other waits for other nodes
+INFOS_WAIT_S: Final = 1.0  # for one node's infos; after it each is asked for by itself
+INFOS_PER_PASS: Final = 16  # made before others get their turn: about 2 ms
+QUESTION_BYTES_MAX: Final = 256 << 10  # a page of 256 streams whose names have 255 bytes, and some more
+METHOD: Final = "stream.infos"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamPage:
+    """Infos of streams by name, as JSON objects, and the names whose leader did not answer in time."""
+
+    infos: Mapping[str, dict[str, Any]]
+    missing: tuple[str, ...]
+
+
+@attrs.define(eq=False)
+class _Runs:
+    """The runs for one question: how many have begun, and what the last of them gave."""
+
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    users: int = 0
+    begun: int = 0
+    number: int = 0
+    page: StreamPage | None = None
+
+
+class Listing:
+    """See the module."""
+
+    def __init__(
+        self, *, node_id: NodeId, mesh: MeshLike | None, cluster: ClusterView, owners: Owners, inquiries: Inquiries
+    ) -> None:
+        self._node_id = node_id
+        self._mesh = mesh
+        self._cluster = cluster
+        self._owners = owners
+        self._inquiries = inquiries
+        self._runs: dict[Hashable, _Runs] = {}
+        self._places = trio.CapacityLimiter(LISTS_AT_ONCE)
+        self.gathered = 0
+        if mesh is not None:
+            mesh.serve(METHOD, self._serve, request_bytes_max=QUESTION_BYTES_MAX)
+
+    async def infos_of(self, rows: Iterable[StreamAssignment]) -> StreamPage:
+        """The infos of these streams, from their leaders; who is away or does not answer in time is missing."""
+        wanted = list(rows)
+        question = tuple((row.key, row.incarnation, row.revision) for row in wanted)
+        return await self._shared(question, lambda: self._gather(wanted))
+
+    async def _shared(self, question: Hashable, ask: Callable[[], Awaitable[StreamPage]]) -> StreamPage:
+        runs = self._runs.setdefault(question, _Runs())
+        runs.users += 1
+        wanted = runs.begun + 1  # not the one that may be under way
+        try:
+            async with runs.lock:
+                if runs.page is None or runs.number < wanted:
+                    async with self._places:
+                        runs.begun += 1
+                        number = runs.begun
+                        runs.page = await ask()
+                        runs.number = number
+                return runs.page
+        finally:
+            runs.users -= 1
+            if not runs.users:
+                del self._runs[question]
+
+    async def _gather(self, wanted: Sequence[StreamAssignment]) -> StreamPage:
+        self.gathered += 1
+        infos: dict[str, dict[str, Any]] = {}
+        online = self._cluster.online()
+
+        async def ask(row: StreamAssignment) -> None:
+            info = await self._inquiries.info_of(row)
+            if info is not None:
+                infos[row.config.name] = info
+
+        with trio.move_on_after(LIST_WAIT_S):
+            async with trio.open_nursery() as nursery:
+                for node, rows in self._by_leader(wanted).items():
+                    nursery.start_soon(self._ask_node, node, rows, infos)
+            async with trio.open_nursery() as nursery:
+                for row in wanted:
+                    if row.config.name not in infos and any(peer in online for peer in row.peers):
+                        nursery.start_soon(ask, row)
+        missing = tuple(row.config.name for row in wanted if row.config.name not in infos)
+        return StreamPage(infos={name: infos[name] for name in sorted(infos)}, missing=missing)
+
+    def _by_leader(self, wanted: Sequence[StreamAssignment]) -> dict[NodeId, list[StreamAssignment]]:
+        found: dict[NodeId, list[StreamAssignment]] = {}
+        for row in wanted:
+            leader = self._owners.leader_of(row)
+            if leader is not None:
+                found.setdefault(leader, []).append(row)
+        return found
+
+    async def _ask_node(self, node: NodeId, rows: Sequence[StreamAssignment], infos: dict[str, dict[str, Any]]) -> None:
+        """Note the infos of those of these streams that the node leads."""
+        if node == self._node_id:
+            answers = await self._infos_here([(row.key, row.incarnation, row.revision) for row in rows])
+        elif self._mesh is None:
+            return
+        else:
+            question = msgpack.packb([[*row.key, row.incarnation, row.revision] for row in rows])
+            packed = await ask_peer(self._mesh, node, METHOD, question, timeout_s=INFOS_WAIT_S)
+            if packed is None:
+                return
+            answers = msgpack.unpackb(packed)
+        for row, info in zip(rows, answers, strict=True):
+            if info:
+                infos[row.config.name] = orjson.loads(info)
+
+    async def _infos_here(self, streams: Sequence[tuple[StreamKey, int, int]]) -> list[bytes]:
+        """The infos as JSON; empty where this node does not lead, or not with this config yet."""
+        found: list[bytes] = []
+        for number, (key, incarnation, revision) in enumerate(streams, start=1):
+            info = self._inquiries.info_now(key, incarnation=incarnation, revision=revision)
+            found.append(info or b"")
+            if number % INFOS_PER_PASS == 0:
+                await trio.lowlevel.checkpoint()
+        return found
+
+    async def _serve(self, _sender: NodeId, payload: bytes) -> bytes:
+        streams = [
+            (StreamKey(account, name), incarnation, revision)
+            for account, name, incarnation, revision in msgpack.unpackb(payload)
+        ]
+        packed: bytes = msgpack.packb(await self._infos_here(streams))
+        return packed
