@@ -43,9 +43,10 @@ from jetraft.raft.engine import (
 )
 from jetraft.raft.leadership import Leadership, MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.store.format import Kind
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import GroupLog, HardState
+from jetraft.store.port import Entry, GroupLog, HardState
 
 if TYPE_CHECKING:
     from jetraft.raft.ballot import Ballot
@@ -74,6 +75,7 @@ class Core:
         "stood_back",
         "term",
         "timing",
+        "told_index",
         "up",
         "verified_index",
         "vote",
@@ -106,6 +108,7 @@ class Core:
         self.election_ns: int | None = None  # None while a leader claims the group, and for those who do not vote
         self.stood_back = False  # the timer waited once for another candidate
         self.claimed = False  # the leader spoke in this link session
+        self.told_index: int | None = None  # the commit index that it spoke of last, since the claim began
         self.commit_index = commit_index
         self.verified_index = 0  # the log equals that of this term's leader up to here
         self.up: set[NodeId] = set()  # nodes with a link session
@@ -134,6 +137,11 @@ class Core:
     def configuration(self) -> Configuration:
         """The configuration in force."""
         return self.configurations.current
+
+    @property
+    def told_commit_index(self) -> int | None:
+        """The commit index that the leader told last in this link session; None when nobody claims the group."""
+        return self.told_index if self.claimed else None
 
     @property
     def confirmed_read_round(self) -> int:
@@ -241,6 +249,19 @@ class Core:
         index = self.leadership.change_members(configuration, self.commit_index, now_ns)
         self.advance_commit()
         return index
+
+    def outlive(self, configuration: Configuration, term: int, now_ns: int) -> None:
+        """Go on alone, from the end of the own log, in a term that nobody has heard of: raft/survivor.py says when."""
+        assert self.leadership is None
+        assert configuration.voters == (self.node_id,)
+        self.follow(term, None, now_ns)
+        index = self.log.last_index + 1
+        frame = self._setup.seal(
+            Kind.RAFT_CONFIG, index=index, term=term, incarnation=self._setup.incarnation, body=configuration.encode()
+        )
+        self.log.append([Entry(index=index, term=term, kind=Kind.RAFT_CONFIG, frame=frame)])
+        self.configurations.append(index, configuration)
+        elections.stand(self, now_ns, transfer=False)
 
     def forget_member(self, node: NodeId) -> None:
         """The member has lost its memory: what it acknowledged to this leader counts no more."""

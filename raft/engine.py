@@ -317,6 +317,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def told_commit_index(self) -> int | None:
+        """The commit index that the leader told last in this link session; None when nobody claims the group."""
+        ...
+
+    @property
     def confirmed_read_round(self) -> int:
         """The newest read round that a majority answered; 0 when not leader."""
         ...
@@ -372,6 +377,10 @@ class Engine(Protocol):
 
     def change_members(self, configuration: Configuration, now_ns: int) -> int:
         """Append a configuration entry and return its index. Raises MembershipChangeRefusedError."""
+        ...
+
+    def outlive(self, configuration: Configuration, term: int, now_ns: int) -> None:
+        """Lead alone from now on, in a term beyond all. Requires `members_may_change`, and raft/survivor.py's proof."""
         ...
 
     def forget_member(self, node: NodeId) -> None:

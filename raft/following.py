@@ -42,7 +42,7 @@ def hears_leader(core: "Core", sender: NodeId, term: int, now_ns: int) -> bool:
         core.ballot = None
         core.restart_timer(now_ns)  # a late message of an old session: contact, but no claim
     elif not core.claimed:
-        core.claimed = True
+        core.claimed, core.told_index = True, None
         core.election_ns = core.ballot = None
         core.sends.append((sender, LeaderSeen(term=term)))
     return True
@@ -83,6 +83,7 @@ def configuration_changed(core: "Core", now_ns: int) -> None:
 
 def _learn_commit(core: "Core", leader_commit: int) -> None:
     """Only what was verified against this leader can be known to be committed (rule 10)."""
+    core.told_index = leader_commit
     core.commit_index = max(core.commit_index, min(leader_commit, core.verified_index))
 
 

@@ -124,6 +124,24 @@ class Group:
         return self.core.configuration.members
 
     @property
+    def behind_entries(self) -> int | None:
+        """How many entries that are committed, as the leader says in this link session, are not applied here.
+
+        None when no leader is heard, or no entry of its term is applied: until then its commit index may be an old one.
+        """
+        if self.is_leader:  # its state is complete
+            return 0
+        told_index = self.core.told_commit_index
+        if told_index is None or self.log.term_at(self.applied_index) != self.core.term:
+            return None
+        return max(0, told_index - self.applied_index)
+
+    @property
+    def votes(self) -> bool:
+        """Whether this member is a voter for certain."""
+        return self.configuration_is_committed and self.node_id in self.configuration.voters
+
+    @property
     def is_starved(self) -> bool:
         """Whether the log waits because this process has too many files open."""
         return self.log.is_starved
@@ -232,6 +250,11 @@ class Group:
         index = self.core.change_members(configuration, self._clock.mono_ns())
         if done is not None:
             self._proposals.add_waiting(index, done)
+        self._mark_dirty(self)
+
+    def outlive(self, configuration: Configuration, term: int) -> None:
+        """Lead alone from now on: too few others remember this group (raft/survivor.py)."""
+        self.core.outlive(configuration, term, self._clock.mono_ns())
         self._mark_dirty(self)
 
     def has_no_replica(self, node: NodeId) -> None:

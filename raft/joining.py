@@ -19,10 +19,15 @@ Two voters are a special case: no leader can be elected without the one that rem
 and holds every committed entry. When it cannot lead alone, the other may come back as a voter in its term: what the
 forgetful one promised, the other knows. The caller vouches that there are no more than these two (`others`).
 
+With more voters, those that have forgotten may be a majority by count. What they alone held is gone then, and the
+one that remembers most goes on alone, in memory only, once all the others were asked: that rule is raft/survivor.py.
+It covers two voters beside a learner as well, where nothing is lost. A majority that remembers needs no rule.
+
 When none of the members remembers (a memory stream after all its servers were restarted) there is nothing left to
-protect: once all of them say so, and mean the same members, all begin anew. Who begins remembers whom it counted on, by
-a number that each process draws: one of those that asks later may begin too, but not if it was restarted since, and may
-have promised something.
+protect: once all of them say so, and mean the same members, and say it again, all begin anew. They are asked twice, as
+the first may have been filled by the last one while that was still to be asked; what all say twice was so for all at
+the moment between. Who begins remembers whom it counted on, by a number that each process draws: one of those that asks
+later may begin too, but not if it was restarted since, and may have promised something.
 
     request (msgpack): group, incarnation, number of the asking process
     answer (msgpack): ["admitted", term, configuration, commit index] | ["waiting", number, members]
@@ -44,6 +49,7 @@ from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.membership import BadConfigurationError, Configuration
 from jetraft.raft.proposals import Outcome
 from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.raft.survivor import Forgot, Survivors
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import GroupLog, HardState, StoreError
 
@@ -110,11 +116,17 @@ class Joining:
         self._begun: dict[GroupKey, dict[NodeId, bytes]] = {}  # begun anew, and on whom that counted
         self._admitted = 0
         self.on_admitted: Callable[[GroupId], None] = _ignore  # a group that is led here has another learner
+        self.on_forgotten: Callable[[GroupId], None] = _ignore  # one that goes on here may have lost entries elsewhere
+        self._survivors = Survivors(manager, links, waiting=self._waits)
         links.serve(METHOD, self._serve)
 
     def statistics(self) -> JoiningStatistics:
         """Figures for monitoring and tests."""
         return JoiningStatistics(waiting=len(self._waiting), admitted=self._admitted)
+
+    def has_begun_anew(self, group_id: GroupId) -> bool:
+        """Whether a group began again in this process, as none of its members remembered it."""
+        return any(key[0] == group_id for key in self._begun)
 
     def forget(self, group_id: GroupId) -> None:
         """The group is deleted."""
@@ -152,8 +164,14 @@ class Joining:
                     elif begins is not Begins.NEVER and len(others) == 1 and _is_pair(packed, own, node):
                         del self._waiting[key]
                         return attrs.evolve(_admission(packed, term, node, 0), vote=None)
-        if begins is Begins.WITH_ALL and others and forgetful.keys() == set(others):
-            return self._begin(key, {**forgetful, own: self._number})
+        counted = {**forgetful, own: self._number}
+        if (
+            begins is Begins.WITH_ALL
+            and others
+            and sorted(counted) == members
+            and await self._survivors.still_forget(own, key, counted)
+        ):
+            return self._begin(key, counted)
         why = "".join(f"; {refusal}" for refusal in refusals)
         raise JoinPendingError(f"{group_id}: no leader admits this node, which has no memory of the group{why}")
 
@@ -193,6 +211,9 @@ class Joining:
             counted = self._begun.get(key, {})
             if counted.get(sender) == number:
                 return [ANEW, counted]
+            survival = None if group.leader else await self._survivors.go_on(group.node_id, key)
+            if survival is not None and survival.may_have_lost:
+                self.on_forgotten(key[0])
             return [ELSEWHERE, group.leader or "", group.term, group.configuration.encode()]
         if not self._may_join(key[0], sender):
             raise RemoteCallError(f"{sender} is not wanted in {key[0]}")
@@ -200,6 +221,11 @@ class Joining:
         self._admitted += 1
         self.on_admitted(key[0])
         return [ADMITTED, admission.term, admission.configuration.encode(), admission.commit_index]
+
+    def _waits(self, key: GroupKey) -> Forgot | None:
+        """What this process says of itself when it is asked what it remembers of a group that it has no log of."""
+        members = self._waiting.get(key)
+        return None if members is None else Forgot(self._number, tuple(members))
 
 
 def admit(group: Group, node: NodeId, done: Callable[[Admission | str], None]) -> None:

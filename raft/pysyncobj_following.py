@@ -48,7 +48,7 @@ def hears_leader(guard: "Guard", sender: NodeId, term: int, now_ns: int) -> bool
         guard.ballot = None
         guard.restart_timer(now_ns)  # a late message of an old session: contact, but no claim
     elif not guard.claimed:
-        guard.claimed = True
+        guard.claimed, guard.told_index = True, None
         guard.election_ns = guard.ballot = None
         guard.sends.append((sender, LeaderSeen(term=term)))
     return True
@@ -80,6 +80,7 @@ def _refuse_other_members(guard: "Guard", entries: Sequence[Entry], *, cut_index
 
 def _take(guard: "Guard", leader: NodeId, news: News, leader_commit: int) -> None:
     """Tell PySyncObj. Only what was verified against this leader can be known to be committed (rule 10)."""
+    guard.told_index = leader_commit
     commit_index = min(leader_commit, guard.verified_index)
     if news.entries or commit_index > guard.replica.commit_index:
         guard.replica.take(leader, prev_index=news.prev_index, entries=news.entries, commit_index=commit_index)

@@ -83,6 +83,7 @@ class Guard:
         "setup",
         "snapshot_offer",
         "timing",
+        "told_index",
         "up",
         "verified_index",
     )
@@ -112,6 +113,7 @@ class Guard:
         self.election_ns: int | None = None  # None while a leader claims the group, and for those who do not vote
         self._stood_back = False  # the timer waited once for another candidate
         self.claimed = False  # the leader spoke in this link session
+        self.told_index: int | None = None  # the commit index that it spoke of last, since the claim began
         self.commit_index = commit_index
         self.verified_index = 0  # the log equals that of this term's leader up to here
         self.up: set[NodeId] = set()
@@ -162,6 +164,11 @@ class Guard:
     def configuration(self) -> Configuration:
         """The configuration that the group was created with."""
         return self.configurations.current
+
+    @property
+    def told_commit_index(self) -> int | None:
+        """The commit index that the leader told last in this link session; None when nobody claims the group."""
+        return self.told_index if self.claimed else None
 
     @property
     def confirmed_read_round(self) -> int:
@@ -270,6 +277,10 @@ class Guard:
 
     def change_members(self, configuration: Configuration, now_ns: int) -> int:  # noqa: ARG002  (the engine's face)
         """Always raises MembershipChangeRefusedError."""
+        raise MembershipChangeRefusedError("raft_engine pysyncobj keeps a group's members as they were at its creation")
+
+    def outlive(self, configuration: Configuration, term: int, now_ns: int) -> None:  # noqa: ARG002
+        """Never called: `members_may_change` says no."""
         raise MembershipChangeRefusedError("raft_engine pysyncobj keeps a group's members as they were at its creation")
 
     def resign(self, now_ns: int) -> None:  # noqa: ARG002  (the engine's face)

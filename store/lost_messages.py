@@ -8,12 +8,14 @@ Runs = Sequence[tuple[int, int]]  # (first, last) of sequences, ascending
 class LostMessages:
     """Noted runs, and the entries at the end of the stream of which nobody knows how many messages they were."""
 
-    __slots__ = ("_first_seq", "_runs", "drops_oldest", "entries_at_end")
+    __slots__ = ("_first_seq", "_runs", "drops_oldest", "entries_at_end", "forgotten_by_all", "forgotten_ns")
 
     def __init__(self, first_seq: int) -> None:
         self._runs: list[tuple[int, int]] = []
         self._first_seq = first_seq  # of the stream when they were noted
         self.entries_at_end = 0
+        self.forgotten_ns = 0  # when so many members had forgotten the stream that messages may be gone; Unix time
+        self.forgotten_by_all = False
         self.drops_oldest = False  # by a limit: what lies below the first message then is gone on purpose
 
     def __bool__(self) -> bool:

@@ -215,10 +215,10 @@ class StreamStore(IndexedStream):
 
     def _lost_data(self) -> LostStreamData | None:
         runs = self.lost()
-        if not runs:
+        if not runs and not self.forgotten_ns:
             return None
         seqs = (seq for low, high in runs for seq in range(low, high + 1))
-        return LostStreamData(msgs=tuple(islice(seqs, LOST_SEQS_MAX)))
+        return LostStreamData(msgs=tuple(islice(seqs, LOST_SEQS_MAX)), forgotten_ns=self.forgotten_ns or None)
 
     def lost(self) -> list[tuple[int, int]]:
         """Runs (first, last) of sequences whose messages are damaged on every member, until something removes them.
@@ -227,6 +227,20 @@ class StreamStore(IndexedStream):
         """
         runs, last_seq = self._lost.noted(self._index.first_seq), self._index.last_seq
         return [*runs, (last_seq + 1, self.next_seq - 1)] if self._lost.entries_at_end else runs
+
+    @property
+    def forgotten_ns(self) -> int:
+        """When so many members had forgotten this stream that messages may be gone (Unix time); 0: never, or purged."""
+        return self._lost.forgotten_ns
+
+    @property
+    def forgotten_by_all(self) -> bool:
+        """Whether none of them remembered anything, so that everything up to then is gone."""
+        return self._lost.forgotten_by_all
+
+    def note_forgotten(self, ts_ns: int, *, by_all: bool) -> None:
+        """Messages may be gone, nobody knows how many: so many members have forgotten the stream. 0 takes it back."""
+        self._lost.forgotten_ns, self._lost.forgotten_by_all = ts_ns, by_all
 
     def is_lost(self, seq: int) -> bool:
         """Whether a message was there and is damaged on every member."""
@@ -298,7 +312,8 @@ class StreamStore(IndexedStream):
             (index.first_seq, index.last_seq, index.last_ts_ns, index.messages, index.message_bytes),
             index.pack_deleted(),
         )
-        lost = (self._lost.entries_at_end, self._lost.noted(index.first_seq))
+        forgotten = self._lost.forgotten_ns, self._lost.forgotten_by_all
+        lost = (self._lost.entries_at_end, self._lost.noted(index.first_seq), *forgotten)
         packed: bytes = msgpack.packb((*fields, *lost) if any(lost) else fields)
         return packed
 
@@ -317,8 +332,8 @@ class StreamStore(IndexedStream):
         max_msgs, max_bytes, max_msgs_per_subject = limits
         self._applied_index = applied_index
         self._start(first_seq, StoreLimits())
-        self._lost.entries_at_end = lost[0] if lost else 0
-        known = lost[1] if len(lost) > 1 else ()  # a server that knew only of the end made it
+        lost = [*lost, *(0, (), 0, False)[len(lost) :]]  # earlier servers knew of the first of these, or of two
+        self._lost.entries_at_end, known, self._lost.forgotten_ns, self._lost.forgotten_by_all = lost
         missing: Runs = ()
         oldest_kept = self._load_frames(applied_index, PackedRanges(deleted, first_seq)) if messages else last_seq + 1
         self._index.finish_load(last_seq, last_ts_ns)

@@ -101,6 +101,14 @@ class Digest:
 
 
 @attrs.frozen
+class NoteForgotten:
+    """So many members, or all, had forgotten this stream in memory that messages may be gone; a purge ends it."""
+
+    ts_ns: int = attrs.field(validator=_is_number)
+    by_all: bool = attrs.field(validator=instance_of(bool))
+
+
+@attrs.frozen
 class CreateConsumer:
     """A consumer exists from here on; it starts where its policy says, judged on the state at this entry."""
 
@@ -194,7 +202,7 @@ class RestoreConsumer:
     state: bytes = attrs.field(validator=_BYTES)  # msgpack
 
 
-StreamCommand = UpdateConfig | Remove | RemoveBelow | Purge | SkipTo | Digest
+StreamCommand = UpdateConfig | Remove | RemoveBelow | Purge | SkipTo | Digest | NoteForgotten
 ConsumerCommand = (
     CreateConsumer
     | UpdateConsumer
@@ -217,6 +225,7 @@ STREAM_TAGS: Final[dict[int, type[StreamCommand]]] = {
     4: Purge,
     5: SkipTo,
     6: Digest,
+    7: NoteForgotten,
 }
 CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
     1: CreateConsumer,

@@ -194,7 +194,7 @@ class StreamMachine:
 
     # --- the stream itself
 
-    def _apply_stream_op(self, entry: Entry) -> object:
+    def _apply_stream_op(self, entry: Entry) -> object:  # noqa: PLR0911  (one for each command)
         command = commands.decode_stream_command(entry.frame[FRAME_HEADER_BYTES:])
         self.mutations += 1
         match command:
@@ -208,10 +208,15 @@ class StreamMachine:
                 return removed
             case commands.Purge():
                 removed = self.store.purge(subject=command.subject, below_seq=command.below_seq, keep=command.keep)
+                if command.subject is None:  # somebody has looked, and knows what is there
+                    self.store.note_forgotten(0, by_all=False)
                 self._purged()
                 return removed
             case commands.SkipTo():
                 return self.store.skip_to(command.seq, command.ts_ns)
+            case commands.NoteForgotten():
+                self.store.note_forgotten(command.ts_ns, by_all=command.by_all)
+                return command.ts_ns
             case commands.Digest():
                 self.digests[entry.index] = digests_of(self, command)
                 while len(self.digests) > KEPT:

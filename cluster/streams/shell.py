@@ -79,6 +79,7 @@ class StreamShell:
         self.restoration: Restoration | None = None  # while it leads and is being restored
         self._reshaper: Reshaper | None = None
         self._retired = False
+        self._has_to_tell = False  # that other members have forgotten messages which this one may not have
         self._group: Group | None = None
         spec = GroupSpec(
             group_id=assignment.group_id,
@@ -266,6 +267,12 @@ class StreamShell:
         """Hand leadership over; True when that has begun."""
         return self.group.transfer_leadership(to)
 
+    def note_forgotten(self) -> None:
+        """Other members have forgotten messages that this one may not have: write that into the log, when it leads."""
+        self._has_to_tell = True
+        if self.group.is_leader:
+            self._propose_note(by_all=False)
+
     def retire(self) -> None:
         """The server is about to stop: serve no more, and tell those who wait for messages."""
         self._retired = True
@@ -293,7 +300,10 @@ class StreamShell:
 
     def became_leader(self, _term: int) -> None:
         """Make sure that the configuration is in the log, then lead."""
+        began_anew = self.machine.config is None and self._site.has_begun_anew(self.group.group_id)
         self._propose_config()
+        if began_anew or self._has_to_tell:
+            self._propose_note(by_all=began_anew)
         self._lead()
 
     def became_follower(self, _term: int, _leader: NodeId | None) -> None:
@@ -411,6 +421,11 @@ class StreamShell:
         if self.group.is_leader and self.machine.config != self.assignment.config:
             command = commands.UpdateConfig(encode_config(self.assignment.config))
             self.group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command)))
+
+    def _propose_note(self, *, by_all: bool) -> None:
+        self._has_to_tell = False
+        command = commands.NoteForgotten(self._site.clock.unix_ns(), by_all)
+        self.group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command)))
 
     def _leading(self) -> Leadership:
         if self._leadership is None:

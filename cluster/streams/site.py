@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.quota import Quota
     from jetraft.raft.manager import Manager
     from jetraft.store.model.clock import Clock
-    from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.space import SpaceWatch
 
 
@@ -36,6 +36,9 @@ class Site:
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # nobody restores it
+    has_begun_anew: Callable[[GroupId], bool] = attrs.field(
+        default=lambda _group: False
+    )  # all members had forgotten it
     rng: Random = attrs.Factory(SystemRandom)  # draws the names of unnamed consumers
     advisories: Advisories = attrs.field(
         default=attrs.Factory(

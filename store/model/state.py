@@ -31,10 +31,15 @@ from jetraft.store.model.jsoncodec import WireObject
 
 @attrs.frozen(kw_only=True, slots=True)
 class LostStreamData(WireObject):
-    """Messages that are damaged on every replica. Their bytes are not counted: nobody can tell."""
+    """Messages that are damaged on every replica. Their bytes are not counted: nobody can tell.
+
+    `forgotten_ns` (not in nats-server): when a majority of the members had forgotten a stream in memory, so that nobody
+    can tell what it had held besides what is left.
+    """
 
     msgs: tuple[int, ...] = wire(ListOf(UINT64, "[]uint64"), ())
     bytes: int = wire(UINT64, 0)
+    forgotten_ns: int | None = wire(Time(), omitempty=True, name="forgotten")
 
 
 @attrs.frozen(kw_only=True, slots=True)

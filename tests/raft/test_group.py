@@ -347,3 +347,16 @@ def test_a_turn_sends_one_payload_per_peer(count: int) -> None:
         group.propose(command(b"x"))
     lab.managers[NodeId("n1")].flush()
     assert [(sender, to) for sender, to, _, _ in lab.queue] == [("n1", "n2"), ("n1", "n3")]
+
+
+def test_how_far_a_follower_is_behind_is_known_from_the_leader_of_this_session_alone() -> None:
+    lab, _, leader = lab_with_leader()
+    lab.run(100 * MS)
+    follower = lab.managers[THREE[1]].groups[NAME]
+    assert (leader.behind_entries, follower.behind_entries) == (0, 0)
+
+    lab.unlink(leader.node_id, follower.node_id)
+    assert follower.behind_entries is None, "what it remembers of an earlier session says nothing"
+    lab.link(leader.node_id, follower.node_id)
+    lab.run(2000 * MS)
+    assert follower.behind_entries == 0

@@ -25,7 +25,7 @@ class Calls:
     """The calls between the nodes of a lab; a node that is away answers nobody."""
 
     def __init__(self) -> None:
-        self.handlers: dict[NodeId, Handler] = {}
+        self.handlers: dict[tuple[NodeId, str], Handler] = {}
         self.away: set[NodeId] = set()
 
 
@@ -37,15 +37,14 @@ class CallsOf:
         self._node = node
 
     def serve(self, method: str, handler: Handler) -> None:
-        assert method == "raft.join"
-        self._calls.handlers[self._node] = handler
+        self._calls.handlers[self._node, method] = handler
 
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
-        del method, timeout_s, bulk
+        del timeout_s, bulk
         await trio.lowlevel.checkpoint()
-        if to in self._calls.away or to not in self._calls.handlers:
+        if to in self._calls.away or (to, method) not in self._calls.handlers:
             raise PeerUnavailableError(to)
-        return await self._calls.handlers[to](self._node, payload)
+        return await self._calls.handlers[to, method](self._node, payload)
 
 
 class Town:
@@ -197,6 +196,23 @@ async def test_who_was_restarted_after_others_had_counted_on_it_has_to_be_admitt
         await town.ask(N1, N2, N3, begins=Begins.WITH_ALL)
 
 
+async def test_nothing_begins_anew_when_one_that_had_forgotten_is_filled_while_the_last_one_is_asked() -> None:
+    town = Town(N1, N2, N3)
+    for node in (N1, N3):
+        with pytest.raises(JoinPendingError):
+            await town.ask(node, *({N1, N2, N3} - {node}), begins=Begins.WITH_ALL)
+    answer = town.calls.handlers[N3, "raft.join"]
+
+    async def answer_late(sender: NodeId, payload: bytes) -> bytes:
+        """N3 has filled N1, and has been restarted, since N1 was asked."""
+        town.begin(N1, Admission(configuration=Configuration(voters=(N3,), learners=(N1,)), term=3, vote=N3))
+        return await answer(sender, payload)
+
+    town.calls.handlers[N3, "raft.join"] = answer_late
+    with pytest.raises(JoinPendingError):
+        await town.ask(N2, N1, N3, begins=Begins.WITH_ALL)
+
+
 @pytest.mark.parametrize("begins", [Begins.NEVER, Begins.AS_PAIR])
 async def test_nothing_begins_anew_unless_the_caller_vouches_for_it(begins: Begins) -> None:
     town = Town(N1, N2)
@@ -226,4 +242,4 @@ async def test_a_request_that_is_none_is_refused() -> None:
     town = Town(N1)
     for payload in (b"", b"\xc1", b"\x93\x01\x02\x03"):
         with pytest.raises(RemoteCallError):
-            await town.calls.handlers[N1](N2, payload)
+            await town.calls.handlers[N1, "raft.join"](N2, payload)
