@@ -20,7 +20,7 @@ from jetraft.cluster.meta.arrival import Arrival
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.bootstrap import Bootstrap
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
-from jetraft.cluster.meta.health import Health, assess
+from jetraft.cluster.meta.health import Loss, Seen
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.meta.saved_rows import SavedRows
 from jetraft.cluster.meta.seat import META_GROUP, MetaSeat
@@ -28,6 +28,7 @@ from jetraft.cluster.meta.steward import MetaSteward
 from jetraft.cluster.meta.telling import Telling, first_profile
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.node_spec import NodePorts, NodeSetting, NodeStatistics
+from jetraft.cluster.readiness import Confirmation, Readiness
 from jetraft.cluster.room import RoomKeeper
 from jetraft.cluster.service import ClusterService
 from jetraft.cluster.streams.host import StreamHost
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.bootstrap import BootstrapStatistics
+    from jetraft.cluster.meta.health import Health
     from jetraft.cluster.streams.shell import StreamShell
     from jetraft.raft.group import Group
     from jetraft.raft.joining import Admission
@@ -109,6 +111,7 @@ class ClusterNode:
             name_of=self.view.name_of,
             on_settled=self._report_settled,
             on_abandoned=self._report_abandoned,
+            has_begun_anew=lambda group: self.joining is not None and self.joining.has_begun_anew(group),
             quota=Quota(setting.store_limits, self._held),
             space=space,
         )
@@ -133,6 +136,7 @@ class ClusterNode:
         self.joining = None if mesh is None else Joining(ports.manager, mesh, may_join=self._may_join)
         if self.joining is not None:
             self.joining.on_admitted = self._admitted
+            self.joining.on_forgotten = self._note_forgotten
         self._steward = MetaSteward(
             machine=self.machine, frontend=self._frontend, timers=ports.timers, clock=ports.clock
         )
@@ -183,6 +187,14 @@ class ClusterNode:
             clock=ports.clock,
             rng=ports.rng,
             space=space,
+        )
+        self._confirmation = Confirmation(
+            clock=ports.clock,
+            ask=self.service.inquiries.meta_index,
+            applied=lambda: self.service.owners.applied_index,
+        )
+        self._readiness = Readiness(
+            clock=ports.clock, see=self._see, confirmation=None if mesh is None else self._confirmation
         )
         self.service.backups = self.backups
         self.service.advisories = advisories
@@ -239,26 +251,26 @@ class ClusterNode:
             nursery.start_soon(self._sweep)
             start()
 
-    def health(self, *, server_only: bool = False, with_space: bool = True) -> Health:
-        """Say whether this node is current, for `/healthz`; `server_only` leaves the streams out.
+    async def health(self, *, with_space: bool = True) -> Health:
+        """Say whether this node is current, for `/healthz`; without `with_space` a full disk is no reason."""
+        return await self._readiness.health(with_space=with_space)
 
-        Without `with_space` a full disk is no reason: who decides by it where clients go would shut them out.
-        """
-        if server_only:
-            clustered = self._setting.cluster_name is not None
-            return assess(
-                clustered=clustered, outside=self._arrival.is_outside, meta=self._group, failed={}, replicas=()
-            )
+    def _see(self) -> Seen:
+        """Gather what health is judged by."""
         statistics = self.backend.statistics()
-        return assess(
+        replicas = self.backend.replicas()
+        open_here = {(row.key, row.incarnation) for row, _ in replicas}
+        assigned = (row for row in self.machine.table.streams.values() if self._setting.node_id in row.peers)
+        return Seen(
             clustered=self._setting.cluster_name is not None,
             outside=self._arrival.is_outside,
             meta=self._group,
             failed=statistics.failed,
+            unopened=[row.key for row in assigned if (row.key, row.incarnation) not in open_here],
+            replicas=[(row.key, replica.group) for row, replica in replicas],
+            lost=[(row.key, _loss_of(replica)) for row, replica in replicas],
             unclaimed=() if self._adoption is None else statistics.orphans,
-            replicas=[(row.key, replica.group) for row, replica in self.backend.replicas()],
-            lost=[(row.key, replica.machine.store.lost()) for row, replica in self.backend.replicas()],
-            is_full=with_space and self.space.is_low(self._ports.clock.mono_ns()),
+            is_full=self.space.is_low(self._ports.clock.mono_ns()),
         )
 
     @property
@@ -329,6 +341,12 @@ class ClusterNode:
         elif group_id == META_GROUP:
             self._steward.attend()
 
+    def _note_forgotten(self, group_id: GroupId) -> None:
+        """A stream in memory goes on here, and others have forgotten what this node may not have."""
+        found = self.backend.by_group(group_id)
+        if found is not None:
+            found[1].note_forgotten()
+
     async def _admit(self, row: StreamAssignment) -> Admission:
         """Ask how this node may take part in a stream's group. Raises JoinPendingError."""
         assert self.joining is not None
@@ -375,6 +393,11 @@ class ClusterNode:
                 log.warning("the data of deleted streams is looked for again later: %s", error)
                 await trio.sleep(SWEEP_S)
             await trio.sleep(1)
+
+
+def _loss_of(replica: StreamShell) -> Loss:
+    store = replica.machine.store
+    return Loss(runs=store.lost(), is_forgotten=bool(store.forgotten_ns and store.forgotten_by_all))
 
 
 def _leads(replica: StreamShell) -> bool:

@@ -276,15 +276,15 @@ class JetStreamNode:
         """How many streams have a replica here, whether it runs or not."""
         return self.node.backend.wanted
 
-    def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
-        """Well when the meta group has a leader, every replica runs, no store has failed, and the disk has room.
+    async def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
+        """Well when table and replicas are proved to be current, no store has failed, and the disk has room.
 
         `js_server_only` leaves the disk out, as in nats-server; it is narrower in nothing else: the whole is the safe
         answer.
         """
         if js_enabled_only:
             return Health()
-        verdict = self.node.health(with_space=not js_server_only)
+        verdict = await self.node.health(with_space=not js_server_only)
         return Health(status=verdict.http_status, error=verdict.reason)
 
     def jsz(self, arguments: dict[str, str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ look: a bug in one is an answer with status 500 and a line in the log, and no re
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
@@ -31,7 +31,7 @@ class Page:
     content_type: str = JSON_TYPE
 
 
-Handler = Callable[[dict[str, str]], Page]
+Handler = Callable[[dict[str, str]], Page | Awaitable[Page]]
 NOT_FOUND = Page(body=b"404 page not found\n", status=404, content_type="text/plain; charset=utf-8")
 BAD_REQUEST = Page(body=b"400 bad request\n", status=400, content_type="text/plain; charset=utf-8")
 FAILED = Page(body=b"500 internal server error\n", status=500, content_type="text/plain; charset=utf-8")
@@ -79,7 +79,7 @@ class MonitorServer:
             elif isinstance(event, h11.ConnectionClosed):
                 return False
         assert request is not None
-        page = self._page(request)
+        page = await self._page(request)
         headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body)))]
         await stream.send_all(connection.send(h11.Response(status_code=page.status, headers=headers)) or b"")
         if request.method != b"HEAD":
@@ -87,7 +87,7 @@ class MonitorServer:
         await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
-    def _page(self, request: h11.Request) -> Page:
+    async def _page(self, request: h11.Request) -> Page:
         self.requests += 1
         if request.method not in (b"GET", b"HEAD"):
             return METHOD_NOT_ALLOWED
@@ -101,7 +101,8 @@ class MonitorServer:
         if handler is None:
             return NOT_FOUND
         try:
-            return handler(arguments)
+            page = handler(arguments)
+            return page if isinstance(page, Page) else await page
         except Exception:  # noqa: BLE001  (see above: whatever is wrong with a page stays with the page)
             _log.exception("monitoring page %s failed", path)
             return FAILED

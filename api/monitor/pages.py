@@ -36,7 +36,7 @@ class Health:
 class JetStreamStatus(Protocol):
     """What the cluster layer tells the pages."""
 
-    def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
+    async def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
         """Whether this node serves what it should."""
 
     def jsz(self, arguments: dict[str, str]) -> dict[str, Any]:
@@ -104,11 +104,11 @@ class Pages:
         body = f"<html><head><title>jetraft {name}</title></head><body><h1>jetraft {name}</h1>{links}</body></html>"
         return Page(body=body.encode(), content_type="text/html; charset=utf-8")
 
-    def healthz(self, arguments: dict[str, str]) -> Page:
+    async def healthz(self, arguments: dict[str, str]) -> Page:
         """`{"status":"ok"}`, or 503 and the reason."""
         health = Health()
         if self.jetstream is not None:
-            health = self.jetstream.health(
+            health = await self.jetstream.health(
                 js_enabled_only=arguments.get("js-enabled-only") in ("1", "true"),
                 js_server_only=arguments.get("js-server-only") in ("1", "true"),
             )

@@ -1,7 +1,13 @@
 """Is this node current? Pure: figures in, one verdict out, in nats-server's words for `/healthz`.
 
-Current means: it knows a meta leader, it has applied what is committed, and its replicas run and have done the same.
-A replica whose applied index does not move is not healthy even if its links are (nats-server #8519).
+"ok" is a proof, as a rolling restart goes on by it (rule 42). The table is what the meta leader of now has
+(`confirmed`: it was asked, and that much is applied here); each replica that the table assigns here is open, votes, and
+has applied what its leader had committed. That index was told by the leader itself, in the present link session and in
+a term of which an entry is applied here: an index that is remembered from before says nothing.
+
+What was proved stays so for GRACE_NS without a leader: an election takes a moment, and whoever held everything before
+it still does. It stays so while entries arrive, within LAG_MAX. A replica that is no voter, or that has stopped, has no
+such grace. A replica whose applied index does not move is not healthy even if its links are (nats-server #8519).
 Source: monitor.go, healthz.
 """
 
@@ -11,6 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from jetraft.store.model.clock import NS_PER_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,6 +26,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.ids import GroupId, NodeId
 
 LAG_MAX: Final = 1_000  # entries committed and not yet applied: more, and the node is catching up
+GRACE_NS: Final = 3 * NS_PER_S  # a leader is found in 2 s (p99); who was current before is not told off for that
 LOST_RUNS_SHOWN: Final = 5
 LOST_STREAMS_SHOWN: Final = 20
 DISK_FULL: Final = "is out of storage: the disk is nearly full, and messages are refused until there is room"
@@ -33,12 +42,20 @@ class GroupFigures(Protocol):
         """The known leader."""
 
     @property
-    def commit_index(self) -> int:
-        """The highest index known to be committed."""
+    def leader_since_ns(self) -> int:
+        """Since when (monotonic) that leader is known, or none is."""
 
     @property
     def applied_index(self) -> int:
         """The highest index applied."""
+
+    @property
+    def behind_entries(self) -> int | None:
+        """Entries that the leader, in this link session, calls committed and that are not applied; None: unknown."""
+
+    @property
+    def votes(self) -> bool:
+        """Whether this member is a voter: a learner is still being filled."""
 
     @property
     def failed(self) -> Exception | None:
@@ -47,6 +64,34 @@ class GroupFigures(Protocol):
     @property
     def is_starved(self) -> bool:
         """Whether its log waits until a file can be opened again."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Loss:
+    """What a stream has lost: runs of sequences that are damaged everywhere; all, as its members had forgotten it."""
+
+    runs: Sequence[tuple[int, int]] = ()
+    is_forgotten: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Seen:
+    """What a node has of the cluster at one moment.
+
+    `failed` are streams whose replica could not be started, `unopened` those that are assigned here and not there yet.
+    `unclaimed`: groups whose data is here, and of which nobody knows what stream they are, or that it was deleted.
+    `is_full`: the disk has so little room that messages are refused.
+    """
+
+    clustered: bool
+    outside: bool
+    meta: GroupFigures | None
+    failed: Mapping[StreamKey, str] = attrs.field(factory=dict)
+    unopened: Sequence[StreamKey] = ()
+    replicas: Sequence[tuple[StreamKey, GroupFigures]] = ()
+    lost: Sequence[tuple[StreamKey, Loss]] = ()
+    unclaimed: Sequence[GroupId] = ()
+    is_full: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -65,80 +110,105 @@ class Health:
 HEALTHY: Final = Health(http_status=HTTP_OK)
 
 
-def assess(  # noqa: PLR0913  (everything that a verdict is made from, by name)
-    *,
-    clustered: bool,
-    outside: bool,
-    meta: GroupFigures | None,
-    failed: Mapping[StreamKey, str],
-    replicas: Sequence[tuple[StreamKey, GroupFigures]],
-    lost: Sequence[tuple[StreamKey, Sequence[tuple[int, int]]]] = (),
-    unclaimed: Sequence[GroupId] = (),
-    is_full: bool = False,
-) -> Health:
-    """Judge; `failed` are streams whose replica could not be started, `lost` has messages damaged on every replica.
+@attrs.define(slots=True)
+class _Proof:
+    """How far a replica has to be under one leader; `group` is another object when its log was opened again."""
 
-    `unclaimed`: groups whose data is here, and of which nobody knows what stream they are, or that it was deleted.
-    `is_full`: the disk has so little room that messages are refused.
-    """
-    reason = next(_reasons(clustered=clustered, outside=outside, meta=meta, failed=failed, replicas=replicas), None)
-    if reason is None:
-        reason = _damaged_messages([(key, runs) for key, runs in lost if runs])
-    if reason is None and unclaimed:
-        reason = (
-            f"has data of {len(unclaimed)} groups that belong to no known stream: {', '.join(unclaimed)}; "
-            "restore the store from a backup, or remove what `jetraft inspect` shows to be of no use"
-        )
-    if reason is None and is_full:
-        reason = DISK_FULL
-    return HEALTHY if reason is None else Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}")
+    group: GroupFigures
+    leader: NodeId | None = None
+    target_index: int = 0
+    is_proved: bool = False
 
 
-def _damaged_messages(lost: Sequence[tuple[StreamKey, Sequence[tuple[int, int]]]]) -> str | None:
+class Judge:
+    """Gives verdicts, and remembers what it has seen proved in this process."""
+
+    def __init__(self) -> None:
+        self._proofs: dict[StreamKey | None, _Proof] = {}  # None: the meta group
+
+    def assess(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Health:
+        """Judge; `confirmed` says that the meta leader of now has no more than what is applied here."""
+        reason = next(self._reasons(seen, now_ns, confirmed=confirmed), None)
+        return HEALTHY if reason is None else Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}")
+
+    def _reasons(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Iterator[str]:
+        if seen.outside:
+            yield "is not a member of the meta group"
+        yield from self._meta_trouble(seen, now_ns, confirmed=confirmed)
+        for key, why in seen.failed.items():
+            yield f"stream {_named(key)} could not be recovered: {why}"
+        here = {None, *(key for key, _ in seen.replicas)}
+        self._proofs = {key: proof for key, proof in self._proofs.items() if key in here}
+        troubles = [(key, self._trouble_of(key, group, now_ns)) for key, group in seen.replicas]
+        yield from (f"stream {_named(key)} {trouble}" for key, trouble in troubles if trouble)
+        yield from (f"stream {_named(key)} is not current: it is not open yet" for key in seen.unopened)
+        lost = _losses([(key, loss) for key, loss in seen.lost if loss.runs or loss.is_forgotten])
+        if lost is not None:
+            yield lost
+        if seen.unclaimed:
+            yield (
+                f"has data of {len(seen.unclaimed)} groups that belong to no known stream: {', '.join(seen.unclaimed)};"
+                " restore the store from a backup, or remove what `jetraft inspect` shows to be of no use"
+            )
+        if seen.is_full:
+            yield DISK_FULL
+
+    def _meta_trouble(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Iterator[str]:
+        meta = seen.meta
+        if meta is None:
+            yield "has not established contact with a meta leader"
+        elif meta.failed is not None:
+            yield f"has stopped its replica of the meta group: {meta.failed}"
+        elif seen.clustered:
+            trouble = self._trouble_of(None, meta, now_ns)
+            if trouble is not None and meta.leader is None:
+                yield "has not established contact with a meta leader"
+            elif trouble is not None or not confirmed:
+                yield "is not current with the meta leader"
+
+    def _trouble_of(self, key: StreamKey | None, group: GroupFigures, now_ns: int) -> str | None:
+        """What keeps the replica from being current, the worst first."""
+        proof = self._proofs.get(key)
+        if proof is None or proof.group is not group:
+            proof = self._proofs[key] = _Proof(group)
+        if group.failed is not None:
+            return f"has stopped: {group.failed}"
+        if group.is_starved:
+            return "waits until a file can be opened: Too many open files"
+        if not group.votes:
+            proof.is_proved = False
+            return "is not current: its replica here is being filled"
+        behind = group.behind_entries
+        if group.leader is None or behind is None:
+            proof.leader = None
+            proof.is_proved &= now_ns - group.leader_since_ns <= GRACE_NS
+            trouble = (
+                "has no leader" if group.leader is None else "is not current: its leader has not said how far it is"
+            )
+            return None if proof.is_proved else trouble
+        if proof.leader != group.leader:
+            proof.leader, proof.target_index = group.leader, group.applied_index + behind
+        proof.is_proved = behind <= LAG_MAX and (proof.is_proved or group.applied_index >= proof.target_index)
+        return None if proof.is_proved else "is not current"
+
+
+def _losses(lost: Sequence[tuple[StreamKey, Loss]]) -> str | None:
     """Each stream by its name: one that is not named here looks well."""
-    shown = [
-        f"stream '{key.account} > {key.name}' has damaged messages: "
-        + ", ".join(f"{first}-{last}" for first, last in runs[:LOST_RUNS_SHOWN])
-        for key, runs in lost[:LOST_STREAMS_SHOWN]
-    ]
+    shown = [f"stream {_named(key)} {_loss(loss)}" for key, loss in lost[:LOST_STREAMS_SHOWN]]
     if len(lost) > LOST_STREAMS_SHOWN:
         shown.append(f"and {len(lost) - LOST_STREAMS_SHOWN} more streams have some")
     return "; ".join(shown) or None
 
 
-def _reasons(
-    *,
-    clustered: bool,
-    outside: bool,
-    meta: GroupFigures | None,
-    failed: Mapping[StreamKey, str],
-    replicas: Sequence[tuple[StreamKey, GroupFigures]],
-) -> Iterator[str]:
-    if outside:
-        yield "is not a member of the meta group"
-    if meta is None or (clustered and meta.leader is None and meta.failed is None):
-        yield "has not established contact with a meta leader"
-    elif meta.failed is not None:
-        yield f"has stopped its replica of the meta group: {meta.failed}"
-    elif not _is_current(meta):
-        yield "is not current with the meta leader"
-    for key, why in failed.items():
-        yield f"stream '{key.account} > {key.name}' could not be recovered: {why}"
-    for key, group in replicas:
-        if trouble := _trouble_of(group):
-            yield f"stream '{key.account} > {key.name}' {trouble}"
+def _loss(loss: Loss) -> str:
+    parts = []
+    if loss.runs:
+        runs = ", ".join(f"{first}-{last}" for first, last in loss.runs[:LOST_RUNS_SHOWN])
+        parts.append(f"has damaged messages: {runs}")
+    if loss.is_forgotten:
+        parts.append("has lost its messages, as all its members were restarted (it is in memory); a purge ends this")
+    return ", and ".join(parts)
 
 
-def _trouble_of(group: GroupFigures) -> str | None:
-    """What keeps the replica from being current, the worst first."""
-    if group.failed is not None:
-        return f"has stopped: {group.failed}"
-    if group.is_starved:
-        return "waits until a file can be opened: Too many open files"
-    if group.leader is None:
-        return "has no leader"
-    return None if _is_current(group) else "is not current"
-
-
-def _is_current(group: GroupFigures) -> bool:
-    return group.commit_index - group.applied_index <= LAG_MAX
+def _named(key: StreamKey) -> str:
+    return f"'{key.account} > {key.name}'"
