@@ -6,11 +6,14 @@ A callback runs synchronously inside a turn; `run` ends each round of them with 
 import heapq
 import itertools
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 import trio
 
 from jetraft.store.model.clock import NS_PER_S, Clock
+
+FAR_NS: Final = (1 << 63) - 1  # what the compiled loop can be told to wait for
 
 
 @attrs.define(eq=False)
@@ -36,7 +39,11 @@ class Timers:
     _wake: trio.Event = attrs.field(factory=trio.Event)
 
     def call_at(self, mono_ns: int, callback: Callable[[], None]) -> TimerHandle:
-        """Call back once the monotonic clock has reached `mono_ns`; calls of one deadline keep their order."""
+        """Call back once the monotonic clock has reached `mono_ns`; calls of one deadline keep their order.
+
+        A deadline that 64 bits do not hold (a duration of a client's that is close to it, from now) is the last one.
+        """
+        mono_ns = min(mono_ns, FAR_NS)
         handle = TimerHandle(callback)
         earliest = not self._heap or mono_ns < self._heap[0][0]
         heapq.heappush(self._heap, (mono_ns, next(self._order), handle))
@@ -56,7 +63,7 @@ class Timers:
 
     def next_deadline_ns(self) -> int:
         """The earliest deadline, cancelled or not; far away when there is none."""
-        return self._heap[0][0] if self._heap else 2**63
+        return self._heap[0][0] if self._heap else FAR_NS
 
     async def run(self) -> None:
         """Serve the heap until cancelled."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import ALPHABET
+from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,7 +129,7 @@ class Advisories:
             "timestamp": format_time(self._clock.unix_ns()),
             **fields,
         }
-        self._outbox.send(to, payload=orjson.dumps(event))
+        self._outbox.send(to, payload=encode(event))
         self.told += 1
 
     def _span(self, began_ns: int) -> dict[str, str]:

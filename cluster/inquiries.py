@@ -23,6 +23,7 @@ from jetraft.cluster.forward import Forwarder, MeshLike, Moved, Owner, Request
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.waiting import ask_peer, wait_until
 from jetraft.store.model import errors
+from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -177,7 +178,7 @@ class Inquiries:
         await wait_until(current, INFO_WAIT_S)
         if not current():
             raise Moved
-        return orjson.dumps(self._owners.leading(*key).info().to_json_dict())
+        return encode(self._owners.leading(*key).info())
 
     async def _serve_settled(self, request: Request) -> bytes:
         name, incarnation, revision = msgpack.unpackb(request.payload)

@@ -37,6 +37,7 @@ __all__ = ["StoreLimits", "StoreStatistics", "StoredMessage", "StreamStore"]
 SNAPSHOT_VERSION: Final = 1
 LOST_SEQS_MAX: Final = 10_000  # listed in stream info: a range that ends with a guess can be long
 EVERYTHING: Final = b">"
+TS_NS_MAX: Final = (1 << 63) - 1  # a message's time has 64 bits, with a sign
 NO_FRAME: Final = 1 << 63  # above every sequence
 SEQ_MAX: Final = 1 << 62  # where a stream begins, or is sent by a purge, at most: what follows never overflows
 
@@ -266,8 +267,10 @@ class StreamStore(IndexedStream):
     def seq_at_time(self, ts_ns: int) -> int:
         """The first live sequence with a timestamp at or after `ts_ns` (Unix), last_seq + 1 when there is none.
 
-        Raises StoreCorrupt when a frame that must be looked into is damaged, as does `oldest_ts_ns`.
+        Any number will do: clients ask for times that 64 bits do not hold, and no message has such a time. Raises
+        StoreCorrupt when a frame that must be looked into is damaged, as does `oldest_ts_ns`.
         """
+        ts_ns = min(max(ts_ns, 0), TS_NS_MAX)
         window = self._index.spans.time_window(ts_ns) or (0, None)
         low = max(self._index.first_seq, window[0])
         high = self._index.last_seq + 1 if window[1] is None else window[1]

@@ -8,7 +8,7 @@ from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import listed_consumer, single_consumer
 from jetraft.store.model import errors
 from jetraft.store.model.config import CreateConsumerRequest
-from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
+from jetraft.store.model.gotime import TIME_NS_END, ZERO_TIME_NS, format_time
 from jetraft.store.model.requests import LIST_PAGE, NAMES_PAGE, JSApiConsumerPauseRequest, JSApiConsumersRequest
 from jetraft.store.model.responses import page, success
 from jetraft.store.model.validate import CreateForm, check_consumer_create_request
@@ -74,6 +74,9 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
 async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.PAUSE.*.*: no deliveries until a moment; without one, or with one in the past, they go on."""
     until_ns = call.optional_body(JSApiConsumerPauseRequest).pause_until
+    if until_ns is not None and until_ns >= TIME_NS_END:  # Go's words: its JSON cannot write that year
+        fault = "json: error calling MarshalJSON for type *time.Time: year outside of range [0,9999]"
+        raise errors.CONSUMER_STORE_FAILED.with_values(err=fault)
     left_ns = await service.owners.leading(call.account, call.stream).pause_consumer(call.consumer, until_ns)
     if left_ns is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()

@@ -30,6 +30,25 @@ async def consumer_peer(service: ClusterService, call: Call) -> Mapping[str, obj
     raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
 
 
+async def purge_account(_service: ClusterService, _call: Call) -> Mapping[str, object]:
+    """ACCOUNT.PURGE.*: nats-server's system account deletes all streams of another one; here there is one account."""
+    raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
+
+
+async def move(service: ClusterService, _call: Call) -> Mapping[str, object]:
+    """ACCOUNT.STREAM.MOVE.*.*: STREAM.PEER.REMOVE, or another placement, moves a replica."""
+    if not service.cluster.clustered:
+        raise errors.CLUSTER_REQUIRED.with_values()
+    raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
+
+
+async def no_account_move(service: ClusterService, _call: Call) -> Mapping[str, object]:
+    """ACCOUNT.STREAM.CANCEL_MOVE.*.*: there is never a move to cancel."""
+    if not service.cluster.clustered:
+        raise errors.CLUSTER_REQUIRED.with_values()
+    raise errors.STREAM_RECONFIGURE_NOT_IN_PROGRESS.with_values()
+
+
 async def no_move(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.CANCEL_MOVE.*: there is never a move to cancel."""
     if not service.cluster.clustered:

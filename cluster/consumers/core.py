@@ -23,6 +23,7 @@ from jetraft.cluster.streams import commands
 from jetraft.store._runs import Runs
 from jetraft.store.consumer_state import NOTHING
 from jetraft.store.model.config import AckPolicy
+from jetraft.store.model.gotime import until_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -373,7 +374,7 @@ class ConsumerCore:
 
     def _pause_left_ns(self, now: Now) -> int:
         """How long the consumer is paused from now on; 0 or less when it is not."""
-        return 0 if self.config.pause_until is None else self.config.pause_until - now.unix_ns
+        return 0 if self.config.pause_until is None else until_ns(self.config.pause_until, now.unix_ns)
 
     def _wake_ns(self, now: Now) -> int | None:
         wake_ns = min(self.pending.wake_ns, self._held_until_ns)

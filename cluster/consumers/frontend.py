@@ -17,7 +17,7 @@ from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.machine import encode_config
 from jetraft.raft.engine import Proposal
 from jetraft.store.format import Kind
-from jetraft.store.model import errors
+from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, RetentionPolicy
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.state import ConsumerInfo, SequencePair
@@ -115,7 +115,7 @@ class ConsumerFrontend:
         config = stored_consumer(attrs.evolve(state.config, pause_until=until_ns))
         if not await self._propose(commands.UpdateConsumer(name, encode_config(config))):
             return None  # deleted meanwhile
-        return 0 if until_ns is None else until_ns - self._site.clock.unix_ns()
+        return 0 if until_ns is None else gotime.until_ns(until_ns, self._site.clock.unix_ns())
 
     async def delete(self, name: str) -> bool:
         """Delete a consumer; False when there is none. Committed when this returns."""
@@ -140,7 +140,8 @@ class ConsumerFrontend:
             return None
         figures = self._desk.figures(state, initial=initial)
         config = state.config
-        pause_left_ns = 0 if config.pause_until is None else config.pause_until - self._site.clock.unix_ns()
+        now_ns = self._site.clock.unix_ns()
+        pause_left_ns = 0 if config.pause_until is None else gotime.until_ns(config.pause_until, now_ns)
         last_ack_ns = None if config.ack_policy is AckPolicy.NONE else figures.last_ack_ns
         return ConsumerInfo(
             stream_name=self._desk.stream,
@@ -163,7 +164,7 @@ class ConsumerFrontend:
             push_bound=bool(config.deliver_subject) and self._is_bound(config),
             paused=pause_left_ns > 0,
             pause_remaining_ns=max(0, pause_left_ns),
-            ts_ns=self._site.clock.unix_ns(),
+            ts_ns=now_ns,
         )
 
     def _check_not_in_use(self, old: ConsumerConfig, new: ConsumerConfig) -> None:

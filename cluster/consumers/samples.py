@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import ALPHABET
+from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,4 +41,4 @@ def publish_samples(site: Site, stream: str, core: ConsumerCore, samples: Sequen
             "ack_time": sample.ack_ns,
             "deliveries": sample.deliveries,
         }
-        site.outbox.send(core.metric_subject, payload=orjson.dumps(event))
+        site.outbox.send(core.metric_subject, payload=encode(event))

@@ -19,7 +19,7 @@ DURATION_NS_MAX: Final = (1 << 63) - 1  # time.Duration is an int64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTION_DIGITS: Final = 9
 ZERO_TIME_NS: Final = -62_135_596_800 * NS_PER_S  # Go's zero time, 0001-01-01T00:00:00Z
-_TIME_NS_MAX: Final = 253_402_300_800 * NS_PER_S  # the year 10000, which RFC 3339 cannot write
+TIME_NS_END: Final = 253_402_300_800 * NS_PER_S  # the year 10000, which RFC 3339 cannot write
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
@@ -55,7 +55,7 @@ _DURATION_PART: Final = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|\u00b5s|\u03bcs|ms|
 
 def format_time(unix_ns: int) -> str:
     """RFC 3339 in UTC with as many fraction digits as needed, none when zero; times out of range are clamped."""
-    clamped = min(max(unix_ns, ZERO_TIME_NS), _TIME_NS_MAX - 1)
+    clamped = min(max(unix_ns, ZERO_TIME_NS), TIME_NS_END - 1)
     seconds, fraction = divmod(clamped, NS_PER_S)
     moment = _EPOCH + timedelta(seconds=seconds)
     text = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}T"
@@ -83,6 +83,11 @@ def parse_time(text: str) -> int | None:
         return None
     seconds = (moment - _EPOCH - offset) // timedelta(seconds=1)
     return seconds * NS_PER_S + int((fraction or "0")[:_FRACTION_DIGITS].ljust(_FRACTION_DIGITS, "0"))
+
+
+def until_ns(moment_ns: int, now_ns: int) -> int:
+    """How long it is from now to a moment, as Go's time.Until: a duration has 64 bits, a time of ours has not."""
+    return min(max(moment_ns - now_ns, -DURATION_NS_MAX - 1), DURATION_NS_MAX)
 
 
 def explain_time(text: str) -> str:

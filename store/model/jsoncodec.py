@@ -5,7 +5,7 @@
 
 import base64
 import binascii
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import orjson
 
@@ -65,10 +65,34 @@ class WireObject:
         return encode_object(self)
 
 
+NUMBER_MIN: Final = -(1 << 63)
+NUMBER_MAX: Final = (1 << 64) - 1
+
+
 def encode(value: object) -> bytes:
-    """Compact JSON of a wire object, or of a dictionary of plain values (numbers up to 64 bits)."""
+    """Compact JSON of a wire object, or of a dictionary of plain values.
+
+    It never fails: an answer is often written when what it tells of is done, and must not take that back. Numbers
+    beyond 64 bits, which no client can read, become the nearest that has them; halves of surrogate pairs become U+FFFD.
+    """
     plain = value if isinstance(value, (dict, list, str, int, float, bool, type(None))) else encode_object(value)
-    return orjson.dumps(plain)
+    try:
+        return orjson.dumps(plain)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_encodable(plain))
+
+
+def _encodable(value: object) -> object:
+    """The same value with everything changed that orjson refuses."""
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return min(max(value, NUMBER_MIN), NUMBER_MAX)
+    return value
 
 
 def encode_base64(data: bytes) -> str:

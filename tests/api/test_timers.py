@@ -64,3 +64,9 @@ async def test_a_callback_that_goes_on_at_once_does_not_keep_others_from_running
     with trio.fail_after(PATIENCE_S):
         await done.wait()
     assert others > 30
+
+
+def test_a_deadline_beyond_64_bits_is_the_last_one() -> None:
+    timers = Timers(TrioClock(), lambda: None)
+    timers.call_at(1 << 80, lambda: None)
+    assert timers.next_deadline_ns() == (1 << 63) - 1

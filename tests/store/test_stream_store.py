@@ -587,3 +587,11 @@ def test_a_gap_as_long_as_the_numbers_is_listed_in_part() -> None:
     assert store.deleted() == list(range(2, 100_002))
     assert store.deleted_ranges() == [(2, (1 << 61) - 1)]
     assert store.seq_at_time(1) == (1 << 61) + 1
+
+
+def test_a_time_of_more_than_64_bits_can_be_looked_for() -> None:
+    log = MemLog()
+    store = StreamStore(log, StoreLimits())
+    store.apply_messages(append_messages(log, 1, [Message(b"a")]))
+    assert store.seq_at_time(1 << 70) == 2
+    assert store.seq_at_time(-(1 << 70)) == 1

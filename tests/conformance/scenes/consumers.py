@@ -141,6 +141,8 @@ CONFIGS: tuple[Step, ...] = (
     create("stream name missing", "x2", request={"stream_name": ""}),
     create("inactive threshold", "v", durable_name="v", inactive_threshold=10**9 * 60),
     create("paused", "w", pause_until="2199-01-01T00:00:00Z"),
+    create("paused beyond 64 bits", "w9", pause_until="9999-12-31T23:59:59Z"),
+    create("start beyond 64 bits", "s9", deliver_policy="by_start_time", opt_start_time="9999-12-31T23:59:59Z"),
     create("priority group", "y", priority_policy="overflow", priority_groups=["A"]),
     create("priority without group", "x", priority_policy="overflow"),
     create("priority unknown", "x", priority_policy="x", priority_groups=["A"]),

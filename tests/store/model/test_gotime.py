@@ -12,6 +12,7 @@ from jetraft.store.model.gotime import (
     format_time,
     parse_duration,
     parse_time,
+    until_ns,
 )
 
 LAST_NS = 253_402_300_800 * 10**9 - 1  # the end of the year 9999
@@ -109,3 +110,9 @@ def test_any_text_is_judged_without_failing(text: str) -> None:
     found = parse_duration(text)
 
     assert found is None or abs(found) <= DURATION_NS_MAX
+
+
+def test_the_time_until_a_moment_has_64_bits_as_in_go() -> None:
+    assert until_ns(LAST_NS, 10**18) == DURATION_NS_MAX
+    assert until_ns(ZERO_TIME_NS, 10**18) == -DURATION_NS_MAX - 1
+    assert until_ns(5, 3) == 2

@@ -162,6 +162,16 @@ def test_texts_that_are_not_base64(text: str) -> None:
     assert decode_base64(text) is None
 
 
+@given(json_values | st.dictionaries(st.text(), st.integers() | st.text(st.characters(exclude_categories=()))))
+def test_whatever_an_answer_holds_it_is_encoded(value: object) -> None:
+    json.loads(encode(value))
+
+
+def test_what_json_of_64_bits_does_not_hold_becomes_the_nearest_that_it_does() -> None:
+    body: dict[str, Any] = {"a": [1 << 70, -(1 << 70)], "b": "\ud800x", "c": (True, 2)}
+    assert encode(body) == '{"a":[18446744073709551615,-9223372036854775808],"b":"\ufffdx","c":[true,2]}'.encode()
+
+
 def test_plain_values_are_encoded_compactly() -> None:
     body: dict[str, Any] = {"a": [1, "é", None], "b": (1 << 64) - 1}
     assert encode(body) == '{"a":[1,"é",null],"b":18446744073709551615}'.encode()
