@@ -16,7 +16,7 @@ import trio
 
 from jetraft.raft.acceptor import LogDivergedError
 from jetraft.raft.checkpointing import Checkpointer
-from jetraft.raft.engine import CoreSetup, Engine, Message, Proposal, Resigned, Role, SnapshotOffer
+from jetraft.raft.engine import CoreSetup, Engine, Message, Proposal, Resigned, Role, SnapshotOffer, TermNotice
 from jetraft.raft.group_spec import GroupSetting, GroupSpec, GroupStatistics, ReplicaLag, lags_of
 from jetraft.raft.machine import StateMachine, apply_entries
 from jetraft.raft.membership import Configuration
@@ -70,7 +70,7 @@ class Group:
         self._submitted_token = -1
         self._is_awaited = True  # of what is queued or not yet handed to the writer, somebody waits for something
         self._persisted_token = -1
-        self._damage: StoreCorrupt | None = None
+        self._damage: StoreCorrupt | OSError | None = None
         recovered = recover(log, machine, Configuration(voters=spec.members))
         self.applied_index = recovered.applied_index
         self._configurations = recovered.configurations
@@ -140,6 +140,11 @@ class Group:
     def votes(self) -> bool:
         """Whether this member is a voter for certain."""
         return self.configuration_is_committed and self.node_id in self.configuration.voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this member counts for a majority, in the configuration in force."""
+        return self.node_id in self.configuration.voters
 
     @property
     def is_starved(self) -> bool:
@@ -261,6 +266,16 @@ class Group:
         """A node that asks to be admitted does not lead, and holds nothing, whatever it said before."""
         self.step(node, Resigned(term=self.term), self._clock.mono_ns())
 
+    def promise(self, term: int) -> int:
+        """Hear no leader of a term below this one. Returns the term that is promised durably, 0 while that is not sure.
+
+        A vote that goes to nobody, as in the first phase of Paxos: raft/repair.py asks for it.
+        """
+        now_ns = self._clock.mono_ns()
+        if term > self.term:
+            self.step(self.node_id, TermNotice(term=term), now_ns)
+        return self.log.hard_state.term if self.log.durable_token >= self.log.hard_state_token else 0
+
     def forget_member(self, node: NodeId) -> None:
         """A member that does not vote has lost its log: follow it from the beginning."""
         self.core.forget_member(node)
@@ -351,7 +366,7 @@ class Group:
         self.machine.became_follower(self.core.term, None)
         self._mark_dirty(self)  # peers learn it at the end of the turn, whoever found the error
 
-    def distrust(self, error: StoreCorrupt) -> None:
+    def distrust(self, error: StoreCorrupt | OSError) -> None:
         """Damage was met by someone who reads: the group stops at the end of the turn, and its owner has it repaired.
 
         Not at once: the reader is in the middle of something, and can still answer with an error. What is proposed

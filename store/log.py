@@ -9,7 +9,7 @@ Opening is in store/log_open.py, recovery in store/recovery.py, the layout in st
 design, "one log, written once".
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -57,7 +57,7 @@ class FileLog(KeptUpLog):
         if start.continues:
             self._growing = self._blocks.newest
             reader.files[self._growing.number].is_growing = True
-        if start.torn:
+        if start.torn and not start.damaged:  # the term that the new block begins with may not be known yet
             self._roll(self.last_index + 1)
             self._token += 1
 
@@ -93,9 +93,21 @@ class FileLog(KeptUpLog):
         """Go on without these faulty entries, except for those whose verified frames are given: see Damage."""
         self._damage.give_up(ranges, self.load_checkpoint(), frames)
 
-    def substitute(self, index: int, *, after: bytes | None = None) -> bytes:
+    def substitute(self, index: int) -> bytes:
         """What stands for a faulty entry that is given up: see Damage."""
-        return self._damage.substitute(index, after=after)
+        return self._damage.substitute(index)
+
+    def term_bounds(self, index: int) -> tuple[int, int] | None:
+        """See GroupLog."""
+        return self._blocks.terms.bounds(index)
+
+    def know(self, index: int, term: int) -> None:
+        """The term of a faulty entry has become known. Raises ValueError when it cannot have that one."""
+        self._blocks.terms.correct(index, term)
+
+    def note_lost(self, indexes: Sequence[int]) -> None:
+        """These entries, mended by now, stand for others that no member has."""
+        self._damage.lost = trimmed.merged([*self._damage.lost, *((index, index) for index in indexes)])
 
     def salvage(self) -> list[int]:
         """Have `substitute` keep what is sound of damaged frames: of these entries.

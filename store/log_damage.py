@@ -4,8 +4,9 @@ An opening finds them (store/recovery.py), and `mend` (store/log_open.py) writes
 cannot be mended is given up here: memory has store/stand_in.py in its place, and the files stay as they are.
 """
 
+import logging
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -17,9 +18,13 @@ from jetraft.store.block import Block, BlockList, last_seq_of
 from jetraft.store.block_builder import BlockBuilder
 from jetraft.store.format import BLOCK_HEAD_BYTES, FRAME_HEADER_BYTES
 from jetraft.store.frame_reader import FrameReader
+from jetraft.store.ledger_records import Point
 from jetraft.store.port import Checkpoint, Entry, FrameRef
 from jetraft.store.recovery import MAX_SEQ
 from jetraft.store.stand_in import stand_in
+from jetraft.store.terms import TERM_MAX
+
+log_ = logging.getLogger(__name__)
 
 READ_BYTES: Final = 4 << 20  # one read while frames are walked
 
@@ -54,6 +59,22 @@ class Damage:
         self.returned: dict[int, bytes] = {}  # the true frames that have come back of entries given up
         self.salvaged: dict[int, bytes] = {}  # what is sound of damaged frames: see store/salvage.py
 
+    def identify(self, identities: Iterable[Point], term_max: int | None) -> None:
+        """Doubt the terms of the faulty entries, apart from those known elsewhere; `term_max` is what was promised.
+
+        An entry and a promise of its term: the promise is durable first.
+        """
+        terms = self._blocks.terms
+        for first, last in self.faulty:
+            terms.doubt(first, last)
+        if term_max is not None:
+            terms.last_term_max = term_max
+        for index, term in identities:
+            try:
+                terms.correct(index, term)
+            except ValueError as error:
+                log_.error("what is known of a damaged entry contradicts itself: %s", error)  # noqa: TRY400
+
     def sound_to(self, lo: int, hi: int) -> int:
         """The last index to read from `lo` on in one go: before the next entry without a frame on disk."""
         if not self.faulty and not self._replaced:
@@ -79,15 +100,20 @@ class Damage:
         """Go on without these faulty entries, except for those whose verified frames are given.
 
         What nobody has is `lost`. Where it stood, `entries` has what store/stand_in.py makes, the same on every member
-        that gives it up; but up to the newest checkpoint nobody needs it, so the log begins behind it: another member
-        may hold the true entry, applied. The disk stays as it is: the next opening finds the same.
+        that gives it up; but up to the newest checkpoint nobody needs it, so the log begins behind it, where its terms
+        are known, at the checkpoint's entry at the latest: another member may hold the true entry, applied. The disk
+        stays as it is: the next opening finds the same.
         """
         settled = [index for first, last in ranges for index in range(first, last + 1)]
+        covered_index = 0 if checkpoint is None else checkpoint.index
+        if checkpoint is not None:
+            self._blocks.terms.correct(checkpoint.index, checkpoint.term)
         for index in settled:
             block = self._blocks.find(index)
             assert block is not None
             frame = frames.get(index) or self.substitute(index)
-            self._blocks.terms.correct(index, parse_header(frame).term)
+            if index in frames or index > covered_index:
+                self._blocks.terms.correct(index, parse_header(frame).term)
             self._reader.hold(block, block.offset_of(index), frame)
         gone = [index for index in settled if index not in frames]
         self.returned.update((index, frames[index]) for index in settled if index in frames)
@@ -101,9 +127,9 @@ class Damage:
             for low, high in trimmed.merged([*self._replaced, *self.faulty]):
                 if low <= block.last_index and high >= block.first_index:
                     self._spread(block, max(low, block.first_index), min(high, block.last_index))
-        covered = [index for index in gone if checkpoint is not None and index <= checkpoint.index]
+        covered = [index for index in gone if index <= covered_index]
         if covered:
-            self._blocks.begin_after(covered[-1])
+            self._blocks.begin_after(self._known_from(covered[-1]))
         for block in self._blocks:
             if block.last_seq == MAX_SEQ:
                 found = self.walk(block.first_index, block.last_index)
@@ -133,22 +159,24 @@ class Damage:
             if frame is not None:
                 self._reader.hold(block, offset, frame)
 
-    def substitute(self, index: int, *, after: bytes | None = None) -> bytes:
-        """What stands for a faulty entry that is given up; `after` is the frame before it, if that was faulty too.
+    def _known_from(self, index: int) -> int:
+        """The first entry from a given one on whose term is known, and that of the one before what can be read."""
+        terms = self._blocks.terms
+        while index < terms.last_index and index >= terms.boundary[0] and terms.at(index) is None:
+            index += 1
+        return index
 
-        A frame that was salvaged counts if its term is not below the one before it, nor above the one behind it.
+    def substitute(self, index: int) -> bytes:
+        """What stands for a faulty entry that is given up, in the lowest term that it can have had.
+
+        Who has others gives up what counts for the log only where its term is known (`FileLog.know`). A frame that was
+        salvaged counts if it can have its term.
         """
-        term = self._blocks.terms.at(index) if after is None else parse_header(after).term
-        term = term or self._term_below(index)
-        salvaged, behind = self.salvaged.get(index), self._term_behind(index)
-        if salvaged is not None and term <= parse_header(salvaged).term <= behind:
+        low, high = self._blocks.terms.bounds(index) or (self._term_below(index), TERM_MAX)
+        salvaged = self.salvaged.get(index)
+        if salvaged is not None and low <= parse_header(salvaged).term <= high:
             return salvaged
-        return stand_in(index, term, self._incarnation)
-
-    def _term_behind(self, index: int) -> int:
-        """The term of the first sound entry above a damaged one; the present one where none is."""
-        behind = next((last + 1 for first, last in self.faulty if first <= index <= last), index + 1)
-        return self._blocks.terms.at(behind) or self._blocks.terms.last_term
+        return stand_in(index, low, self._incarnation)
 
     def image(self, block: Block) -> Image | None:
         """The block for another member when an entry of it is lost; None when its file can be sent as it is.

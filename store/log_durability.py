@@ -99,6 +99,10 @@ class DurableLog(AppendingLog):
         """See GroupLog."""
         self._check_usable()
         assert hard_state.term >= self.hard_state.term
+        end = self._end_to_note() if hard_state.term > self.hard_state.term else None
+        if end is not None:
+            # Entries of the new term may follow: if the last one before them is damaged, its own term is still known.
+            self._backlog.facts.append(ledger_records.floor(self._place.key, end))
         self.hard_state = self._backlog.hard_state = hard_state
         self._token += 1
         self.hard_state_token = self._token
@@ -109,13 +113,20 @@ class DurableLog(AppendingLog):
         Then the loss of the newest block's last page is found too, which nothing in that block can prove. No batch of
         the log waits for it: a cut that lowers it comes later in the ledger, with the block that begins there.
         """
+        end = None if self.failed is not None or self._closed else self._end_to_note()
+        if end is None:
+            return False
+        self._place.ledger.append([ledger_records.floor(self._place.key, end)], _ignore)
+        return True
+
+    def _end_to_note(self) -> Point | None:
+        """The last durable entry, if the ledger does not know it yet and its term is known; from now on it does."""
         index = self.durable_index
         term = self.term_at(index)
-        if self.failed is not None or self._closed or index <= self._floor_index or term is None:
-            return False
+        if index <= self._floor_index or term is None:
+            return None
         self._floor_index = index
-        self._place.ledger.append([ledger_records.floor(self._place.key, Point(index, term))], _ignore)
-        return True
+        return Point(index, term)
 
     def would_block(self, bytes_max: int) -> bool:
         """See GroupLog."""

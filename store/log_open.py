@@ -37,7 +37,15 @@ from jetraft.store.ledger_records import Born, GroupState, Point
 from jetraft.store.log import FileLog
 from jetraft.store.log_start import DEFAULT_OPTIONS, LogOptions, LogStart
 from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreFailed, StoreRefused
-from jetraft.store.recovery import Expected, Recovered, ranges_of, read_file, recover, serial_of
+from jetraft.store.recovery import (
+    Expected,
+    Recovered,
+    is_end_damaged,
+    ranges_of,
+    read_file,
+    recover,
+    serial_of,
+)
 
 log_ = logging.getLogger(__name__)
 
@@ -127,6 +135,7 @@ def open_log(  # noqa: PLR0913  (what a log is opened with)
         floor_index=recovered.floor_index,
         report=recovered.report,
         damaged=damaged,
+        identities=_identities(known, recovered) if damaged else (),
         open_again=_open_again,
     )
     log = ledger.logs[place.key] = FileLog(place, options, start, reader)
@@ -170,6 +179,19 @@ def _known(ledger: Ledger, group: Path, identity: Identity, installed: GroupStat
     )
 
 
+def _identities(known: _Known, recovered: Recovered) -> tuple[Point, ...]:
+    """Entries whose (index, term) stands elsewhere too: in the next block's head, in the ledger.
+
+    What the ledger says counts where it is the one that knows the log. A term of 0 stands for one that is not known.
+    """
+    is_recorded = known.expected.is_recorded
+    heads = [item.head for item in recovered.blocks if is_recorded or not item.head_damaged]
+    found = [Point(head.first_index - 1, head.boundary_term) for head in heads]
+    if is_recorded:
+        found += [*known.state.checkpoints, known.state.floor]
+    return tuple(point for point in found if point.term)
+
+
 def _is_outdated(disk: Disk, group: Path, identity: Identity, state: GroupState) -> bool:
     """Whether a block that the ledger does not know was in use: then both its copies are of an earlier time.
 
@@ -194,6 +216,7 @@ def _is_outdated(disk: Disk, group: Path, identity: Identity, state: GroupState)
 def _as_found(state: GroupState, recovered: Recovered, hard_state: HardState) -> GroupState:
     """What the ledger must know of a log whose files alone could tell until now."""
     births = []
+    has_sound_end = not recovered.blocks or not is_end_damaged(recovered.blocks[-1])
     for item in recovered.blocks:
         head = item.head
         reserved = min(head.reserved_bytes, item.file_bytes)
@@ -203,7 +226,7 @@ def _as_found(state: GroupState, recovered: Recovered, hard_state: HardState) ->
         hard_state=hard_state,
         generation=state.generation,
         births=tuple(births),
-        floor=Point(last_index, recovered.last_term),
+        floor=Point(last_index, recovered.last_term if has_sound_end else 0),
         dropped=recovered.dropped,
         checkpoints=tuple(Point(index, 0) for index in recovered.checkpoints),
         is_noted=state.is_noted,

@@ -14,7 +14,7 @@ from jetraft.store.backlog import LogPlace
 from jetraft.store.block import BlockList
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.keyring import Secrets
-from jetraft.store.ledger_records import GroupState
+from jetraft.store.ledger_records import GroupState, Point
 from jetraft.store.port import HardState
 from jetraft.store.prepare import DEFAULT_SIZES, PieceSizes
 from jetraft.store.recovery import FoundBlock, RecoveryMode, RecoveryReport
@@ -77,4 +77,5 @@ class LogStart:
     floor_index: int  # up to here the ledger knows that the log is durable
     report: RecoveryReport
     damaged: tuple[FoundBlock, ...]  # blocks with gaps or a damaged head
+    identities: tuple[Point, ...]  # entries whose terms are known apart from their bytes
     open_again: "OpenAgain"  # one for all logs

@@ -27,6 +27,9 @@ class KeptUpLog(DurableLog):
     def __init__(self, place: LogPlace, options: LogOptions, start: LogStart, reader: FrameReader) -> None:
         super().__init__(place, options, start, reader)
         self._damage = Damage(start.blocks, reader, place.identity.incarnation, ranges_of(start.damaged))
+        if start.damaged:
+            promised = 0 if start.hard_state_lost else start.hard_state.term
+            self._damage.identify(start.identities, promised or None)
         self._dropped = start.dropped  # on purpose, and for good
 
     def erase_record(self, block: int, frame_offset: int, record_offset: int) -> None:

@@ -64,6 +64,10 @@ class MemLog:
         """See GroupLog."""
         return self._blocks.terms.at(index)
 
+    def term_bounds(self, index: int) -> tuple[int, int] | None:
+        """See GroupLog."""
+        return self._blocks.terms.bounds(index)
+
     def entries(self, lo: int, hi: int, bytes_max: int) -> list[Entry]:
         """See GroupLog."""
         assert self.first_index <= lo <= hi <= self.last_index

@@ -177,7 +177,11 @@ class GroupLog(Protocol):
         ...
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry, also of the boundary; None outside."""
+        """The term of an entry, also of the boundary; None outside, and for a damaged entry where nothing tells it."""
+        ...
+
+    def term_bounds(self, index: int) -> tuple[int, int] | None:
+        """The lowest and the highest term that an entry can have: the same where it is known. None outside."""
         ...
 
     def entries(self, lo: int, hi: int, bytes_max: int) -> list[Entry]:

@@ -193,6 +193,11 @@ def ranges_of(blocks: Iterable[FoundBlock]) -> trimmed.Ranges:
     return trimmed.merged((gap.first_index, gap.last_index) for gap in gaps)
 
 
+def is_end_damaged(block: FoundBlock) -> bool:
+    """Whether the last entry of a block is damaged: its term is then a lower bound."""
+    return any(gap.entries and gap.last_index == block.block.last_index for gap in block.gaps)
+
+
 def _is_ours(name: str) -> bool:
     return name.endswith((BLOCK_SUFFIX, CHECKPOINT_SUFFIX))
 

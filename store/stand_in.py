@@ -1,9 +1,10 @@
 """What stands in a log for an entry that is damaged on every member: a frame of no messages, without a sequence.
 
 It is the same on every member, whatever else each of them has lost around it, and tells itself from every entry that a
-leader has made: it is never given to others as the entry. What was there nobody knows. If it was messages, they had the
-next sequences: so a stream that goes on behind it leaves out as many as one entry can have, unless a later entry says
-which sequence came next.
+leader has made. Once all members have agreed that the entry is lost (raft/repair.py), it is the entry of that index and
+term, and given to who lacks it; below the beginning of a log it only holds a place. What was there nobody knows. If it
+was messages, they had the next sequences: so a stream that goes on behind it leaves out as many as one entry can have,
+unless a later entry says which sequence came next.
 """
 
 from typing import Final
@@ -15,7 +16,7 @@ MESSAGES_MAX: Final = 1 << 16  # of one entry: an entry of 1 MiB (cluster/stream
 
 
 def stand_in(index: int, term: int, incarnation: int) -> bytes:
-    """The frame for one entry; `term` is that of the entry before it."""
+    """The frame for one entry, under the index and the term that it had."""
     return seal(Kind.MESSAGES, index=index, term=term, incarnation=incarnation, body=b"", first_seq=0)
 
 

@@ -2,19 +2,36 @@
 
 Terms never go back along a log, so it is enough to know where each begins. A leader serves for thousands of entries:
 the list stays short, and Raft's most frequent question needs no read.
+
+An entry whose bytes are damaged may have a term that nothing here tells. Then it is *doubtful*: only bounds are known,
+the term of the entry before it and that of the next one whose term is known. Where both are the same, so is the term.
+`at` never returns a guess: a vote, a boundary or an answer that was made of one elects a leader that lacks committed
+entries (Protocol-Aware Recovery, FAST'18, keeps the identity of an entry apart from its bytes for this reason).
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Final
+
+from jetraft.store import trimmed
+
+TERM_MAX: Final = (1 << 63) - 1
 
 
 class TermRuns:
-    """Runs of equal terms from the boundary to the last index. Covers `boundary_index..last_index`, both inclusive."""
+    """Runs of equal terms from the boundary to the last index. Covers `boundary_index..last_index`, both inclusive.
+
+    Invariant: the boundary is never doubtful. In a doubtful range the runs hold the lower bounds.
+    """
+
+    __slots__ = ("_doubtful", "_starts", "_terms", "last_index", "last_term_max")
 
     def __init__(self, boundary_index: int, boundary_term: int) -> None:
         self._starts = [boundary_index]
         self._terms = [boundary_term]
+        self._doubtful: trimmed.Ranges = ()
         self.last_index = boundary_index
+        self.last_term_max = TERM_MAX  # no entry has a higher one: the term that this member has promised at most
 
     @property
     def boundary(self) -> tuple[int, int]:
@@ -23,14 +40,36 @@ class TermRuns:
 
     @property
     def last_term(self) -> int:
-        """The term of the last index."""
+        """The term of the last index, which must not be doubtful."""
+        assert not self._doubtful or self.at(self.last_index) is not None, "the last term is not known"
         return self._terms[-1]
 
     def at(self, index: int) -> int | None:
-        """The term of `index`, None outside."""
+        """The term of `index`; None outside, and where it is not known."""
         if not self._starts[0] <= index <= self.last_index:
             return None
-        return self._terms[bisect_right(self._starts, index) - 1]
+        term = self._terms[bisect_right(self._starts, index) - 1]
+        if self._doubtful and self.bounds(index) != (term, term):
+            return None
+        return term
+
+    def bounds(self, index: int) -> tuple[int, int] | None:
+        """(lowest, highest) term that `index` can have, the same twice where it is known; None outside."""
+        if not self._starts[0] <= index <= self.last_index:
+            return None
+        low = self._terms[bisect_right(self._starts, index) - 1]
+        for first, last in self._doubtful:
+            if first <= index <= last:
+                is_end = last >= self.last_index
+                high = self.last_term_max if is_end else self._terms[bisect_right(self._starts, last + 1) - 1]
+                return low, max(low, high)
+        return low, low
+
+    def doubt(self, first: int, last: int) -> None:
+        """Nothing is known of the terms of these indexes but that they lie between their neighbours'."""
+        first, last = max(first, self._starts[0] + 1), min(last, self.last_index)
+        if first <= last:
+            self._doubtful = trimmed.merged([*self._doubtful, (first, last)])
 
     def append(self, index: int, term: int) -> None:
         """Add the next index."""
@@ -52,15 +91,20 @@ class TermRuns:
         self.last_index = last_index
 
     def correct(self, index: int, term: int) -> None:
-        """The term of `index`, which was damaged, is known now; what follows it up to the next run was guessed from it.
+        """The term of a doubtful `index` is known. Does nothing to one that was known, nor outside of what is covered.
 
-        Does nothing outside of what is covered.
+        Raises ValueError when it cannot have that term.
         """
-        if self.at(index) in {None, term} or index == self._starts[0]:
+        bounds = self.bounds(index)
+        if bounds is None or not trimmed.covers(self._doubtful, index, index):
             return
+        if not bounds[0] <= term <= bounds[1]:
+            raise ValueError(f"entry {index} has a term of {bounds[0]} to {bounds[1]}, not {term}")
+        self._doubtful = trimmed.without(self._doubtful, index)
         place = bisect_right(self._starts, index)
-        self._starts.insert(place, index)
-        self._terms.insert(place, term)
+        if term != self._terms[place - 1]:
+            self._starts.insert(place, index)
+            self._terms.insert(place, term)
         runs: list[tuple[int, int]] = []
         for run in sorted(dict(zip(self._starts, self._terms, strict=True)).items()):
             if not runs or runs[-1][1] != run[1]:
@@ -74,11 +118,13 @@ class TermRuns:
             self._starts.pop()
             self._terms.pop()
         self.last_index = index - 1
+        self._doubtful = trimmed.within(self._doubtful, self._starts[0] + 1, self.last_index)
 
     def drop_before(self, index: int) -> None:
-        """Make `index` the boundary; it must be covered."""
+        """Make `index` the boundary; its term must be known."""
         term = self.at(index)
-        assert term is not None
+        assert term is not None, f"the term of entry {index} is not known: it cannot be the boundary"
         gone = bisect_right(self._starts, index) - 1
         del self._starts[:gone], self._terms[:gone]
         self._starts[0] = index
+        self._doubtful = trimmed.within(self._doubtful, index + 1, self.last_index)

@@ -33,3 +33,19 @@ def first_above(ranges: Ranges, index: int) -> int | None:
     """Where the first range begins that begins above an index; None without one."""
     place = bisect_left(ranges, (index + 1, 0))
     return ranges[place][0] if place < len(ranges) else None
+
+
+def without(ranges: Ranges, index: int) -> Ranges:
+    """The same ranges without one index."""
+    found: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if first <= index <= last:
+            found += [piece for piece in ((first, index - 1), (index + 1, last)) if piece[0] <= piece[1]]
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def within(ranges: Ranges, first: int, last: int) -> Ranges:
+    """What of the ranges lies in first..last."""
+    return tuple((max(low, first), min(high, last)) for low, high in ranges if low <= last and high >= first)

@@ -172,7 +172,13 @@ class MetaSeat:
             self._heard = trio.Event()
             try:
                 meta_log = await self._repairs.open(
-                    self._node_dir.ledger, path, identity, self._cache, others, accept_lost_hard_state=not others
+                    self._node_dir.ledger,
+                    path,
+                    identity,
+                    self._cache,
+                    others,
+                    accept_lost_hard_state=not others,
+                    may_lose=not others,
                 )
             except RepairPendingError:
                 attempts += 1

@@ -113,19 +113,12 @@ class SimRepairs:
             self._resume(answer)
 
     def _on_request(self, sender: NodeId, payload: memoryview) -> None:
-        """What `Repairs._serve` does, without its task."""
         number, packed = msgpack.unpackb(payload)
-        _, _, first, last = repair._decode_request(packed)
-        group = self._host.group
-        if group is not None:
-            log, commit_index = group.log, group.commit_index
-        elif self.log is not None:
-            log, commit_index = self.log, self.log.statistics().checkpoint_index
-        else:
-            self._host.send(sender, CHANNEL_FRAMES, msgpack.packb([number, b""]))
-            return
-        found = repair._answer(log, first, last, commit_index)
-        self._host.send(sender, CHANNEL_FRAMES, msgpack.packb([number, msgpack.packb(found)]))
+        try:
+            answer = self._repairs.answer(sender, packed)
+        except RemoteCallError:
+            answer = b""
+        self._host.send(sender, CHANNEL_FRAMES, msgpack.packb([number, answer]))
 
 
 @contextmanager

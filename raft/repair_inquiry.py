@@ -1,0 +1,175 @@
+"""One attempt to find out about the damaged entries of a log: asks the other members, and judges what they say.
+
+The rules are in raft/repair_rules.py, the messages in raft/repair_wire.py. What is found is noted in the log at once
+where it tells a term (`FileLog.know`), so that one entry that came back identifies its neighbours.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
+
+from jetraft.raft.repair_rules import Loss, judge, loss_of, term_of_lost
+from jetraft.raft.repair_wire import Answer, Request, unpack_answer
+from jetraft.raft.wire import RemoteProtocolError
+from jetraft.store import trimmed
+from jetraft.store._frame import parse_header
+from jetraft.store.log import FileLog
+from jetraft.store.model.ids import NodeId
+from jetraft.store.port import StoreError
+
+log_ = logging.getLogger(__name__)
+
+
+class OvertakenError(StoreError):
+    """The group has gone on without this log: nothing but a snapshot can bring the member up to date.
+
+    Damaged entries that it has not applied are trimmed elsewhere; or they and what follows them here were never
+    committed. Its owner has it admitted again.
+    """
+
+
+@attrs.define(slots=True)
+class Findings:
+    """What became of faulty entries; what is in none of these may still be had later."""
+
+    frames: dict[int, bytes]
+    behind: list[int] = attrs.Factory(list)  # the log begins behind them
+    unreadable: list[int] = attrs.Factory(list)  # of these, those that no member has
+    denied: dict[int, list[Answer]] = attrs.Factory(dict)  # every member has said that it does not have them
+    lost: list[int] = attrs.Factory(list)  # of these, those that are lost for ever
+
+    def settled(self, faulty: trimmed.Ranges) -> trimmed.Ranges:
+        """The faulty entries about which everything is known."""
+        known = {*self.frames, *self.behind, *self.lost}
+        indexes = [index for first, last in faulty for index in range(first, last + 1)]
+        return trimmed.merged((index, index) for index in indexes if index in known)
+
+
+@attrs.frozen(slots=True)
+class Fence:
+    """A term that all members are to promise before these entries count as lost."""
+
+    term: int
+    indexes: frozenset[int]
+
+
+class Inquiry:
+    """See the module. `call(node, payload)` returns a member's answer, None where there is none."""
+
+    def __init__(
+        self,
+        log: FileLog,
+        others: Sequence[NodeId],
+        call: Callable[[NodeId, bytes], Awaitable[bytes | None]],
+        *,
+        covered_index: int,
+        fence: Fence | None,
+    ) -> None:
+        self._log = log
+        self._others = others
+        self._call = call
+        self._covered_index = covered_index  # up to here this member's own checkpoint tells what the entries did
+        self._fence = fence
+        self._found = Findings(dict(log.returned))
+
+    async def run(self) -> Findings:
+        """Ask for every faulty entry. Raises OvertakenError."""
+        for first, last in self._log.faulty:
+            log_.warning("%s: entries %d to %d are damaged", self._log.place.group, first, last)
+            index = first
+            while index <= last:
+                index = await self._fetch(index, last)
+        return self._found
+
+    def decide(self) -> Fence | None:
+        """Note in the findings which entries are lost for ever; returns the fence for the next attempt.
+
+        An entry is lost when all members have denied to have it under the fence that was set after they all had denied
+        it before. A member without others decides for itself.
+        """
+        found, fence, log = self._found, self._fence, self._log
+        if not self._others:
+            found.lost = sorted(found.denied)
+        if not self._others or not found.denied:
+            return None
+        for index, denials in sorted(found.denied.items()):
+            if fence is None or index not in fence.indexes or any(answer.term < fence.term for answer in denials):
+                continue
+            term = term_of_lost(log, index, denials)
+            if term is not None:
+                log.know(index, term)
+                found.lost.append(index)
+        if fence is not None and not found.lost and found.denied.keys() <= fence.indexes:
+            return fence  # a promise is not durable yet, or a term not known: nobody needs to promise more
+        terms = [answer.term for denials in found.denied.values() for answer in denials]
+        return Fence(max(*terms, log.hard_state.term) + 1, frozenset(found.denied))
+
+    async def _fetch(self, index: int, last: int) -> int:
+        """Find out about an entry, and those that come with it; returns the next one. Raises OvertakenError."""
+        denials: list[Answer] = []
+        for node in self._others:
+            answer = await self._chain(node, index, last)
+            if answer is None:
+                continue
+            verdict = judge(self._log, (index, last), answer, covered_index=self._covered_index)
+            if verdict.is_overruled:
+                raise OvertakenError(f"{self._log.place.group}: entries from {index} on were never committed")
+            for frame in verdict.frames:
+                self._found.frames[index] = frame
+                self._log.know(index, parse_header(frame).term)
+                index += 1
+            if verdict.frames:
+                return index
+            if not answer.frames:
+                denials.append(answer)
+                if self._loss(index, denials) is Loss.BEHIND:
+                    break  # whoever has not answered yet needs not be waited for
+        self._note_loss(index, denials)
+        return index + 1
+
+    def _loss(self, index: int, denials: Sequence[Answer]) -> Loss:
+        return loss_of(index, denials, others=len(self._others), covered_index=self._covered_index)
+
+    def _note_loss(self, index: int, denials: list[Answer]) -> None:
+        """Nobody has offered the entry. Raises OvertakenError."""
+        group, loss = self._log.place.group, self._loss(index, denials)
+        if loss is Loss.BEHIND:
+            self._found.behind.append(index)
+            if not any(index < answer.first_index for answer in denials):
+                self._found.unreadable.append(index)
+        elif loss is Loss.OVERTAKEN:
+            raise OvertakenError(f"{group}: damaged entries from {index} on are not to be had any more")
+        elif loss is Loss.UNCOMMITTED:
+            raise OvertakenError(f"{group}: damaged entries from {index} on were never committed")
+        elif loss is Loss.LOST:
+            self._found.denied[index] = denials
+        else:
+            log_.warning("%s: entry %d is not to be had now", group, index)
+
+    async def _chain(self, node: NodeId, first: int, last: int) -> Answer | None:
+        """What the node has from an entry on, in as many calls as it takes; None when it does not say."""
+        answer = await self._ask(node, first, last)
+        while answer is not None and answer.frames and first + len(answer.frames) <= last:
+            more = await self._ask(node, first + len(answer.frames), last)
+            if more is None or not more.frames:
+                break
+            answer = answer.followed_by(more)
+        return answer
+
+    async def _ask(self, node: NodeId, first: int, last: int) -> Answer | None:
+        """What the node says in one call; None when it does not."""
+        identity, fence = self._log.identity, self._fence
+        request = Request(
+            group_id=identity.group_id,
+            incarnation=identity.incarnation,
+            first=first,
+            last=last,
+            fence_term=fence.term if fence is not None and first in fence.indexes else 0,
+        )
+        packed = await self._call(node, request.pack())
+        try:
+            return None if packed is None else unpack_answer(packed, request)
+        except RemoteProtocolError as error:
+            log_.info("%s: %s did not give entry %d: %s", self._log.place.group, node, first, error)
+            return None
