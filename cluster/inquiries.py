@@ -99,18 +99,18 @@ class Inquiries:
             return None
         return answer
 
-    async def is_current(self, row: StreamAssignment) -> bool:
-        """Say whether the table here has this row, and all that the meta group had committed when this was asked."""
-        index = await self.meta_index()
-        return index is not None and self._owners.applied_index >= index and self._machine.table.get(row.key) == row
-
-    async def meta_index(self) -> int | None:
-        """Ask the meta leader how far the meta group had committed when this was asked; None without one in time."""
+    async def committed_index(self) -> int | None:
+        """How far the meta group had committed when this was asked; None when no leader could say so in time."""
         try:
             index: int = msgpack.unpackb(await self._forwarder.answer(_of_meta_leader("", _INDEX, b"")))
         except errors.ApiError:
             return None
         return index
+
+    async def is_current(self, row: StreamAssignment) -> bool:
+        """Say whether the table here has this row, and all that the meta group had committed when this was asked."""
+        index = await self.committed_index()
+        return index is not None and self._owners.applied_index >= index and self._machine.table.get(row.key) == row
 
     def report_settled(self, row: StreamAssignment) -> None:
         """Tell the meta leader that the stream's group has the members of its row. It may be reported again."""

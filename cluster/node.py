@@ -19,6 +19,7 @@ from jetraft.cluster.meta.adoption import Adoption
 from jetraft.cluster.meta.arrival import Arrival
 from jetraft.cluster.meta.backend import MetaBackend
 from jetraft.cluster.meta.bootstrap import Bootstrap
+from jetraft.cluster.meta.currency import Currency
 from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
 from jetraft.cluster.meta.health import Loss, Seen
 from jetraft.cluster.meta.machine import MetaMachine
@@ -100,6 +101,10 @@ class ClusterNode:
         self._room = RoomKeeper(
             clock=ports.clock, space=space, emergency=EmergencyFile(ports.disk, ports.node_dir.root)
         )
+        self.currency = Currency(
+            committed_index=self._committed_index,
+            applied_index=lambda: self.service.owners.applied_index,
+        )
         advisories = Advisories(outbox=ports.outbox, clock=ports.clock, rng=ports.rng)
         site = Site(
             advisories=advisories,
@@ -109,6 +114,7 @@ class ClusterNode:
             clock=ports.clock,
             cluster_name=setting.cluster_name or "",
             name_of=self.view.name_of,
+            is_table_proved=lambda: self.currency.is_proved,
             on_settled=self._report_settled,
             on_abandoned=self._report_abandoned,
             has_begun_anew=lambda group: self.joining is not None and self.joining.has_begun_anew(group),
@@ -160,8 +166,16 @@ class ClusterNode:
             saved_rows=saved_rows,
             admit=self._admit,
             joined_index=lambda: self._bootstrap.joined_index,
+            currency=self.currency,
+            is_in_table=lambda row: self.machine.table.get(row.key) == row,
         )
-        self.backend: MetaBackend[StreamShell] = MetaBackend(node_id=setting.node_id, machine=self.machine, host=host)
+        self.backend: MetaBackend[StreamShell] = MetaBackend(
+            node_id=setting.node_id,
+            machine=self.machine,
+            host=host,
+            is_table_proved=lambda: self.currency.is_proved,
+        )
+        self.currency.on_proved.append(self._table_proved)
         self._adoption: Adoption | None = None
         if saved_rows is not None:
             self._adoption = Adoption(
@@ -190,7 +204,7 @@ class ClusterNode:
         )
         self._confirmation = Confirmation(
             clock=ports.clock,
-            ask=self.service.inquiries.meta_index,
+            ask=self.service.inquiries.committed_index,
             applied=lambda: self.service.owners.applied_index,
         )
         self._readiness = Readiness(
@@ -236,10 +250,13 @@ class ClusterNode:
         if self._adoption is not None:  # before any replica is started
             await wait_until(lambda: self.machine.leading_term is not None, READY_WAIT_S)
             await self._adopt()
+            with trio.move_on_after(READY_WAIT_S):
+                await self.currency.run()
         async with trio.open_nursery() as nursery:
             if self.catchup is not None:
                 await nursery.start(self.catchup.run)
             await nursery.start(self.backend.run)
+            nursery.start_soon(self.currency.run)
             nursery.start_soon(self.service.inquiries.run)
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._telling.run)
@@ -296,6 +313,15 @@ class ClusterNode:
         self.service.owners.meta_group = group
         self.view.members = lambda: group.members
         self._steward.look_after(group)
+
+    async def _committed_index(self) -> int | None:
+        return await self.service.inquiries.committed_index()
+
+    def _table_proved(self) -> None:
+        """Rows can be gone by from now on."""
+        self.backend.retry_all()
+        for _, replica in self.backend.replicas():
+            replica.table_proved()
 
     def _report_settled(self, row: StreamAssignment) -> None:
         self.service.inquiries.report_settled(row)
@@ -382,9 +408,7 @@ class ClusterNode:
                 if not is_emptied:
                     await run_blocking(self._ports.node_dir.empty_trash)
                     is_emptied = True
-                group = self._group
-                assert group is not None
-                if group.leader is not None and 0 < group.commit_index <= group.applied_index:
+                if self.currency.is_proved:
                     await self._adopt()
                     await self.backend.settle()
                     await self.backend.sweep()

@@ -5,12 +5,15 @@ appended but not yet committed is in force after a restart too. The caller's lis
 is then written down as a checkpoint of index 0, in the ledger, before any vote leaves.
 """
 
+from contextlib import suppress
+
 import attrs
 
 from jetraft.raft.machine import StateMachine
-from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.raft.membership import BadConfigurationError, Configuration, ConfigurationHistory
 from jetraft.store.format import FRAME_HEADER_BYTES, Kind
-from jetraft.store.port import GroupLog
+from jetraft.store.model.ids import NodeId
+from jetraft.store.port import GroupLog, StoreCorrupt, StoreRefused
 
 SCAN_BYTES = 4 << 20
 
@@ -38,6 +41,25 @@ def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) 
             machine.restore(checkpoint.state)
     configurations = configurations_of(log, base, applied_index)
     return Recovered(configurations=configurations, applied_index=applied_index, state_bytes=state_bytes)
+
+
+def known_members(log: GroupLog) -> frozenset[NodeId]:
+    """Everybody whom a log names as a member, from its newest checkpoint on; also one that is damaged.
+
+    Empty when nothing that can be read names any. Reads the log from its checkpoint on.
+    """
+    found: set[NodeId] = set()
+    after_index = 0
+    with suppress(StoreCorrupt, StoreRefused, BadConfigurationError):
+        checkpoint = log.load_checkpoint()
+        if checkpoint is not None:
+            found.update(Configuration.decode(checkpoint.members).members)
+            after_index = checkpoint.index
+    with suppress(StoreCorrupt, BadConfigurationError):
+        for _, entry in log.frames(after_index + 1, log.last_index):
+            if entry.kind == Kind.RAFT_CONFIG:
+                found.update(Configuration.decode(entry.frame[FRAME_HEADER_BYTES:]).members)
+    return frozenset(found)
 
 
 def configurations_of(log: GroupLog, base: Configuration, base_index: int) -> ConfigurationHistory:

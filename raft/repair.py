@@ -117,15 +117,17 @@ class Repairs:
         path: Path,
         identity: Identity,
         cache: BlockCache,
-        others: Sequence[NodeId],
+        others: "Sequence[NodeId] | Callable[[FileLog], Sequence[NodeId]]",
         *,
         accept_lost_hard_state: bool = False,
         may_lose: bool = True,
     ) -> FileLog:
         """Open a group's log, and repair it when it is damaged; `others` are the group's other members.
 
-        `accept_lost_hard_state`: the only voter of a group has nobody whom it could contradict. `may_lose`: the group
-        goes on without entries that no member has; else EntriesLostError is raised, from now on also by `reopen`.
+        Where only the opened log can say who they are, `others` is called with it; what it raises is raised, and the
+        log is closed then. `accept_lost_hard_state`: the only voter of a group has nobody whom it could contradict.
+        `may_lose`: the group goes on without entries that no member has; else EntriesLostError is raised, from now on
+        also by `reopen`.
         Raises what `open_log` raises, and RepairPendingError: call again after a while.
         """
         key = identity.group_id, identity.incarnation
@@ -140,7 +142,13 @@ class Repairs:
                 accept_lost_hard_state=accept_lost_hard_state,
             )
             log = await run_blocking(partial(open_log, ledger, path, identity, cache, options))
-        return await self._sound(log, others)
+        try:
+            members = others(log) if callable(others) else others
+        except BaseException:
+            self.forget(identity.group_id)
+            log.close()
+            raise
+        return await self._sound(log, members)
 
     async def _sound(self, log: FileLog, others: Sequence[NodeId]) -> FileLog:
         if not others:

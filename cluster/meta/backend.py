@@ -6,8 +6,9 @@ worked at side by side, so that they share fsyncs and one that takes long holds 
 task at a time.
 
 A group's data is deleted only when the table holds its tombstone, or says that the group has left this node
-(store-rules 12). A replica that is no longer assigned and has neither is stopped and kept; so is a directory that no
-row knows: both are reported as orphans.
+(store-rules 12), and is proved to be current (currency.py): in a table of the past the group may have left this node
+and not come back yet. A replica that is no longer assigned and has neither is stopped and kept; so is a directory that
+no row knows: both are reported as orphans.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 import attrs
 import trio
 
+from jetraft.cluster.meta.currency import UnprovedError
 from jetraft.raft.joining import JoinPendingError
 from jetraft.raft.repair import RepairPendingError
 from jetraft.raft.repair_pacing import rest_s
@@ -27,7 +29,7 @@ from jetraft.raft.swap import SwapRefusedError
 from jetraft.store.port import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
     from jetraft.cluster.meta.machine import MetaMachine
@@ -118,8 +120,16 @@ class _Reopening:
 class MetaBackend(Generic[R]):
     """Runs this node's replicas. One task (`run`) starts and stops them; everybody may look them up."""
 
-    def __init__(self, *, node_id: NodeId, machine: MetaMachine, host: ReplicaHost[R]) -> None:
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        machine: MetaMachine,
+        host: ReplicaHost[R],
+        is_table_proved: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._node_id = node_id
+        self._is_table_proved = is_table_proved
         self._machine = machine
         self._host = host
         self._running: dict[StreamKey, _Running[R]] = {}  # changed by `_set` alone
@@ -128,6 +138,7 @@ class MetaBackend(Generic[R]):
         self._unstarted: dict[StreamKey, _Unstarted] = {}
         self._orphans: set[GroupId] = set()
         self._undiscarded: dict[GroupId, float] = {}  # when it is tried again
+        self._discarding: dict[GroupId, trio.Event] = {}  # what is on its way out, until its ledger knows it no more
         self._reopenings: dict[StreamKey, _Reopening] = {}
         self._working: set[StreamKey] = set()
         self._woken = trio.Event()
@@ -168,7 +179,9 @@ class MetaBackend(Generic[R]):
                         await self._woken.wait()
                     now_s = trio.current_time()
                     for group_id in [group_id for group_id, due_s in self._undiscarded.items() if due_s <= now_s]:
-                        await self._discard_if_removed(group_id)
+                        del self._undiscarded[group_id]
+                        if group_id not in self._wanted_groups():
+                            await self._discard_if_removed(group_id)
                     self._note([key for key, due_s in self._due() if due_s <= now_s])
                     self._woken = trio.Event()
         finally:
@@ -194,6 +207,12 @@ class MetaBackend(Generic[R]):
         rows = self._machine.table.streams.items()
         self._note([key for key, row in rows if row.group_id == group_id and key not in self._running])
 
+    def retry_all(self) -> None:
+        """Try again now what could not be started or discarded: the table is proved to be current."""
+        self._note(list(self._unstarted))
+        self._undiscarded = dict.fromkeys(self._undiscarded, trio.current_time())
+        self._woken.set()
+
     async def reopen(self, swap: Swap) -> None:
         """Replace the log of a running replica, where no other task works at it.
 
@@ -215,10 +234,14 @@ class MetaBackend(Generic[R]):
 
         To be called once the table is known to be current; before that, what it lacks may only be unread.
         """
-        known = {row.group_id for row in self._machine.table.streams.values() if self._node_id in row.holders}
+        known = self._wanted_groups()
         self._orphans -= known
         for group_id in sorted({group_id for group_id, _ in self._host.stored_groups()} - known):
-            await self._discard_if_removed(group_id)
+            if group_id not in self._wanted_groups():  # it may have come back while another one was discarded
+                await self._discard_if_removed(group_id)
+
+    def _wanted_groups(self) -> set[GroupId]:
+        return {row.group_id for row in self._machine.table.streams.values() if self._node_id in row.holders}
 
     def statistics(self) -> BackendStatistics:
         """Return how well this node matches the table."""
@@ -293,6 +316,8 @@ class MetaBackend(Generic[R]):
 
     async def _start(self, key: StreamKey, assignment: StreamAssignment) -> None:
         group_id = assignment.group_id
+        while group_id in self._discarding:  # it was here before, has left, and comes back
+            await self._discarding[group_id].wait()
         try:
             replica = await self._host.start(assignment)
         except (StoreError, OSError) as error:
@@ -305,7 +330,9 @@ class MetaBackend(Generic[R]):
         """The replica could not be started: note why, and when to try again."""
         before = self._unstarted.get(key)
         attempts = 1 if before is None else before.attempts + 1
-        if isinstance(error, JoinPendingError):
+        if isinstance(error, UnprovedError):
+            pause_s = math.inf  # `retry_all` ends it
+        elif isinstance(error, JoinPendingError):
             pause_s = JOIN_RETRY_S
         else:
             pause_s = rest_s(attempts) if isinstance(error, RepairPendingError) else RETRY_S
@@ -338,12 +365,22 @@ class MetaBackend(Generic[R]):
     async def _discard_if_removed(self, group_id: GroupId) -> None:
         if self._machine.table.is_removed(group_id, self._node_id):
             self._orphans.discard(group_id)
-            self._undiscarded.pop(group_id, None)
-            try:
-                await self._host.discard(group_id)
-            except OSError as error:
-                log.error("group %s was deleted, and its data cannot be: %s", group_id, error)  # noqa: TRY400
-                self._undiscarded[group_id] = trio.current_time() + RETRY_S
+            if not self._is_table_proved():
+                self._undiscarded[group_id] = math.inf  # `retry_all` ends it
+            elif group_id not in self._discarding:
+                await self._discard(group_id)
         elif group_id not in self._orphans:
             self._orphans.add(group_id)
             log.warning("group %s is not assigned to this node and was not deleted; its data is kept", group_id)
+
+    async def _discard(self, group_id: GroupId) -> None:
+        ended = self._discarding[group_id] = trio.Event()
+        self._undiscarded.pop(group_id, None)
+        try:
+            await self._host.discard(group_id)
+        except OSError as error:
+            log.error("group %s was deleted, and its data cannot be: %s", group_id, error)  # noqa: TRY400
+            self._undiscarded[group_id] = trio.current_time() + RETRY_S
+        finally:
+            del self._discarding[group_id]
+            ended.set()

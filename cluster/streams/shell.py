@@ -198,6 +198,11 @@ class StreamShell:
         self._propose_config()
         self.look_after_members()
 
+    def table_proved(self) -> None:
+        """The assignment is known to be current: what waited for that begins."""
+        self._propose_config()
+        self._lead()
+
     def look_after_members(self) -> None:
         """The group's members have changed: bring them in line with the assignment, if this replica leads."""
         if self._reshaper is not None:
@@ -354,8 +359,8 @@ class StreamShell:
     # --- inside
 
     def _lead(self) -> None:
-        """Begin to lead, once the group leads and the stream has its configuration."""
-        if self._retired or self._leadership is not None:
+        """Begin to lead, once the group leads, the stream has its configuration, and the assignment is current."""
+        if self._retired or self._leadership is not None or not self._site.is_table_proved():
             return
         if self.machine.config is None or not self.group.is_leader:
             return
@@ -418,7 +423,8 @@ class StreamShell:
 
     def _propose_config(self) -> None:
         """Bring the assigned configuration into the log when another one is in force."""
-        if self.group.is_leader and self.machine.config != self.assignment.config:
+        is_current = self._site.is_table_proved()
+        if is_current and self.group.is_leader and self.machine.config != self.assignment.config:
             command = commands.UpdateConfig(encode_config(self.assignment.config))
             self.group.propose(Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command)))
 

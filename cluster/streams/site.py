@@ -34,6 +34,7 @@ class Site:
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
     quota: Quota | None = None  # what the server was told to hold at most; None: no limits
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
+    is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # nobody restores it
     has_begun_anew: Callable[[GroupId], bool] = attrs.field(

@@ -37,7 +37,7 @@ async def test_too_few_descriptors_put_it_off_and_do_not_end_the_server(
 
     node = SimpleNamespace(
         _ports=SimpleNamespace(node_dir=SimpleNamespace(empty_trash=lambda: note("empty"))),
-        _group=SimpleNamespace(leader="n1", commit_index=3, applied_index=3),
+        currency=SimpleNamespace(is_proved=True),
         _adopt=lambda: awaited("adopt"),
         backend=SimpleNamespace(settle=lambda: awaited("settle"), sweep=lambda: awaited("sweep")),
     )

@@ -12,6 +12,7 @@ import trio.testing
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.backend import WORKED_AT_ONCE, MetaBackend
 from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream, SettleStream
+from jetraft.cluster.meta.currency import UnprovedError
 from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.raft.repair import RepairPendingError
 from jetraft.raft.swap import Swap, SwapRefusedError
@@ -40,6 +41,8 @@ class FakeHost:
         self.fails = self.fails_to_discard = False
         self.error: Exception = OSError("disk full")
         self.attempts_s: list[float] = []
+        self.discarding = trio.Event()  # what a discarding waits for
+        self.discarding.set()
         self.held: dict[str, trio.Event] = {}  # by group: what its start waits for
 
     async def start(self, assignment: StreamAssignment) -> FakeReplica:
@@ -65,6 +68,7 @@ class FakeHost:
         await trio.lowlevel.checkpoint()
         if self.fails_to_discard:
             raise self.error
+        await self.discarding.wait()
         self.calls.append(f"discard {group_id}")
 
     def stored_groups(self) -> Iterable[tuple[GroupId, int]]:
@@ -77,7 +81,10 @@ class Bench:
     def __init__(self) -> None:
         self.machine = MetaMachine()
         self.host = FakeHost()
-        self.backend: MetaBackend[FakeReplica] = MetaBackend(node_id=N1, machine=self.machine, host=self.host)
+        self.is_proved = True
+        self.backend: MetaBackend[FakeReplica] = MetaBackend(
+            node_id=N1, machine=self.machine, host=self.host, is_table_proved=lambda: self.is_proved
+        )
         self._index = 0
 
     async def apply(self, *commands: object) -> None:
@@ -312,6 +319,66 @@ async def test_a_sweep_discards_what_has_a_tombstone_and_reports_the_rest(nurser
     await bench.backend.sweep()
     assert bench.calls() == ["discard gone"]
     assert bench.backend.statistics().orphans == ("stranger",)
+
+
+async def test_nothing_is_discarded_by_a_table_that_may_be_of_the_past(nursery: trio.Nursery) -> None:
+    """The group left this node, and has come back since: what is on disk is of its second stay."""
+    bench = Bench()
+    bench.is_proved = False
+    await nursery.start(bench.backend.run)
+    back = ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S"), peers=(N2, N1), based_on=2)
+    await bench.apply(assign("S", group="g1", peers=(N1, N2)))
+    await bench.apply(ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S"), peers=(N2,), based_on=1))
+    await bench.apply(SettleStream(account=ACCOUNT, name="S", incarnation=1, revision=2))
+    bench.host.on_disk = [(GroupId("g1"), 1), (GroupId("gone"), 5)]
+    await bench.backend.sweep()
+    assert bench.calls() == ["start g1", "stop g1"]
+
+    await bench.apply(back)
+    await bench.apply(assign("T", group="gone"), RemoveStream(account=ACCOUNT, name="T", incarnation=5))
+    await bench.backend.sweep()
+    assert bench.calls() == ["start g1"]
+    bench.is_proved = True
+    bench.backend.retry_all()
+    await trio.testing.wait_all_tasks_blocked()
+    assert bench.calls() == ["discard gone"]
+    assert bench.backend.statistics().orphans == ()
+
+
+async def test_a_group_that_comes_back_while_it_is_discarded_is_started_after_that(nursery: trio.Nursery) -> None:
+    """Else the ledger would be told to forget what the new replica has promised."""
+    bench = Bench()
+    await nursery.start(bench.backend.run)
+    away = assign("S", group="g1", peers=(N1, N2))
+    leaves = ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S"), peers=(N2,), based_on=1)
+    await bench.apply(away, leaves, SettleStream(account=ACCOUNT, name="S", incarnation=1, revision=2))
+    bench.host.on_disk = [(GroupId("g1"), 1)]  # of an earlier process
+    bench.host.discarding = trio.Event()
+    nursery.start_soon(bench.backend.sweep)
+    await trio.testing.wait_all_tasks_blocked()
+    back = ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S"), peers=(N2, N1), based_on=2)
+    bench.machine.apply([entry(4, back)])
+    await trio.testing.wait_all_tasks_blocked()
+    assert bench.calls() == []
+    bench.host.discarding.set()
+    await bench.backend.settle()
+    assert bench.calls() == ["discard g1", "start g1"]
+
+
+async def test_what_waits_for_the_table_is_started_when_that_is_proved(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench()
+    bench.host.fails, bench.host.error = True, UnprovedError("g1")
+    await nursery.start(bench.backend.run)
+    await bench.apply(assign("S", group="g1"))
+    await trio.sleep(1000)
+    assert len(bench.host.attempts_s) == 1
+    bench.host.fails = False
+    bench.backend.retry_all()
+    await bench.backend.settle()
+    assert bench.calls() == ["start g1"]
+    assert autojump_clock.current_time() >= 1000
 
 
 async def test_a_replica_that_cannot_start_is_reported_and_tried_again(

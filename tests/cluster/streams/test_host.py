@@ -7,23 +7,41 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import attrs
 import pytest
 import trio
 
+from jetraft.cluster.meta.currency import Currency, UnprovedError
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.raft.joining import Admission, JoinPendingError
+from jetraft.raft.membership import Configuration
+from jetraft.raft.repair import OvertakenError
 from jetraft.store import ledger_records
+from jetraft.store._frame import seal
+from jetraft.store.format import Kind
 from jetraft.store.io import LocalDisk, Writer
+from jetraft.store.mem_log import MemLog
+from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import GroupId
 from jetraft.store.node_dir import NodeDir
-from jetraft.store.port import GroupLog, StoreCorrupt, StoreError, StoreMisplaced, StoreNewer, StoreRefused
+from jetraft.store.port import (
+    Entry,
+    GroupLog,
+    HardStateLost,
+    StoreCorrupt,
+    StoreError,
+    StoreMisplaced,
+    StoreNewer,
+    StoreRefused,
+)
 from tests.cluster.meta.makers import N2, N3, assignment
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.saved_rows import SavedRows
     from jetraft.raft.repair import Repairs
+    from jetraft.store.log import FileLog
 
 GROUP, OTHER = GroupId("S-R3F-gone0000"), GroupId("S-R3F-kept0000")
 
@@ -50,7 +68,18 @@ def host_over(node_dir: NodeDir) -> StreamHost:
     forgets = SimpleNamespace(forget=lambda _group_id: None)
     memory_groups = MemoryGroups(node_dir.ledger)
     fields: dict[str, Any] = {field.name: None for field in StreamHost.__attrs_attrs__ if field.init}
+    fields |= {"joined_index": lambda: 0, "currency": currency(), "is_in_table": lambda _row: True}
     return StreamHost(**{**fields, "node_dir": node_dir, "repairs": forgets, "memory_groups": memory_groups})
+
+
+def currency(*, is_proved: bool = True) -> Currency:
+    async def unknown() -> int | None:
+        await trio.lowlevel.checkpoint()
+        return None
+
+    made = Currency(committed_index=unknown, applied_index=lambda: 0)
+    made.is_proved = is_proved
+    return made
 
 
 async def test_data_is_in_the_trash_when_its_removal_begins(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,3 +160,71 @@ async def test_only_what_is_lost_is_had_from_others_and_never_by_an_only_holder(
         await host.start(assignment("S", peers=(own, N2, N3)))
     with pytest.raises(type(error)):
         await host.start(assignment("S", peers=(own,)))
+
+
+async def test_no_log_is_begun_by_a_row_that_may_be_of_the_past(node_dir: NodeDir) -> None:
+    """Rule 38: the group may have left this node, which forgets what has left it."""
+    host = host_over(node_dir)
+    host.repairs = cast("Repairs", NeverOpened())
+    own = node_dir.node_id
+    rows = [assignment("S", peers=peers) for peers in ((own,), (own, N2, N3))]
+    rows += [attrs.evolve(row, config=attrs.evolve(row.config, storage=StorageType.MEMORY)) for row in rows]
+    host.currency = currency(is_proved=False)
+    for row in rows:
+        with pytest.raises(UnprovedError):
+            await host.start(row)
+    host.currency, host.is_in_table = currency(), lambda _row: False  # proved, and there is a newer row by now
+    for row in rows:
+        with pytest.raises(JoinPendingError, match="has changed"):
+            await host.start(row)
+
+
+@pytest.mark.parametrize("error", [HardStateLost("b"), OvertakenError("b"), StoreCorrupt("b"), StoreMisplaced("b")])
+async def test_what_is_lost_waits_for_the_table_before_anybody_is_asked_or_nobody_thought_to_have_it(
+    node_dir: NodeDir, error: StoreError
+) -> None:
+    host = host_over(node_dir)
+    host.repairs = cast("Repairs", Opening(error))
+    host.currency = currency(is_proved=False)
+    own = node_dir.node_id
+    for peers in ((own,), (own, N2, N3)):
+        row = attrs.evolve(assignment("S", peers=peers), group_id=GROUP, incarnation=7)
+        with pytest.raises(UnprovedError):
+            await host.start(row)
+
+
+class NeverOpened:
+    """Repairs of a node that opens no log: it would make the directory of one."""
+
+    async def open(self, *_arguments: object, **_options: object) -> GroupLog:
+        raise AssertionError("nothing may be opened")
+
+
+@pytest.mark.parametrize("is_proved", [True, False])
+async def test_who_else_has_a_damaged_log_is_said_by_the_log_until_the_row_is_proved(
+    node_dir: NodeDir, *, is_proved: bool
+) -> None:
+    """A row of the past may say that nobody has: then entries would be given up that the others have."""
+    host = host_over(node_dir)
+    own = node_dir.node_id
+    row = attrs.evolve(assignment("S", peers=(own,)), group_id=GROUP, incarnation=7)
+    host.currency = currency(is_proved=is_proved)
+    log = damaged_log(Configuration(voters=(own,)), later=Configuration(voters=(own, N2), learners=(N3,)))
+    assert host._others(row, log) == ([] if is_proved else sorted([N2, N3]))
+    alone = damaged_log(Configuration(voters=(own,)), later=Configuration(voters=(own,)))
+    if is_proved:
+        assert host._others(row, alone) == []
+    else:
+        with pytest.raises(UnprovedError):
+            host._others(row, alone)
+
+
+def damaged_log(founding: Configuration, *, later: Configuration) -> "FileLog":
+    """A log that says it is damaged, with a change of members."""
+    log = MemLog()
+    log.save_checkpoint(0, 0, founding.encode(), b"")
+    frame = seal(Kind.RAFT_CONFIG, index=1, term=1, incarnation=7, body=later.encode())
+    log.append([Entry(index=1, term=1, kind=Kind.RAFT_CONFIG, frame=frame)])
+    log.submit()
+    log.damaged = ("something",)  # type: ignore[attr-defined]  # of a log in files
+    return cast("FileLog", log)
