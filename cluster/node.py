@@ -137,6 +137,7 @@ class ClusterNode:
             repairs=self.repairs,
             node_dir=ports.node_dir,
             cache=ports.cache,
+            linked=None if mesh is None else lambda: [peer for peer, info in mesh.peers.items() if info.up],
             on_group=self._meta_started,
         )
         self.joining = None if mesh is None else Joining(ports.manager, mesh, may_join=self._may_join)

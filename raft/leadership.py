@@ -250,7 +250,8 @@ class Leadership:
         """Append a configuration entry and return its index; it is in force at once.
 
         Raises MembershipChangeRefusedError: an earlier change or the own no-op is not committed yet, or more than one
-        voter differs (rule 28), a new voter has not caught up (29), or this leader would be removed (31).
+        voter differs (rule 28), a new voter has not caught up (29), this leader would be removed (31), or a voter is to
+        go and those that remain have no majority in contact (32): the group could not even take that back.
         """
         current = self._configurations.current
         settled_index = min(commit_index, self._log.durable_index)
@@ -264,6 +265,9 @@ class Leadership:
             peer = self.replication.peers.get(node)
             if peer is None or peer.match_index + NEARLY_CAUGHT_UP_ENTRIES < self._log.last_index:
                 raise MembershipChangeRefusedError(f"{node} has not caught up as a learner yet")
+        shrinks = not set(current.voters) <= set(configuration.voters)
+        if shrinks and not configuration.has_quorum([self._setup.node_id, *self.replication.in_contact()]):
+            raise MembershipChangeRefusedError("those that would remain have no majority in contact")
         index = self.propose([Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
         self._configurations.append(index, configuration)
         self._follow_members()

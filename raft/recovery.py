@@ -44,21 +44,21 @@ def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) 
 
 
 def known_members(log: GroupLog) -> frozenset[NodeId]:
-    """Everybody whom a log names as a member, from its newest checkpoint on; also one that is damaged.
+    """The members by the newest configuration that can be read of a log, which may be damaged.
 
-    Empty when nothing that can be read names any. Reads the log from its checkpoint on.
+    Empty when none can be. Reads the log from its newest checkpoint on.
     """
-    found: set[NodeId] = set()
+    found: tuple[NodeId, ...] = ()
     after_index = 0
     with suppress(StoreCorrupt, StoreRefused, BadConfigurationError):
         checkpoint = log.load_checkpoint()
         if checkpoint is not None:
-            found.update(Configuration.decode(checkpoint.members).members)
+            found = Configuration.decode(checkpoint.members).members
             after_index = checkpoint.index
     with suppress(StoreCorrupt, BadConfigurationError):
         for _, entry in log.frames(after_index + 1, log.last_index):
             if entry.kind == Kind.RAFT_CONFIG:
-                found.update(Configuration.decode(entry.frame[FRAME_HEADER_BYTES:]).members)
+                found = Configuration.decode(entry.frame[FRAME_HEADER_BYTES:]).members
     return frozenset(found)
 
 

@@ -14,6 +14,7 @@ import trio
 
 from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.joining import JoinPendingError, until_durable
+from jetraft.raft.recovery import known_members
 from jetraft.raft.repair import RepairPendingError
 from jetraft.raft.repair_pacing import rest_s
 from jetraft.store.format import Identity
@@ -21,7 +22,7 @@ from jetraft.store.model.ids import GroupId
 from jetraft.store.port import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from jetraft.cluster.meta.founding import Founders
     from jetraft.cluster.meta.machine import MetaMachine
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from jetraft.raft.repair import Repairs
     from jetraft.raft.swap import Swap
     from jetraft.store.block_cache import BlockCache
+    from jetraft.store.log import FileLog
     from jetraft.store.model.ids import NodeId
     from jetraft.store.node_dir import NodeDir
     from jetraft.store.port import GroupLog
@@ -42,7 +44,10 @@ JOIN_RETRY_S: Final = 0.3
 
 
 class MetaSeat:
-    """See the module. `on_group` hears of every new group object."""
+    """See the module. `on_group` hears of every new group object; `linked` gives the nodes that can be reached now.
+
+    It is None on a server that stands alone.
+    """
 
     def __init__(  # noqa: PLR0913  (what a group on a node is made of)
         self,
@@ -53,6 +58,7 @@ class MetaSeat:
         repairs: Repairs,
         node_dir: NodeDir,
         cache: BlockCache,
+        linked: Callable[[], Iterable[NodeId]] | None,
         on_group: Callable[[Group], None],
     ) -> None:
         self._node_id = node_id
@@ -61,6 +67,7 @@ class MetaSeat:
         self._repairs = repairs
         self._node_dir = node_dir
         self._cache = cache
+        self._linked = linked
         self._on_group = on_group
         self._founders: Founders | None = None
         self._heard = trio.Event()  # of a member that damaged entries may be had from
@@ -166,7 +173,7 @@ class MetaSeat:
         founders = self._founders
         identity = Identity(node_id=self._node_id, group_id=META_GROUP, incarnation=founders.incarnation)
         path = self._node_dir.group(META_GROUP, founders.incarnation)
-        others = [node for node in founders.members if node != self._node_id]
+        is_alone = self._linked is None
         attempts = 0
         while True:
             self._heard = trio.Event()
@@ -176,19 +183,31 @@ class MetaSeat:
                     path,
                     identity,
                     self._cache,
-                    others,
-                    accept_lost_hard_state=not others,
-                    may_lose=not others,
+                    self._others,
+                    accept_lost_hard_state=is_alone,
+                    may_lose=is_alone,
                 )
             except RepairPendingError:
                 attempts += 1
                 with trio.move_on_after(rest_s(attempts)):
                     await self._heard.wait()
                 continue
-            if meta_log.lost and others:
+            if meta_log.lost and not is_alone:
                 meta_log.close()
                 raise StoreCorrupt(f"{path}: entries {meta_log.lost} are damaged, and no other member has them")
             return meta_log
+
+    def _others(self, meta_log: FileLog) -> list[NodeId]:
+        """Who may have what a damaged log has lost.
+
+        The founders may all have left long ago: the members are those of the newest configuration in the log; and as
+        that may be among what is damaged, whoever is there is asked too.
+        """
+        if self._linked is None:
+            return []
+        assert self._founders is not None
+        named = known_members(meta_log) if meta_log.damaged else ()
+        return sorted({*(named or self._founders.members), *self._linked()} - {self._node_id})
 
     def _on_heard(self, group_id: GroupId) -> None:
         if group_id == META_GROUP:

@@ -402,6 +402,18 @@ def test_impossible_changes_are_refused(configuration: Configuration, reason: st
         rig.core.change_members(configuration, rig.now_ns)
 
 
+def test_nobody_is_removed_when_those_that_remain_are_no_majority() -> None:
+    """Rule 32: with C away, A and B can commit; without B as well nobody could, for ever."""
+    rig = leading_rig()
+    rig.core.peer_down(C, rig.now_ns)
+    with pytest.raises(MembershipChangeRefusedError, match="no majority in contact"):
+        rig.core.change_members(Configuration(voters=(A, C)), rig.now_ns)
+    with pytest.raises(MembershipChangeRefusedError, match="no majority in contact"):
+        rig.core.change_members(Configuration(voters=(A, C), learners=(B,)), rig.now_ns)
+    rig.core.change_members(Configuration(voters=(A, B)), rig.now_ns)
+    assert rig.core.configuration.voters == (A, B), "who is away may go"
+
+
 def test_a_change_waits_for_an_entry_of_the_own_term() -> None:
     rig = Rig().make_leader()
     with pytest.raises(MembershipChangeRefusedError, match="not committed"):
