@@ -36,6 +36,7 @@ from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.cluster.streams.quota import Quota
 from jetraft.cluster.streams.site import Site
+from jetraft.cluster.sweeping import Sweeper
 from jetraft.cluster.waiting import wait_until
 from jetraft.raft.catchup import Catchup
 from jetraft.raft.joining import Begins, Joining, JoinPendingError
@@ -62,7 +63,6 @@ log = logging.getLogger(__name__)
 
 RECORD_NAME: Final = "meta.record"
 READY_WAIT_S: Final = 5.0  # a server that stands alone is ready when its streams lead; a broken one says so by itself
-SWEEP_S: Final = 60.0  # how often data of deleted streams is looked for; it only matters after a node was away
 
 
 class ClusterNode:
@@ -211,6 +211,12 @@ class ClusterNode:
         self._readiness = Readiness(
             clock=ports.clock, see=self._see, confirmation=None if mesh is None else self._confirmation
         )
+        self._sweeper = Sweeper(
+            self.machine,
+            is_current=self._table_is_current,
+            empty_trash=partial(run_blocking, ports.node_dir.empty_trash),
+            sweep=self._sweep,
+        )
         self.service.backups = self.backups
         self.service.advisories = advisories
         self.caretakers = Caretakers(
@@ -266,7 +272,7 @@ class ClusterNode:
             nursery.start_soon(self.backups.run)
             if self._setting.cluster_name is None:
                 await self._until_all_lead()
-            nursery.start_soon(self._sweep)
+            nursery.start_soon(self._sweeper.run)
             start()
 
     async def health(self, *, with_space: bool = True) -> Health:
@@ -398,26 +404,13 @@ class ClusterNode:
             self._adopted = self._group
             await self._adoption.run()
 
-    async def _sweep(self) -> None:
-        """Once the table is current, delete what was removed while this node was away.
+    async def _table_is_current(self) -> bool:
+        return self.currency.is_proved and (self._ports.mesh is None or await self._confirmation.is_fresh())
 
-        First what an earlier process had thrown away and not removed when it ended.
-        """
-        is_emptied = False
-        while True:
-            try:
-                if not is_emptied:
-                    await run_blocking(self._ports.node_dir.empty_trash)
-                    is_emptied = True
-                if self.currency.is_proved:
-                    await self._adopt()
-                    await self.backend.settle()
-                    await self.backend.sweep()
-                    await trio.sleep(SWEEP_S)
-            except OSError as error:  # no descriptor is left for a directory now, for instance
-                log.warning("the data of deleted streams is looked for again later: %s", error)
-                await trio.sleep(SWEEP_S)
-            await trio.sleep(1)
+    async def _sweep(self) -> None:
+        await self._adopt()
+        await self.backend.settle()
+        await self.backend.sweep()
 
 
 def _loss_of(replica: StreamShell) -> Loss:
