@@ -33,13 +33,16 @@ def settings_of(arguments: Sequence[str]) -> Settings:
 
 def run(options: Options) -> int:
     """Start the server and stay until it has stopped."""
+    from jetraft.api.cli.start_signals import end_at_once  # noqa: PLC0415
+
+    end_at_once()
     from jetraft.api.server import serve  # noqa: PLC0415  --help must not load the whole server
 
     return serve(options)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one for each way to end)
-    """Entry point of the console script; returns the exit status."""
+    """What the words of the command line ask for; returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in ("inspect", "verify"):
         from jetraft.api.cli import inspect  # noqa: PLC0415  servers do not need it

@@ -1,0 +1,139 @@
+"""SIGINT and SIGTERM at any moment of a start: the process ends soon and says nothing of Python.
+
+As with nats-server the status is 0, or, in the first moments, that of a process that the signal has ended.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import HOST
+from tests.harness.process import Process
+from tests.harness.raw import RawClient
+from tests.harness.server import Server, command, environment
+
+MOMENTS = 20  # of each signal
+POLL_S = 0.002  # the interpreter's own handler of SIGINT is there for some 30 ms
+
+
+@pytest.fixture(scope="module")
+def store_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with streams, which a start has to open."""
+    with (
+        Server("jetraft", directory=tmp_path_factory.mktemp("signals")) as server,
+        RawClient(server.address) as client,
+    ):
+        for number in range(5):
+            client.api(f"STREAM.CREATE.s{number}", {"name": f"s{number}", "subjects": [f"s{number}.>"]})
+            client.acknowledged(f"s{number}.x", b"x")
+        return server.store_dir
+
+
+def start(store_dir: Path, log_path: Path) -> Process:
+    words = [*command("jetraft"), "-a", HOST, "-p", "-1", "-js", "-sd", str(store_dir), "-n", "n1"]
+    return Process(words, log_path=log_path, env=environment("jetraft"))
+
+
+def wait_for_the_first_line(process: Process) -> None:
+    """Until the interpreter has set up itself, and its handler that raises KeyboardInterrupt is gone again."""
+    deadline = time.monotonic() + PATIENCE_S
+    is_set_up = False
+    while not is_set_up or signal.SIGINT in caught(process):
+        is_set_up |= signal.SIGINT in caught(process)
+        assert signal.SIGTERM not in caught(process), "waited too long: the server waits for signals"
+        assert time.monotonic() < deadline
+        time.sleep(POLL_S)
+
+
+def caught(process: Process) -> set[int]:
+    """The signals that a process has handlers for."""
+    found = re.search(r"SigCgt:\s+([0-9a-f]+)", Path(f"/proc/{process.pid}/status").read_text(encoding="ascii"))
+    mask = int(found[1], 16) if found is not None else 0
+    return {number for number in (signal.SIGINT, signal.SIGTERM) if mask >> (number - 1) & 1}
+
+
+def test_a_signal_at_any_moment_of_a_start_ends_it_cleanly(store_dir: Path, tmp_path: Path) -> None:
+    whole = start(store_dir, tmp_path / "whole.log")
+    wait_for_the_first_line(whole)
+    began = time.monotonic()
+    whole.wait_for_line("Server is ready")
+    start_s = time.monotonic() - began
+    assert whole.terminate() == 0
+
+    for number in range(MOMENTS):
+        for sent in (signal.SIGINT, signal.SIGTERM):
+            process = start(store_dir, tmp_path / f"{number}-{sent.name}.log")
+            wait_for_the_first_line(process)
+            time.sleep(1.2 * start_s * number / MOMENTS)  # the moment is what is tested; some are after the start
+            process.signal(sent)
+            status = process.wait(PATIENCE_S)
+            said = "\n".join(process.lines)
+            assert status in {0, -sent}, (number, sent, said)
+            assert "Traceback" not in said, (number, sent, said)
+            assert "Error" not in said, (number, sent, said)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["inspect", "/nowhere"]])
+def test_before_any_import_a_sigint_is_no_exception(words: list[str]) -> None:
+    code = (
+        "import os, signal, sys, types\n"
+        "import jetraft.__main__\n"
+        "slow = types.ModuleType('jetraft.api.cli.main')\n"
+        "slow.main = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.modules['jetraft.api.cli.main'] = slow\n"
+        "sys.exit(jetraft.__main__.main())\n"
+    )
+    ended = run(code, *words)
+    assert ended.returncode == -signal.SIGINT
+    assert ended.stderr == ""
+
+
+def test_the_first_module_of_a_start_needs_no_others() -> None:
+    code = "import sys\nbefore = set(sys.modules)\nimport jetraft.__main__\nprint(sorted(set(sys.modules) - before))\n"
+    loaded = run(code).stdout.strip()
+    assert loaded == "['jetraft', 'jetraft.__main__']"
+
+
+def test_no_exception_appears_in_what_is_being_imported() -> None:
+    code = (
+        "import os, signal\n"
+        "from jetraft.api.cli.start_signals import end_at_once\n"
+        "end_at_once()\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except BaseException:\n"
+        "    print('caught')\n"
+        "print('lives on')\n"
+    )
+    ended = run(code)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_the_server_is_imported_when_signals_end_it() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'jetraft.api.server':\n"
+        "            print(signal.getsignal(signal.SIGINT).__module__, flush=True)\n"
+        "            os._exit(0)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from jetraft.__main__ import main\n"
+        "sys.argv = ['jetraft', '-p', '-1']\n"
+        "main()\n"
+    )
+    assert run(code).stdout.strip() == "jetraft.api.cli.start_signals"
+
+
+def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environment("jetraft")}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60, check=False, env=env
+    )
