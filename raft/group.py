@@ -24,13 +24,15 @@ from jetraft.raft.proposals import Committed, Done, NotLeaderError, Outcome, Pro
 from jetraft.raft.recovery import recover
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Checkpoint, Entry, GroupLog, StoreCorrupt
+from jetraft.store.port import Checkpoint, Entry, GroupLog, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
     from jetraft.store.snapshot import Manifest
 
 log_ = logging.getLogger(__name__)
 
+# What a bad disk answers. It ends this group and no other: the owner opens the log again, and has it repaired.
+DISK_ERRORS: Final = (StoreError, OSError)
 APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
 READ_WAIT_S = 1.5  # a leader out of contact steps down after a second
 BLOCKING_BYTES_MAX: Final = 128 << 10  # more than this takes longer to write than a thread takes to wake
@@ -267,10 +269,7 @@ class Group:
         self.step(node, Resigned(term=self.term), self._clock.mono_ns())
 
     def promise(self, term: int) -> int:
-        """Hear no leader of a term below this one. Returns the term that is promised durably, 0 while that is not sure.
-
-        A vote that goes to nobody, as in the first phase of Paxos: raft/repair.py asks for it.
-        """
+        """Hear no leader below a term (raft/repair.py). Returns the durably promised one, 0 while that is not sure."""
         now_ns = self._clock.mono_ns()
         if term > self.term:
             self.step(self.node_id, TermNotice(term=term), now_ns)
@@ -286,7 +285,10 @@ class Group:
         now_ns = self._clock.mono_ns()
         checkpointer = self._checkpointer
         if self._takes_part(now_ns) and not checkpointer.is_held(now_ns) and self.applied_index > checkpointer.index:
-            checkpointer.save(self.applied_index)
+            try:
+                checkpointer.save(self.applied_index)
+            except DISK_ERRORS as error:
+                self.fail(error, now_ns)
             self._mark_dirty(self)
 
     def note_floor(self) -> None:
@@ -313,30 +315,34 @@ class Group:
         """A peer's message."""
         if not self._takes_part(now_ns):
             return
-        try:
-            self.core.step(sender, message, now_ns)
-        except LogDivergedError as error:
-            self.fail(error, now_ns)
+        self._let(now_ns, self.core.step, sender, message)
         self._observe(now_ns)
         self._mark_dirty(self)
 
     def tick(self, now_ns: int) -> None:
         """The deadline passed."""
         if self._takes_part(now_ns):
-            self.core.tick(now_ns)
+            self._let(now_ns, self.core.tick)
             self._observe(now_ns)
             self._mark_dirty(self)
 
     def peer_up(self, node: NodeId, now_ns: int) -> None:
         """A link session began."""
-        self.core.peer_up(node, now_ns)
+        self._let(now_ns, self.core.peer_up, node)
         self._mark_dirty(self)
 
     def peer_down(self, node: NodeId, now_ns: int) -> None:
         """A link session ended."""
-        self.core.peer_down(node, now_ns)
+        self._let(now_ns, self.core.peer_down, node)
         self._observe(now_ns)
         self._mark_dirty(self)
+
+    def _let(self, now_ns: int, event: Callable[..., None], *arguments: object) -> None:
+        """Let the engine take an event. What it finds wrong with the log ends this group, and no other."""
+        try:
+            event(*arguments, now_ns)
+        except (LogDivergedError, *DISK_ERRORS) as error:
+            self.fail(error, now_ns)
 
     def _on_durable(self) -> None:
         self._mark_dirty(self)
@@ -358,6 +364,7 @@ class Group:
         """The log or the state machine is broken: take no part any more (rules 7 and 26)."""
         if self.failed is not None:
             return
+        error = self.log.failed or error  # after a failed write every other one is refused because of it
         log_.error("group %s stops at term %d, applied %d: %r", self.group_id, self.term, self.applied_index, error)
         self.core.resign(now_ns)
         self._end_leadership()
@@ -386,17 +393,17 @@ class Group:
         log = self.log
         if self.failed is not None or log.failed is not None or self._damage is not None:
             return False
-        if log.durable_token != self._persisted_token:
-            self._persisted_token = log.durable_token
-            self.core.persisted(now_ns)
-            self._observe(now_ns)
-            self._checkpointer.trim_if_durable(now_ns)
-        target = self.core.applicable_index
-        if self.applied_index >= target:
-            return False
         try:
+            if log.durable_token != self._persisted_token:
+                self._persisted_token = log.durable_token
+                self.core.persisted(now_ns)
+                self._observe(now_ns)
+                self._checkpointer.trim_if_durable(now_ns)
+            target = self.core.applicable_index
+            if self.applied_index >= target:
+                return False
             self._committed = log.entries(self.applied_index + 1, target, APPLY_BYTES_MAX)
-        except StoreCorrupt as error:  # the owner repairs the log
+        except DISK_ERRORS as error:  # the owner repairs the log
             self.fail(error, now_ns)
             return False
         return self._proposals.tell_committed(self._committed[-1].index)
@@ -408,18 +415,18 @@ class Group:
         if self._damage is not None:
             self.fail(self._damage, now_ns)
             return
-        if self._committed:
-            self._apply(self._committed, now_ns)
         try:
+            if self._committed:
+                self._apply(self._committed, now_ns)
             if self._term_led:
                 self._lead()
             self._seal_queue()
             self.core.flush(now_ns)
-        except StoreCorrupt as error:  # an entry that was to be sent, or a message that a new leader looks at
+        except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
             self.fail(error, now_ns)
 
     def has_unwritten(self) -> bool:
-        """Whether the log has something for the writer."""
+        """Whether something waits for the writer."""
         return self.failed is None and self.log.token() != self._submitted_token
 
     def would_block(self) -> bool:

@@ -4,6 +4,7 @@ A frame that comes from a file is verified before anyone sees it: its checksum, 
 block's table has at that place.
 """
 
+import errno
 import logging
 from typing import Final
 
@@ -111,7 +112,7 @@ class FrameReader:
         first = block.number_of(lo)
         start = block.place_of(first)
         last, end = self._reach(block, first, hi, start + bytes_max)
-        data = self._disk.read(self._descriptor(block.number), end - start, start)
+        data = self._read(block, end - start, start)
         return [self._checked(block, data, start, number) for number in range(first, last + 1)]
 
     def piece(self, block: Block, offset: int, size: int) -> bytes:
@@ -136,9 +137,9 @@ class FrameReader:
         """Bytes of a block's file, without the tag that only this member is to know."""
         tag = self.files[block.number].head.tag
         if not tag:
-            return self._disk.read(self._descriptor(block.number), size, offset)
+            return self._read(block, size, offset)
         start = max(0, offset - MARK_BYTES + 1)  # marks that are cut by the borders are changed too
-        data = self._disk.read(self._descriptor(block.number), offset - start + size + MARK_BYTES - 1, start)
+        data = self._read(block, offset - start + size + MARK_BYTES - 1, start)
         return untagged(data, start, self._incarnation, tag)[offset - start : offset - start + size]
 
     def kept(self, block: Block, number: int) -> bytes:
@@ -151,7 +152,7 @@ class FrameReader:
         """Whether the frames of a block are encrypted: all of them are, or none."""
         file = self.files[block.number]
         if file.sealed is None:
-            header = self._disk.read(self._descriptor(block.number), FRAME_HEADER_BYTES, block.place_of(0))
+            header = self._read(block, FRAME_HEADER_BYTES, block.place_of(0))
             file.sealed = bool(header[FRAME_FLAGS_AT] & FRAME_SEALED)
         return file.sealed
 
@@ -210,10 +211,19 @@ class FrameReader:
     def _kept(self, block: Block, number: int) -> bytes:
         """A frame as its file has it, but open."""
         file, place = self.files[block.number], block.place_of(number)
-        data = self._disk.read(self._descriptor(block.number), block.place_end(number) - place, place)
+        data = self._read(block, block.place_end(number) - place, place)
         if not verify(data):
             raise StoreCorrupt(f"{file.path}: entry {block.index_of(number)} at byte {place} is damaged")
         return self._unsealed(file, place, data[: parse_header(data).length])
+
+    def _read(self, block: Block, size: int, offset: int) -> bytes:
+        """Bytes of a block's file. What the device cannot read is damaged: raises StoreCorrupt."""
+        try:
+            return self._disk.read(self._descriptor(block.number), size, offset)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise StoreCorrupt(f"{self.files[block.number].path}: byte {offset} cannot be read: {error}") from error
 
     def _descriptor(self, number: int) -> int:
         file = self.files[number]

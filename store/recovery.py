@@ -22,6 +22,7 @@ between keep their indexes and are faulty until another member has given them ba
 """
 
 import enum
+import errno
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -50,6 +51,7 @@ from jetraft.store.port import StoreCorrupt, StoreNewer, StoreRefused
 from jetraft.store.survey import Gap, Survey, survey, with_lost_end
 
 _NO_LIMIT: Final = (1 << 64) - 1
+_PAGE_BYTES: Final = 4096  # a sector of a disk, and a page of the cache
 MAX_SEQ: Final = (1 << 63) - 1
 
 
@@ -209,12 +211,31 @@ def serial_of(name: str) -> int:
 
 
 def read_file(disk: Disk, path: Path) -> bytes:
-    """All bytes of a file."""
+    """All bytes of a file; zeros where the device cannot read them, which no checksum takes for anything else."""
     fd = disk.open_file(path)
     try:
-        return disk.read(fd, disk.size(fd), 0)
+        return _read_all(disk, fd)
     finally:
         disk.close_file(fd)
+
+
+def _read_all(disk: Disk, fd: int) -> bytes:
+    size = disk.size(fd)
+    try:
+        return disk.read(fd, size, 0)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    return b"".join(_read_page(disk, fd, at, min(_PAGE_BYTES, size - at)) for at in range(0, size, _PAGE_BYTES))
+
+
+def _read_page(disk: Disk, fd: int, at: int, size: int) -> bytes:
+    try:
+        return disk.read(fd, size, at)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return bytes(size)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -417,7 +438,7 @@ def _read_block(disk: Disk, path: Path, *, newest: bool) -> bytes:
             batch.sync(fd)
             disk.perform(batch)
             disk.forget_cached(fd)
-        return disk.read(fd, disk.size(fd), 0)
+        return _read_all(disk, fd)
     finally:
         disk.close_file(fd)
 

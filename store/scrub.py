@@ -5,6 +5,7 @@ blocks are read once in a period, evenly, and never faster than a rate. The orde
 what was verified is remembered by path, so blocks that come and go in between do no harm.
 """
 
+import errno
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -95,6 +96,10 @@ def verify(disk: Disk, target: Target) -> None:
     try:
         disk.forget_cached(fd)
         data = disk.read(fd, disk.size(fd), 0)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise StoreCorrupt(f"{target.path} cannot be read: {error}") from error
     finally:
         disk.close_file(fd)
     head = unpack_block_head(data[:BLOCK_HEAD_BYTES], target.identity, what=str(target.path))
