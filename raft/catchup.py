@@ -136,7 +136,7 @@ class Catchup:
         if group is None or group.incarnation != request.incarnation or group.failed is not None:
             raise RemoteCallError(f"{request.group_id} is not here")
         try:
-            held = self._hold(group, request.index)
+            held = await self._hold(group, request.index)
             if request.what == SPOILT:
                 await self._look(group, held, request)
                 return b""
@@ -161,7 +161,7 @@ class Catchup:
         finally:
             self._looked_at.discard(group.group_id)
 
-    def _hold(self, group: "Group", index: int) -> _Held:
+    async def _hold(self, group: "Group", index: int) -> _Held:
         """The snapshot at `index`, held while it is asked for.
 
         A request for a later one than is held gives up the held one: the offers have moved on, and to renew its lease
@@ -170,14 +170,16 @@ class Catchup:
         now_ns = self._clock.mono_ns()
         for group_id in [group_id for group_id, held in self._held.items() if held.until_ns < now_ns]:
             del self._held[group_id]
+        group.hold_checkpoint_until(now_ns + LEASE_NS)
         held = self._held.get(group.group_id)
         if held is None or held.checkpoint.index < index:
-            found = group.snapshot()
+            found = await group.read_snapshot()
             if found is None:
                 raise SnapshotGoneError(f"{group.group_id} has no checkpoint")
+            if not self._runs(group):
+                raise SnapshotGoneError(f"{group.group_id} is not here any more")
             held = self._held[group.group_id] = _Held(*found, 0)
         held.until_ns = now_ns + LEASE_NS
-        group.hold_checkpoint_until(held.until_ns)
         return held
 
     # Fetching.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.raft.engine import SnapshotOffer
 from jetraft.raft.machine import StateMachine
 from jetraft.raft.membership import ConfigurationHistory
 from jetraft.store.port import Checkpoint, Entry, GroupLog
@@ -27,6 +28,17 @@ class CheckpointPolicy:
     applied_bytes_min: int = 32 << 20  # one block of a large stream
     applied_entries_min: int = 50_000  # replaying them at start takes about a second
     state_bytes_factor: int = 4  # checkpoints cost at most a quarter of what the log costs
+
+
+@attrs.frozen(slots=True)
+class _Saved:
+    """A checkpoint that was saved, without its state; durable when the log has come to `token`."""
+
+    index: int
+    term: int
+    members: bytes
+    first_live_seq: int
+    token: int
 
 
 class Checkpointer:
@@ -58,12 +70,16 @@ class Checkpointer:
         configurations: ConfigurationHistory,
         index: int,
         state_bytes: int,
+        term: int = 0,
     ) -> None:
+        """`index`, `term`, `state_bytes`: of the checkpoint that the machine was restored from; zeros when none was."""
         self._policy = policy
         self._log = log
         self._machine = machine
         self._configurations = configurations
-        self._saved = [(index, machine.first_live_seq if index else 0)]  # (index, first live sequence), two at most
+        members = configurations.at(index).encode()
+        first_live_seq = machine.first_live_seq if index else 0
+        self._saved = [_Saved(index, term, members, first_live_seq, log.token())]  # two at most
         self._state_bytes = state_bytes
         self._bytes = 0
         self._entries = 0
@@ -73,7 +89,7 @@ class Checkpointer:
     @property
     def index(self) -> int:
         """The index of the newest checkpoint, durable or not; 0 when there is none."""
-        return self._saved[-1][0]
+        return self._saved[-1].index
 
     def note_applied(self, entries: Sequence[Entry]) -> None:
         """These entries are applied."""
@@ -103,22 +119,39 @@ class Checkpointer:
         state = self._machine.snapshot()
         self._log.save_checkpoint(applied_index, term, members, state)
         self._configurations.rebase(applied_index)
-        self._saved = [self._saved[-1], (applied_index, self._machine.first_live_seq)]
+        token = self._trim_token = self._log.token()
+        saved = _Saved(applied_index, term, members, self._machine.first_live_seq, token)
+        self._saved = [self._saved[-1], saved]
         self._state_bytes, self._bytes, self._entries = len(state), 0, 0
-        self._trim_token = self._log.token()
+
+    def offer(self, term: int) -> SnapshotOffer | None:
+        """What a peer that is behind the log may fetch: the newest durable checkpoint. Reads nothing from disk."""
+        durable = (saved for saved in reversed(self._saved) if saved.token <= self._log.durable_token)
+        newest = next(durable, None)
+        if newest is None or newest.index < max(1, self._log.boundary[0]):
+            return None
+        return SnapshotOffer(term=term, index=newest.index, index_term=newest.term, members=newest.members)
+
+    def manifest_of(self, checkpoint: Checkpoint) -> "Manifest":
+        """The blocks that go with a durable checkpoint, as it was read from the log.
+
+        One that is older than was offered is offered from now on: the newer one cannot be read.
+        """
+        unknown = _Saved(checkpoint.index, checkpoint.term, checkpoint.members, 0, 0)
+        known = next((saved for saved in self._saved if saved.index == checkpoint.index), unknown)
+        if checkpoint.index < self.index and self._saved[-1].token <= self._log.durable_token:
+            self._saved = [known]
+        return self._log.manifest_of(checkpoint, known.first_live_seq)
 
     def newest(self) -> "tuple[Manifest, Checkpoint] | None":
-        """What a peer that is behind the log may fetch: the newest durable checkpoint, and the blocks it needs."""
-        for index, first_live_seq in reversed(self._saved):
-            found = self._log.manifest(first_live_seq)
-            if found is not None and found[1].index == index:
-                return found
-        return self._log.manifest(0)
+        """The newest durable checkpoint, and the blocks that go with it. Reads a file."""
+        checkpoint = self._log.checkpoint_reader()()
+        return None if checkpoint is None else (self.manifest_of(checkpoint), checkpoint)
 
     def trim_if_durable(self, now_ns: int) -> int:
         """Trim once after the newest checkpoint is on disk and nobody fetches; returns how many blocks were dropped."""
         if self._trim_token is None or self._log.durable_token < self._trim_token or now_ns < self._held_until_ns:
             return 0
         self._trim_token = None
-        index, first_live_seq = self._saved[0]
-        return self._log.trim(first_live_seq, index)
+        oldest = self._saved[0]
+        return self._log.trim(oldest.first_live_seq, oldest.index)

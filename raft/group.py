@@ -16,12 +16,13 @@ import trio
 
 from jetraft.raft.acceptor import LogDivergedError
 from jetraft.raft.checkpointing import Checkpointer
-from jetraft.raft.engine import CoreSetup, Engine, Message, Proposal, Resigned, Role, SnapshotOffer, TermNotice
+from jetraft.raft.engine import CoreSetup, Engine, Message, Proposal, Resigned, Role, TermNotice
 from jetraft.raft.group_spec import GroupSetting, GroupSpec, GroupStatistics, ReplicaLag, lags_of
 from jetraft.raft.machine import StateMachine, apply_entries
 from jetraft.raft.membership import Configuration
 from jetraft.raft.proposals import Committed, Done, NotLeaderError, Outcome, Proposals, result_of
 from jetraft.raft.recovery import recover
+from jetraft.store.io import run_blocking
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Checkpoint, Entry, GroupLog, StoreCorrupt, StoreError
@@ -83,6 +84,7 @@ class Group:
             configurations=recovered.configurations,
             index=recovered.applied_index,
             state_bytes=recovered.state_bytes,
+            term=recovered.checkpoint_term,
         )
         setup = CoreSetup(
             node_id=setting.node_id,
@@ -98,7 +100,7 @@ class Group:
             log=log,
             configurations=recovered.configurations,
             commit_index=recovered.applied_index,
-            snapshot_offer=self._snapshot_offer,
+            snapshot_offer=self._checkpointer.offer,
         )
         log.on_durable = self._on_durable
         self.core.start(now_ns)
@@ -500,14 +502,6 @@ class Group:
 
     # Snapshots.
 
-    def _snapshot_offer(self, term: int) -> SnapshotOffer | None:
-        """What a peer that is behind the log may fetch: the newest checkpoint."""
-        found = self.snapshot()
-        if found is None or found[1].index < self.log.boundary[0]:
-            return None
-        checkpoint = found[1]
-        return SnapshotOffer(term=term, index=checkpoint.index, index_term=checkpoint.term, members=checkpoint.members)
-
     def hold_checkpoint_until(self, until_ns: int) -> None:
         """A peer fetches the newest checkpoint: take no other, and trim nothing, until then (rule 36)."""
         self._checkpointer.hold_until(until_ns)
@@ -515,6 +509,11 @@ class Group:
     def snapshot(self) -> "tuple[Manifest, Checkpoint] | None":
         """What a peer that is behind the log may fetch: the newest durable checkpoint, and the blocks it needs."""
         return self._checkpointer.newest()
+
+    async def read_snapshot(self) -> "tuple[Manifest, Checkpoint] | None":
+        """The same, with the checkpoint read in a thread: its state may be large. Nothing may be trimmed meanwhile."""
+        checkpoint = await run_blocking(self.log.checkpoint_reader())
+        return None if checkpoint is None else (self._checkpointer.manifest_of(checkpoint), checkpoint)
 
 
 class GroupStoppedError(Exception):

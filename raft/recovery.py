@@ -25,6 +25,7 @@ class Recovered:
     configurations: ConfigurationHistory
     applied_index: int
     state_bytes: int
+    checkpoint_term: int = 0  # of the entry at `applied_index`
 
 
 def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) -> Recovered:
@@ -33,14 +34,17 @@ def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) 
     if checkpoint is None:
         assert log.boundary[0] == 0, "a trimmed log has a checkpoint"
         log.save_checkpoint(0, 0, configuration.encode(), b"")
-        base, applied_index, state_bytes = configuration, 0, 0
+        base, applied_index, term, state_bytes = configuration, 0, 0, 0
     else:
-        base, applied_index = Configuration.decode(checkpoint.members), checkpoint.index
+        base = Configuration.decode(checkpoint.members)
+        applied_index, term = checkpoint.index, checkpoint.term
         state_bytes = len(checkpoint.state)
         if applied_index:
             machine.restore(checkpoint.state)
     configurations = configurations_of(log, base, applied_index)
-    return Recovered(configurations=configurations, applied_index=applied_index, state_bytes=state_bytes)
+    return Recovered(
+        configurations=configurations, applied_index=applied_index, state_bytes=state_bytes, checkpoint_term=term
+    )
 
 
 def known_members(log: GroupLog) -> frozenset[NodeId]:

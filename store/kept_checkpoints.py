@@ -4,7 +4,8 @@ A start begins with the newest that is sound, so nothing that the older one need
 log begins with has members and no state: it has no file, the ledger keeps it, and it counts like any other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from jetraft.store import checkpoint as checkpoint_file
 from jetraft.store.backlog import Backlog, LogPlace
@@ -82,22 +83,31 @@ class KeptCheckpoints:
 
         When there are some and none can be used: StoreCorrupt, or what else store/copies.py makes of their failures.
         """
-        failures: list[Exception] = []
-        for index in reversed(self._indexes):
-            if self._unwritten is not None and index == self._unwritten.index:
-                continue
-            try:
-                return self._read(index)
-            except FAILURES as error:
-                failures.append(error)
-        if failures:
-            raise verdict(failures)
-        return None
+        return self.reader()()
 
-    def _read(self, index: int) -> Checkpoint:
-        if index == 0 and self._founding is not None:
-            return self._founding
-        place = self._place
-        path = place.log / checkpoint_name(index)
-        data = read_file(place.disk, path)
-        return checkpoint_file.unpack(data, place.identity, what=str(path), cipher=place.cipher, index=index)
+    def reader(self) -> Callable[[], Checkpoint | None]:
+        """What reads the newest durable one of now; it may be called in any thread, and raises as above.
+
+        Two newer ones have to be saved before the file of the newest of now goes.
+        """
+        unwritten = None if self._unwritten is None else self._unwritten.index
+        indexes = tuple(index for index in reversed(self._indexes) if index != unwritten)
+        return partial(_newest_of, self._place, indexes, self._founding)
+
+
+def _newest_of(place: LogPlace, indexes: Sequence[int], founding: Checkpoint | None) -> Checkpoint | None:
+    failures: list[Exception] = []
+    for index in indexes:
+        try:
+            return founding if index == 0 and founding is not None else _read(place, index)
+        except FAILURES as error:
+            failures.append(error)
+    if failures:
+        raise verdict(failures)
+    return None
+
+
+def _read(place: LogPlace, index: int) -> Checkpoint:
+    path = place.log / checkpoint_name(index)
+    data = read_file(place.disk, path)
+    return checkpoint_file.unpack(data, place.identity, what=str(path), cipher=place.cipher, index=index)

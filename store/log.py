@@ -9,7 +9,7 @@ Opening is in store/log_open.py, recovery in store/recovery.py, the layout in st
 design, "one log, written once".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -191,11 +191,16 @@ class FileLog(KeptUpLog):
     def manifest(self, first_live_seq: int) -> tuple[Manifest, Checkpoint] | None:
         """See GroupLog."""
         checkpoint = self._checkpoints.newest_durable()
-        if checkpoint is None:
-            return None
+        return None if checkpoint is None else (self.manifest_of(checkpoint, first_live_seq), checkpoint)
+
+    def checkpoint_reader(self) -> Callable[[], Checkpoint | None]:
+        """See GroupLog."""
+        return self._checkpoints.reader()
+
+    def manifest_of(self, checkpoint: Checkpoint, first_live_seq: int) -> Manifest:
+        """See GroupLog."""
         blocks = list(self._blocks)
-        manifest = make_manifest(blocks, checkpoint, first_live_seq=first_live_seq, body_bytes=self._body_bytes)
-        return manifest, checkpoint
+        return make_manifest(blocks, checkpoint, first_live_seq=first_live_seq, body_bytes=self._body_bytes)
 
     def _body_bytes(self, block: Block, last_index: int) -> int:
         image = self._damage.image(block)

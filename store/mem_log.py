@@ -6,6 +6,7 @@ that restarts has lost such a log, term and vote included, and must come back as
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from jetraft.store._frame import Scan, parse_header, record_at
 from jetraft.store.block import Block, BlockList, block_list, entry_of
@@ -204,11 +205,15 @@ class MemLog:
     def manifest(self, first_live_seq: int) -> tuple[Manifest, Checkpoint] | None:
         """See GroupLog."""
         checkpoint = self.load_checkpoint()
-        if checkpoint is None:
-            return None
-        return make_manifest(
-            self._blocks, checkpoint, first_live_seq=first_live_seq, body_bytes=Block.span_end
-        ), checkpoint
+        return None if checkpoint is None else (self.manifest_of(checkpoint, first_live_seq), checkpoint)
+
+    def checkpoint_reader(self) -> Callable[[], Checkpoint | None]:
+        """See GroupLog."""
+        return partial(lambda checkpoint: checkpoint, self.load_checkpoint())
+
+    def manifest_of(self, checkpoint: Checkpoint, first_live_seq: int) -> Manifest:
+        """See GroupLog."""
+        return make_manifest(self._blocks, checkpoint, first_live_seq=first_live_seq, body_bytes=Block.span_end)
 
     def read_chunk(self, block: int, offset: int, size: int) -> bytes:
         """See GroupLog."""

@@ -279,6 +279,17 @@ class GroupLog(Protocol):
         """
         ...
 
+    def checkpoint_reader(self) -> Callable[[], Checkpoint | None]:
+        """What reads the newest durable checkpoint of now, for any thread: its state may be large.
+
+        Raises StoreCorrupt when there are some and none is sound.
+        """
+        ...
+
+    def manifest_of(self, checkpoint: Checkpoint, first_live_seq: int) -> "Manifest":
+        """The parts of blocks that go with a checkpoint that `checkpoint_reader` has read: see `manifest`."""
+        ...
+
     def read_chunk(self, block: int, offset: int, size: int) -> bytes:
         """Bytes of a block that a manifest names. Raises KeyError when it was trimmed: then make another manifest."""
         ...

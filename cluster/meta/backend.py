@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 RETRY_S: Final = 5.0  # a replica that could not be started is tried again: the disk may have been full or read-only
 JOIN_RETRY_S: Final = 0.3  # one that waits to be admitted by other members, which may be electing a leader
 WORKED_AT_ONCE: Final = 16  # streams: what they wait for is mostly the disk, whose writer threads are as many
+SLOW_S: Final = 1.0  # who takes longer reads a large log, or waits for other nodes: nobody else is to wait for it
+SLOW_MAX: Final = 240  # that may be worked at besides; each may hold a log's files open
 
 
 class Replica(Protocol):
@@ -140,7 +142,7 @@ class MetaBackend(Generic[R]):
         self._undiscarded: dict[GroupId, float] = {}  # when it is tried again
         self._discarding: dict[GroupId, trio.Event] = {}  # what is on its way out, until its ledger knows it no more
         self._reopenings: dict[StreamKey, _Reopening] = {}
-        self._working: set[StreamKey] = set()
+        self._working: dict[StreamKey, float] = {}  # and since when
         self._woken = trio.Event()
         self._settled = trio.Event()
         machine.on_change.append(self._note)
@@ -162,7 +164,7 @@ class MetaBackend(Generic[R]):
     @property
     def wanted(self) -> int:
         """How many replicas this node has, with those that do not run, or not yet."""
-        starting = self._working.difference(self._running, self._unstarted, self._dirty)
+        starting = self._working.keys() - self._running.keys() - self._unstarted.keys() - self._dirty.keys()
         return len(self._running) + len(self._unstarted) + len(self._dirty) + len(starting)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -260,17 +262,19 @@ class MetaBackend(Generic[R]):
 
     def _work_off(self, nursery: trio.Nursery) -> None:
         """Begin with what was noted, as far as it may be worked at now. A stream that is being worked at waits."""
-        ready = islice((key for key in self._dirty if key not in self._working), WORKED_AT_ONCE - len(self._working))
-        for key in list(ready):
+        now_s = trio.current_time()
+        quick = sum(now_s < began_s + SLOW_S for began_s in self._working.values())
+        room = min(WORKED_AT_ONCE - quick, WORKED_AT_ONCE + SLOW_MAX - len(self._working))
+        for key in list(islice((key for key in self._dirty if key not in self._working), room)):
             del self._dirty[key]
-            self._working.add(key)
+            self._working[key] = now_s
             nursery.start_soon(self._work_at, key)
 
     async def _work_at(self, key: StreamKey) -> None:
         try:
             await self._reconcile(key)
         finally:
-            self._working.remove(key)
+            del self._working[key]
             self._woken.set()
 
     def _due(self) -> list[tuple[StreamKey, float]]:
@@ -281,6 +285,9 @@ class MetaBackend(Generic[R]):
 
     def _next_retry_s(self) -> float:
         dues_s = [due_s for _, due_s in self._due()]
+        if self._dirty:  # some may begin when those that are worked at count as slow
+            now_s = trio.current_time()
+            dues_s += [slow_s for began_s in self._working.values() if (slow_s := began_s + SLOW_S) > now_s]
         return min([*dues_s, *self._undiscarded.values()], default=math.inf)
 
     async def _reconcile(self, key: StreamKey) -> None:

@@ -1,8 +1,12 @@
 """When a checkpoint is taken, when the log is trimmed behind it, and that neither happens while a peer fetches."""
 
+import pytest
+
 from jetraft.raft.checkpointing import Checkpointer, CheckpointPolicy
+from jetraft.raft.engine import SnapshotOffer
 from jetraft.raft.membership import Configuration, ConfigurationHistory
 from jetraft.store.mem_log import MemLog
+from jetraft.store.port import Checkpoint
 from tests.raft.lab import ListMachine
 from tests.raft.rig import A, entries
 
@@ -84,3 +88,41 @@ def test_a_peer_gets_the_newest_checkpoint_and_the_blocks_that_it_needs() -> Non
         found = group.checkpointer.newest()
         assert found is not None
         assert found[1].index == number * COUNT
+
+
+def test_an_offer_reads_no_checkpoint_and_waits_until_that_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader offers to every member that is behind, again and again, and the state may be large."""
+    group = Group()
+    monkeypatch.setattr(MemLog, "load_checkpoint", unreadable)
+    first = group.apply(COUNT)
+    group.checkpointer.save(first)
+    assert group.checkpointer.offer(7) is None
+    group.sync()
+    assert group.checkpointer.offer(7) == offered(first)
+    group.checkpointer.save(group.apply(COUNT))
+    assert group.checkpointer.offer(7) == offered(first)
+    group.sync()
+    assert group.checkpointer.offer(7) == offered(2 * COUNT)
+
+
+def test_an_older_checkpoint_is_offered_when_the_newest_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group()
+    found = []
+    for _ in range(2):
+        group.checkpointer.save(group.apply(COUNT))
+        group.sync()
+        found.append(group.log.load_checkpoint())
+    monkeypatch.setattr(MemLog, "load_checkpoint", lambda _log: found[0])
+    newest = group.checkpointer.newest()
+    assert newest is not None
+    assert newest[1].index == COUNT
+    assert group.checkpointer.offer(7) == offered(COUNT)
+
+
+def unreadable(_log: MemLog) -> Checkpoint | None:
+    raise AssertionError("nothing has to be read")
+
+
+def offered(index: int) -> SnapshotOffer:
+    members = Configuration(voters=(A,)).encode()
+    return SnapshotOffer(term=7, index=index, index_term=1, members=members)

@@ -19,6 +19,7 @@ DIFFERENT = {
     "test_members_change_one_voter_at_a_time_after_a_caught_up_learner": "fixed membership",
     "test_a_learner_that_is_far_behind_does_not_vote_yet": "fixed membership",
     "test_impossible_changes_are_refused": "fixed membership",
+    "test_nobody_is_removed_when_those_that_remain_are_no_majority": "fixed membership",
     "test_a_change_waits_for_an_entry_of_the_own_term": "fixed membership",
     "test_only_a_leader_that_is_alone_gives_each_message_a_checksum_of_its_own": "it writes none",
     "test_a_transfer_to_a_member_that_is_removed_meanwhile_ends_too": "fixed membership",

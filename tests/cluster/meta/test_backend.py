@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
-from jetraft.cluster.meta.backend import WORKED_AT_ONCE, MetaBackend
+from jetraft.cluster.meta.backend import SLOW_S, WORKED_AT_ONCE, MetaBackend
 from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream, SettleStream
 from jetraft.cluster.meta.currency import UnprovedError
 from jetraft.cluster.meta.machine import MetaMachine
@@ -158,6 +158,21 @@ async def test_only_so_many_streams_are_started_at_once(nursery: trio.Nursery) -
     released.set()
     await bench.backend.settle()
     assert sorted(bench.calls()) == sorted(f"start {group}" for group in groups)
+
+
+async def test_many_that_take_long_hold_up_no_other_stream(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Large logs, and damaged ones that wait for other nodes."""
+    bench = Bench()
+    slow, quick = ([f"{name}{number}" for number in range(2 * WORKED_AT_ONCE)] for name in ("slow", "quick"))
+    bench.host.held = dict.fromkeys(slow, trio.Event())
+    await nursery.start(bench.backend.run)
+    groups = [*slow, *quick]
+    bench.machine.apply([entry(number + 1, assign(group.upper(), group=group)) for number, group in enumerate(groups)])
+    await trio.sleep(2.5 * SLOW_S)
+    assert sorted(bench.calls()) == sorted(f"start {group}" for group in quick)
+    assert autojump_clock.current_time() >= 2 * SLOW_S
 
 
 async def test_what_cannot_be_discarded_now_is_later_and_the_server_goes_on(
