@@ -142,8 +142,9 @@ class Group:
 
     @property
     def votes(self) -> bool:
-        """Whether this member is a voter for certain."""
-        return self.configuration_is_committed and self.node_id in self.configuration.voters
+        """Whether this member is a voter, and was one before a change of others that is not committed yet."""
+        committed = self._configurations.at(self.core.commit_index)
+        return self.node_id in self.configuration.voters and self.node_id in committed.voters
 
     @property
     def is_voter(self) -> bool:

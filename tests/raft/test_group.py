@@ -360,3 +360,18 @@ def test_how_far_a_follower_is_behind_is_known_from_the_leader_of_this_session_a
     lab.link(leader.node_id, follower.node_id)
     lab.run(2000 * MS)
     assert follower.behind_entries == 0
+
+
+def test_a_member_goes_on_voting_while_another_one_is_changed() -> None:
+    lab, _, leader = lab_with_leader()
+    lab.run(100 * MS)
+    first, second = (lab.managers[node].groups[NAME] for node in THREE[1:])
+    leader.change_members(Configuration(voters=THREE[:2], learners=THREE[2:]))
+    assert leader.votes, "its configuration is not committed yet"
+    assert not leader.configuration_is_committed
+    lab.run(100 * MS)
+    assert (first.votes, second.votes) == (True, False)
+
+    leader.change_members(Configuration(voters=THREE))
+    lab.run(100 * MS)
+    assert second.votes
