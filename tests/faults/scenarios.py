@@ -81,6 +81,16 @@ def rolling_restart(stage: Stage) -> None:
         node.running.wait_for_line("Server is ready")
 
 
+def trusting_restart(stage: Stage) -> None:
+    """The same, each as soon as the one before says ok by itself: nobody looks at the other nodes, or at the stream."""
+    for node in stage.nodes:
+        stage.begin(node)
+        node.running.signal(signal.SIGTERM)
+        node.running.wait()
+        node.start()
+        node.running.wait_until(node.healthy, what=f"{node.name} said ok")
+
+
 def rolling_restart_five(stage: Stage) -> None:
     """The same on five nodes."""
     rolling_restart(stage)
@@ -237,6 +247,8 @@ SCENARIOS = [
     Scenario(act=stop_leader, repeats=2),
     Scenario(act=rolling_restart, repeats=1),
     Scenario(act=rolling_restart_five, size=5, repeats=1),
+    Scenario(act=trusting_restart, repeats=2),
+    Scenario(act=trusting_restart, repeats=2, storage="memory", membership=True),
     Scenario(act=minority_leader),
     Scenario(act=leader_cannot_send),
     Scenario(act=leader_cannot_receive),
