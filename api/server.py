@@ -40,12 +40,20 @@ DESCRIPTORS_LOOK_S = 5.0
 GC_YOUNG_OBJECTS = 10_000  # a batch makes hundreds and drops them: with Python's 700 each second turn has a collection
 
 
+BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the other one stands still in a suspended laptop
+
+
 class SystemClock:
     """The machine's clocks."""
 
     # No methods of its own: each turn asks half a dozen times.
     mono_ns = staticmethod(time.monotonic_ns)
     unix_ns = staticmethod(time.time_ns)
+
+    @staticmethod
+    def elapsed_ns() -> int:
+        """Nanoseconds that passed since some moment, also those in which the machine slept."""
+        return time.clock_gettime_ns(BOOT_CLOCK)
 
 
 def new_server_id() -> str:
@@ -239,6 +247,7 @@ class Server:
         from jetraft.cluster.meta.bootstrap import expected_nodes  # noqa: PLC0415
         from jetraft.cluster.meta.founding import BadRecordError  # noqa: PLC0415
         from jetraft.raft.engines import EngineUnavailableError  # noqa: PLC0415
+        from jetraft.store.model.steady import SteadyClock  # noqa: PLC0415
         from jetraft.store.port import StoreError  # noqa: PLC0415
 
         base = Path(options.store_dir) if options.store_dir else Path(tempfile.gettempdir()) / "nats"
@@ -258,7 +267,8 @@ class Server:
         )
         self.say.info("Starting JetStream")
         try:
-            node = JetStreamNode(setting, mesh=self.mesh, reactor=self.reactor, timers=self.timers, clock=self.clock)
+            steady = SteadyClock(self.clock, elapsed_ns=self.clock.elapsed_ns)
+            node = JetStreamNode(setting, mesh=self.mesh, reactor=self.reactor, timers=self.timers, clock=steady)
         except (EngineUnavailableError, BadRecordError, StoreError, OSError) as error:
             raise StartError(cannot_start(error)) from error
         for line in self._jetstream_banner(setting.store_dir, node.capacity):

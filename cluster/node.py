@@ -15,6 +15,7 @@ import trio
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.backup.desk import Backups
 from jetraft.cluster.caretakers import Caretakers
+from jetraft.cluster.clocks import ClockWatch
 from jetraft.cluster.meta.adoption import Adoption
 from jetraft.cluster.meta.arrival import Arrival
 from jetraft.cluster.meta.backend import MetaBackend
@@ -97,6 +98,7 @@ class ClusterNode:
             held=self._held,
             is_short=lambda: self.caretakers.is_short,
         )
+        self.clocks = ClockWatch(ports.clock, mesh, nodes=self._count_nodes)
         self.space = space = SpaceWatch.of(ports.disk, ports.node_dir.root, lambda: META_LOGS + self.backend.wanted)
         self._room = RoomKeeper(
             clock=ports.clock, space=space, emergency=EmergencyFile(ports.disk, ports.node_dir.root)
@@ -254,6 +256,7 @@ class ClusterNode:
             start()
         await self._room.look()
         await self._arrival.run(waits=start)
+        await self.clocks.look()  # before any stream of this node can have its leader here
         if self._adoption is not None:  # before any replica is started
             await wait_until(lambda: self.machine.leading_term is not None, READY_WAIT_S)
             await self._adopt()
@@ -264,6 +267,7 @@ class ClusterNode:
                 await nursery.start(self.catchup.run)
             await nursery.start(self.backend.run)
             nursery.start_soon(self.currency.run)
+            nursery.start_soon(self.clocks.run)
             nursery.start_soon(self.service.inquiries.run)
             nursery.start_soon(self._steward.run)
             nursery.start_soon(self._telling.run)
@@ -312,7 +316,17 @@ class ClusterNode:
             meta_group=self._group.statistics() if self._group else None,
             repairs=self.repairs.statistics(),
             caretakers=self.caretakers.statistics(),
+            clocks=self.clocks.statistics(),
         )
+
+    def _count_nodes(self) -> int:
+        """How many nodes the cluster has, those that are away included."""
+        mesh = self._ports.mesh
+        if mesh is None:
+            return 1
+        if self._group is not None:
+            return len(self._group.members)
+        return max(1, self._setting.expected - mesh.own_routes)
 
     def _meta_started(self, group: Group) -> None:
         self._group = group

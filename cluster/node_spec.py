@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from jetraft.store.block_cache import BlockCache
     from jetraft.store.io import Disk
     from jetraft.store.keyring import Secrets
-    from jetraft.store.model.clock import Clock
     from jetraft.store.model.config import StorageType
     from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.steady import SteadyClock, SteadyStatistics
     from jetraft.store.node_dir import NodeDir
 
 
@@ -57,7 +57,7 @@ class NodePorts:
     manager: Manager
     outbox: Outbox
     timers: Timers
-    clock: Clock
+    clock: SteadyClock
     rng: Random
     node_dir: NodeDir
     disk: Disk
@@ -76,3 +76,4 @@ class NodeStatistics:
     meta_group: GroupStatistics | None
     repairs: RepairStatistics
     caretakers: CaretakerStatistics
+    clocks: SteadyStatistics

@@ -33,9 +33,9 @@ from jetraft.store.block_cache import BlockCache
 from jetraft.store.cipher import CipherKind
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.keyring import Secrets
-from jetraft.store.model.clock import Clock
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import NodeId
+from jetraft.store.model.steady import SteadyClock
 from jetraft.store.node_dir import NodeDir
 
 STOP_S = 2.0  # a disk that has not answered by then is not waited for
@@ -133,7 +133,7 @@ class JetStreamNode:
     """See the module. Implements monitor.pages.JetStreamStatus."""
 
     def __init__(
-        self, setting: JetStreamSetting, *, mesh: Mesh | None, reactor: Reactor, timers: Timers, clock: Clock
+        self, setting: JetStreamSetting, *, mesh: Mesh | None, reactor: Reactor, timers: Timers, clock: SteadyClock
     ) -> None:
         """Open the store directory. Raises EngineUnavailableError, StoreRefused, StoreCorrupt, OSError."""
         engine = engine_factory(setting.raft_engine)
@@ -312,4 +312,5 @@ class JetStreamNode:
             "writer": plain(self.writer.statistics()),
             "cache": plain(self.cache.statistics()),
             "raft": plain(self.manager.statistics()),
+            "clocks": plain(self.node.clocks.statistics()),
         }

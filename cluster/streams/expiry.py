@@ -1,8 +1,10 @@
 """The leader's clock over a stream: proposes the removal of what is older than max_age or has outlived its own TTL.
 
-Nothing expires by itself on a replica: the leader decides, and the removal is an entry. One timer stands at the next
-moment at which something expires; after a round of removals is applied the timer is set again. Where a stream wants
-markers the last message of a subject is not removed but replaced (ttl.py): the marker's own entry removes it.
+Nothing expires by itself on a replica: the leader decides, and the removal is an entry. It measures against the clock
+that gave the messages their times (stamps.py): no wall clock that somebody sets makes a message older. One timer stands
+at the next moment at which something expires; after a round of removals is applied the timer is set again. Where a
+stream wants markers the last message of a subject is not removed but replaced (ttl.py): the marker's own entry removes
+it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.streams.machine import StreamMachine
     from jetraft.cluster.streams.site import Site
+    from jetraft.cluster.streams.stamps import StampClock
     from jetraft.raft.group import Group
 
 ROUND_NS_MIN: Final = NS_PER_S // 4  # expiry works in rounds, at most so often
@@ -52,11 +55,16 @@ class Expiry:
         group: Group,
         machine: StreamMachine,
         *,
+        stamps: StampClock,
         place_markers: Callable[[Sequence[tuple[bytes, int]]], None],
     ) -> None:
-        """`place_markers` gets subjects with the sequence of their last message, which a marker is to replace."""
+        """`stamps` is the clock that messages get their times from.
+
+        `place_markers` gets subjects with the sequence of their last message, which a marker is to replace.
+        """
         self._place_markers = place_markers
         self._site = site
+        self._stamps = stamps
         self._group = group
         self._machine = machine
         self._timer: TimerHandle | None = None
@@ -72,8 +80,7 @@ class Expiry:
         except StoreCorrupt:
             return  # as in `_expire`
         if deadlines and not self._is_removing and not self._ended:
-            clock = self._site.clock
-            at_ns = clock.mono_ns() + max(min(deadlines) - clock.unix_ns(), ROUND_NS_MIN)
+            at_ns = self._site.clock.mono_ns() + max(min(deadlines) - self._stamps.now_ns(), ROUND_NS_MIN)
             if self._timer is None or at_ns < self._at_ns:
                 self._cancel()
                 self._at_ns = at_ns
@@ -91,7 +98,7 @@ class Expiry:
 
     def _expire(self) -> None:
         self._timer = None
-        now_unix_ns = self._site.clock.unix_ns()
+        now_unix_ns = self._stamps.now_ns()
         try:
             due = self._outlived(now_unix_ns) or self._aged(now_unix_ns)
         except StoreCorrupt:

@@ -15,6 +15,7 @@ from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.streams.admit import Admission
 from jetraft.cluster.streams.expiry import Expiry
+from jetraft.cluster.streams.stamps import StampClock
 from jetraft.raft.engine import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.format import Kind
@@ -46,21 +47,22 @@ class Leadership:
         self._sink: int | None = None
         self._subjects: tuple[str, ...] = ()
         self._ended = False
+        self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self.admission = Admission(machine.config, machine)
         self.desk = ConsumerDesk(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.desk)
         self._listen()
-        self._expiry = Expiry(site, group, machine, place_markers=self._place_markers)
+        self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
 
     # --- publishes
 
     def on_publishes(self, batch: bytes) -> None:
         """Admit a turn's captured messages and propose what passed."""
-        self._propose(self.admission.admit(batch, self._site.clock.unix_ns(), refuse_with=self._refusal()))
+        self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self._refusal()))
 
     def _place_markers(self, expiring: Sequence[tuple[bytes, int]]) -> None:
         """Put markers in the place of messages that are the last of their subject and expire."""
-        self._propose(self.admission.admit_markers(expiring, self._site.clock.unix_ns()))
+        self._propose(self.admission.admit_markers(expiring, self._stamps.now_ns()))
 
     def _propose(self, admitted: Admitted) -> None:
         for publish in admitted.publishes:

@@ -1,7 +1,8 @@
 """Time, as every core receives it: integers in nanoseconds, handed in by the shell.
 
 `mono_ns` counts from an arbitrary point and never goes back; ages, ack waits and leases use it. `unix_ns` counts from
-the Unix epoch and may jump; only message timestamps and times shown to people use it.
+the Unix epoch. A machine's may jump, and nothing that is stored reads it: the layers above are given one that follows
+it and never jumps (steady.py).
 """
 
 from typing import Protocol

@@ -28,26 +28,30 @@ from jetraft.store._frame import seal
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.steady import SteadyClock
 from jetraft.store.model.subject import matches
 from jetraft.store.node_dir import NodeDir
 from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 CLUSTER = "C"
 ANSWER_S = PATIENCE_S
 
 
+@attrs.define
 class SystemClock:
-    """The machine's clocks: links and elections run in real time here."""
+    """The machine's clocks: links and elections run in real time here. The wall clock can be wrong."""
+
+    wrong_by_ns: int = 0
 
     def mono_ns(self) -> int:
         return time.monotonic_ns()
 
     def unix_ns(self) -> int:
-        return time.time_ns()
+        return time.time_ns() + self.wrong_by_ns
 
 
 class LocalOutbox:
@@ -152,11 +156,19 @@ class TrioTimers:
 class InProcessNode:
     """One node. `run` is its life; cancelling it is a crash as far as the other nodes can tell."""
 
-    def __init__(self, name: str, directory: Path, *, seeds: tuple[Address, ...] = (), expected: int = 3) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        seeds: tuple[Address, ...] = (),
+        expected: int = 3,
+        wrong_by_ns: int = 0,
+    ) -> None:
         self.name = name
         self._directory = directory
         self._expected = expected
-        self._clock = SystemClock()
+        self.machine = self._clock = SystemClock(wrong_by_ns)
         self._kicked = trio.Event()
         self._asked = 0
         setting = MeshSetting(cluster=CLUSTER, server_name=name, listen=Address("127.0.0.1", 0), routes=seeds)
@@ -189,7 +201,7 @@ class InProcessNode:
             manager=self.manager,
             outbox=self.outbox,
             timers=TrioTimers(nursery),
-            clock=self._clock,
+            clock=SteadyClock(self._clock),
             rng=rng,
             node_dir=node_dir,
             disk=disk,
@@ -263,12 +275,14 @@ class InProcessCluster:
         self._nursery = nursery
         self.nodes: dict[str, InProcessNode] = {}
 
-    async def start(self, *names: str, expected: int = 3) -> None:
+    async def start(self, *names: str, expected: int = 3, wrong_by_ns: Mapping[str, int] | None = None) -> None:
         """Start nodes; the first one running is the seed of the others."""
         for name in names:
             running = [node for node in self.nodes.values() if not node.scope.cancel_called]
             seeds = tuple(node.mesh.listen_address for node in running if node.mesh.listen_address)
-            node = InProcessNode(name, self._directory / name, seeds=seeds[:1], expected=expected)
+            wrong = (wrong_by_ns or {}).get(name, 0)
+            directory = self._directory / name
+            node = InProcessNode(name, directory, seeds=seeds[:1], expected=expected, wrong_by_ns=wrong)
             self.nodes[name] = node
             await self._nursery.start(node.run)
 

@@ -22,6 +22,7 @@ from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.config import AckPolicy, ConsumerAction, ConsumerConfig, StreamConfig
 from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.steady import SteadyClock
 from jetraft.store.model.subject import matches
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class Handle:
 class Node:
     """Implements Outbox and Timers; `turn()` is what the reactor does once per wake-up."""
 
-    def __init__(self) -> None:
-        self.clock = ManualClock()
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
         self.sent: list[Sent] = []
         self.kept: list[Sent] = []  # sent while a test waited for something else
         self.subscriptions: set[bytes] = {b"_INBOX.>"}
@@ -89,7 +90,8 @@ class Node:
         self._count = 0
         setting = GroupSetting(node_id=NODE, seal=seal, rng=random.Random(1))
         self.manager = Manager(setting, links=NoLinks(), clock=self.clock)
-        self.site = Site(manager=self.manager, outbox=self, timers=self, clock=self.clock)
+        self.steady = SteadyClock(self.clock)
+        self.site = Site(manager=self.manager, outbox=self, timers=self, clock=self.steady)
 
     # Outbox
 

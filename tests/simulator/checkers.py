@@ -18,6 +18,7 @@ from jetraft.store.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.log import FileLog
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
+from tests.simulator.ages import Ages
 from tests.simulator.world import ViolationError, World
 
 DIGEST_ENTRIES = 16  # how many entries lie between two comparisons of the replicas' state
@@ -26,7 +27,8 @@ DIGEST_ENTRIES = 16  # how many entries lie between two comparisons of the repli
 class Checker:
     """The memory of everything that was ever seen in a run."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, ages: Ages | None = None) -> None:
+        self._ages = ages
         self._world = world
         self._leaders: dict[int, tuple[NodeId, int]] = {}
         self._entries: dict[tuple[int, int], tuple[bytes, int]] = {}
@@ -121,6 +123,8 @@ class Checker:
         elif entry.kind == Kind.CONSUMER_OP:
             for command in commands.decode_consumer_commands(entry.frame[FRAME_HEADER_BYTES:]):
                 self._on_consumer(entry.index, command)
+        elif entry.kind == Kind.STREAM_OP and self._ages is not None:
+            self._ages.on_removal(commands.decode_stream_command(entry.frame[FRAME_HEADER_BYTES:]))
 
     def _on_message(self, seq: int, payload: bytes) -> None:
         if seq in self.messages:
@@ -129,6 +133,8 @@ class Checker:
             raise ViolationError(f"{payload!r} is in the log twice")
         self.messages[seq] = payload
         self._bodies.add(payload)
+        if self._ages is not None:
+            self._ages.on_message(seq, payload)
 
     def _on_consumer(self, index: int, command: commands.ConsumerCommand) -> None:
         if isinstance(command, commands.Acked):

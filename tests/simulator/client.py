@@ -16,6 +16,7 @@ from jetraft.raft.proposals import Outcome
 from jetraft.store.format import Kind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
+from tests.simulator.ages import Ages
 from tests.simulator.checkers import Checker
 from tests.simulator.outbox import ack_subjects
 from tests.simulator.world import MS, ViolationError, World
@@ -40,7 +41,8 @@ TRY_AGAIN_NS = 700 * MS
 class Client:
     """All of them. `hosts` is filled in when the nodes exist."""
 
-    def __init__(self, world: World, checker: Checker, *, load: float) -> None:
+    def __init__(self, world: World, checker: Checker, *, load: float, ages: Ages | None = None) -> None:
+        self._ages = ages
         self._world = world
         self._checker = checker
         self._load = load
@@ -95,6 +97,8 @@ class Client:
         world = self._world
         body = b"message %d " % number + b"." * (0, 0, 20, 300)[number % 4]
         hdr = b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number if with_id else b""
+        if self._ages is not None:
+            hdr = self._ages.on_publish(number, hdr)
         subject = b"s.%d" % (number % 5)
         host.publish(subject, reply=b"_INBOX.p.%d" % number, hdr=hdr, payload=body)
         if with_id:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FAULTS_PER_S = 1.2
+HOUR_NS = 3600 * NS_PER_S
 UNIX_JUMP_NS = 1800 * NS_PER_S  # less than the window of duplicates: a leader that far ahead forgets their ids
 TWICE = 0.4  # of all restarts end in another crash at once
 TWICE_NS = 10 * MS  # most fsyncs take less
@@ -200,6 +201,20 @@ class HostFaults:
         else:
             host.clock.mono_offset_ns += world.between(0, 5 * NS_PER_S)
             host.clock_jumped()
+
+    def set_wall(self) -> None:
+        """Somebody sets the wall clock of one machine, often a leader's, by an hour; one that is wrong is set right."""
+        world = self._world
+        wrong = [host for host in self._hosts.values() if host.clock.unix_offset_ns]
+        world.counts["walls set"] += 1
+        if wrong:
+            wrong[0].clock.unix_offset_ns = 0
+            world.note(f"{wrong[0].node_id}: its wall clock is right again")
+            return
+        leaders = self._leaders()
+        host = world.rng.choice(leaders if leaders and world.chance(0.7) else list(self._hosts.values()))
+        host.clock.unix_offset_ns = world.rng.choice((-HOUR_NS, HOUR_NS))
+        world.note(f"{host.node_id}: its wall clock is {host.clock.unix_offset_ns / NS_PER_S:+.0f} s off")
 
     # Members.
 

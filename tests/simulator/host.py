@@ -31,7 +31,9 @@ from jetraft.store.ledger import Ledger
 from jetraft.store.log import FileLog
 from jetraft.store.log_open import open_log
 from jetraft.store.log_start import LogOptions
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.steady import Reading, SteadyClock
 from jetraft.store.port import HardStateLost, StoreCorrupt, StoreError, StoreRefused
 from jetraft.store.prepare import PieceSizes
 from jetraft.store.recovery import RecoveryMode
@@ -64,6 +66,8 @@ LARGE_BLOCKS = LogOptions(  # room for zeros ahead of the frames (store/prepare.
     pieces=PieceSizes(after_batches=2, piece_bytes=400, piece_batches_min=1, step_bytes=150, aligned_bytes=50),
     mode=RecoveryMode.SALVAGE,
 )
+CLOCKS_NS = NS_PER_S  # between two looks at the clocks of the others
+CLOCK_ERROR_NS = 20 * MS  # of what is heard of them
 LIMITS = Limits(append_bytes_max=600, window_bytes=3000)
 
 
@@ -136,7 +140,10 @@ class Host(Process):
         )
         self.manager = Manager(setting, links=self, clock=self.clock)
         self.manager.on_dirty = self.schedule_turn
+        self.steady = SteadyClock(self.clock)
         self.timers = SimTimers(self.schedule_turn)
+        self.on_peer_up.append(lambda _node: self.compare_clocks())
+        self._look_at_clocks()
         self.outbox = SimOutbox(
             self._client.on_message,
             lambda run, source: self._client.on_deliveries(self, run, source),
@@ -145,7 +152,7 @@ class Host(Process):
             manager=self.manager,
             outbox=self.outbox,
             timers=self.timers,
-            clock=self.clock,
+            clock=self.steady,
             rng=random.Random(self._world.rng.getrandbits(32)),
         )
         self.catchup = SimCatchup(self._world, self)
@@ -376,6 +383,22 @@ class Host(Process):
         self._wake_ns = None
         if self.alive:
             self.schedule_turn()
+
+    def _look_at_clocks(self) -> None:
+        self.compare_clocks()
+        self.later(CLOCKS_NS, self._look_at_clocks)
+
+    def compare_clocks(self) -> None:
+        """What cluster/clocks.py does: ask those that are linked, and follow them. The network makes it inexact."""
+        readings = []
+        for node in self.others:
+            host = self._client.hosts[node]
+            if self.is_up(node) and host.answers:
+                wall_ns, steady_ns = host.steady.reading()
+                own_ns = self.steady.elapsed_ns() + self._world.between(-CLOCK_ERROR_NS, CLOCK_ERROR_NS)
+                steady_offset = None if steady_ns is None else steady_ns - own_ns
+                readings.append(Reading(wall_ns=wall_ns - own_ns, steady_ns=steady_offset))
+        self.steady.adjust(readings, nodes=len(self.others) + 1)
 
     # What the checkers look at.
 

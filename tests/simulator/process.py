@@ -94,6 +94,11 @@ class Process:
         number = self.number
         self._world.after(delay_ns, lambda: self.do(event) if self.number == number else None)
 
+    @property
+    def answers(self) -> bool:
+        """Whether it runs and is not stopped."""
+        return self.alive and self._paused is None
+
     # Being stopped.
 
     def pause(self) -> None:

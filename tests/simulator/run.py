@@ -12,6 +12,7 @@ from jetraft.raft.engine import EngineFactory
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
 from jetraft.store.model.ids import NodeId
+from tests.simulator.ages import Ages
 from tests.simulator.checkers import Checker
 from tests.simulator.client import STREAM, Client
 from tests.simulator.faults import Faults, HostFaults
@@ -36,6 +37,7 @@ class Mode:
     changes_members: bool = False
     chaos: bool | None = None
     damages_disks: bool = False
+    sets_clocks: bool = False  # one wall clock at a time, by an hour and back; messages expire, and ages are judged
     rots: bool = False  # blocks of nodes that go on running; of one node they never do
     checkpoint_entries: int = 1 << 30
 
@@ -52,6 +54,7 @@ MODES = {
     "one": Mode(members=1, checkpoint_entries=40),
     "snap": Mode(checkpoint_entries=25),
     "member": Mode(hosts=5, changes_members=True, checkpoint_entries=40),
+    "clocks": Mode(sets_clocks=True, checkpoint_entries=40),
     "rot": Mode(rots=True, checkpoint_entries=25),
     "forget": Mode(damages_disks=True, checkpoint_entries=40),
     "forget-five": Mode(members=5, damages_disks=True, checkpoint_entries=40),
@@ -81,8 +84,9 @@ class Simulation:
         self.seed = seed
         self.mode = mode
         self.world = world or World(seed)
-        self.checker = Checker(self.world)
-        self.client = Client(self.world, self.checker, load=LOAD_PER_S)
+        self.ages = Ages(self.world) if mode.sets_clocks else None
+        self.checker = Checker(self.world, ages=self.ages)
+        self.client = Client(self.world, self.checker, load=LOAD_PER_S, ages=self.ages)
         nodes = node_names(mode)
         self.network = Network(self.world, nodes, chaos=seed % 2 == 1 if mode.chaos is None else mode.chaos)
         policy = CheckpointPolicy(
@@ -129,6 +133,8 @@ class Simulation:
             max_consumers=-1,
             duplicate_window=7200 * NS_PER_S,
         )
+        if self.ages is not None:
+            config = self.ages.configure(config)
         return StreamAssignment(
             account="$G",
             config=config,
@@ -162,7 +168,10 @@ class Simulation:
         self.network.connect_all()
         self.client.start()
         faults.start()
-        faults.every(0.3, others.jump)
+        if self.mode.sets_clocks:
+            faults.every(1.0, others.set_wall)
+        else:
+            faults.every(0.3, others.jump)
         if len(self.hosts) > 1:
             faults.every(0.5, others.transfer)
         if self.mode.changes_members:
@@ -196,6 +205,8 @@ class Simulation:
         if unended := self.client.unended():
             return f"violation: {len(unended)} reads were never answered"
         self.client.compare_with_log(replicated=self.mode.members > 1)
+        if self.ages is not None:
+            self.ages.judge(live_messages(leader))
         return self._compare(leader) or self._judge_consumer(leader)
 
     def _compare(self, leader: Host) -> str | None:

@@ -20,6 +20,7 @@ MET = {  # what no series of a mode may lack, or it shows less than it says
     "one": {"leaders", "ok", "confirmed", "reads", "digests", "clock jumps"},
     "snap": {"snapshots", "pieces"},
     "member": {"member changes", "reshapes", "snapshots"},
+    "clocks": {"leaders", "ok", "digests", "walls set", "expired", "tried again"},
     "rot": {"bits rotted", "found running", "repairs", "snapshots"},
     "forget": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
     "forget-five": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
