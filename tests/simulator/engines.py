@@ -5,8 +5,10 @@ from typing import Any
 from jetraft.raft.core import Core
 from jetraft.raft.engine import CoreSetup
 from jetraft.raft.pysyncobj_engine import create_engine
+from tests.simulator.nodes.run import NodeSimulation
 from tests.simulator.run import MODES, Result, Simulation
 
+NODE = "node"  # the mode of whole nodes (nodes/run.py)
 ENGINES: dict[str, Any] = {"core": Core, "pysyncobj": create_engine}
 
 
@@ -16,5 +18,7 @@ def one_of_each(setup: CoreSetup, **options: Any) -> Any:
 
 
 def play(seed: int, mode: str, engine: str = "core") -> Result:
-    """Play a seed on one engine, or on `both`."""
+    """Play a seed on one engine, or on `both`. Whole nodes run the one that they are made with."""
+    if mode == NODE:
+        return NodeSimulation(seed).run()
     return Simulation(seed, MODES[mode], engine=ENGINES.get(engine, one_of_each)).run()

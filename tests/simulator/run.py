@@ -70,6 +70,7 @@ class Result:
     problem: str | None
     counts: dict[str, int]
     history: list[str]
+    simulated_ns: int = FAULTS_NS + HEALING_NS
 
 
 def node_names(mode: Mode) -> list[NodeId]:

@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import attrs
 
-from tests.simulator.engines import play
-from tests.simulator.run import FAULTS_NS, HEALING_NS, MODES
+from tests.simulator.engines import NODE, play
+from tests.simulator.run import MODES
 
 SEEDS_PER_TASK = 10
 SEEDS_PER_MODE = 200  # inside the test suite
@@ -23,6 +23,7 @@ MET = {  # what no series of a mode may lack, or it shows less than it says
     "clocks": {"leaders", "ok", "digests", "walls set", "expired", "tried again"},
     "rot": {"bits rotted", "found running", "repairs", "snapshots"},
     "forget": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
+    "node": {"ok", "leaders", "reopened", "power", "partition", "restarts by health"},
     "forget-five": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
 }
 
@@ -34,19 +35,21 @@ class Series:
     mode: str
     engine: str
     seeds: int = 0
+    simulated_ns: int = 0
     problems: dict[int, str] = attrs.Factory(dict)
     counts: Counter[str] = attrs.Factory(Counter)
 
     @property
     def simulated_hours(self) -> float:
-        """All runs last equally long."""
-        return self.seeds * (FAULTS_NS + HEALING_NS) / 3.6e12
+        """How long all runs took, for those in them."""
+        return self.simulated_ns / 3.6e12
 
     def plus(self, other: "Series") -> "Series":
         """Both."""
         return attrs.evolve(
             self,
             seeds=self.seeds + other.seeds,
+            simulated_ns=self.simulated_ns + other.simulated_ns,
             problems=self.problems | other.problems,
             counts=self.counts + other.counts,
         )
@@ -55,11 +58,12 @@ class Series:
 def play_some(mode: str, engine: str, seeds: Iterable[int]) -> Series:
     """Play seeds in this process. A run leaves much garbage at once: it is collected between runs."""
     gc.disable()
-    problems, counts, played = {}, Counter[str](), 0
+    problems, counts, played, simulated_ns = {}, Counter[str](), 0, 0
     try:
         for seed in seeds:
             result = play(seed, mode, engine)
             played += 1
+            simulated_ns += result.simulated_ns
             counts.update(result.counts)
             if result.problem is not None:
                 problems[seed] = result.problem
@@ -67,7 +71,7 @@ def play_some(mode: str, engine: str, seeds: Iterable[int]) -> Series:
     finally:
         gc.enable()
         gc.collect()
-    return Series(mode=mode, engine=engine, seeds=played, problems=problems, counts=counts)
+    return Series(mode=mode, engine=engine, seeds=played, simulated_ns=simulated_ns, problems=problems, counts=counts)
 
 
 def play_series(mode: str, engine: str, *, first: int, seeds: int, jobs: int) -> Series:
@@ -92,5 +96,7 @@ def _parts(mode: str, engine: str, tasks: list[range], jobs: int) -> Iterator[Se
 
 
 def modes_of(engine: str) -> list[str]:
-    """The modes that an engine can play: PySyncObj's keeps its members."""
-    return [name for name, mode in MODES.items() if engine == "core" or not mode.needs_changes]
+    """The modes that an engine can play: PySyncObj's keeps its members, and whole nodes run the core."""
+    return [*(name for name, mode in MODES.items() if engine == "core" or not mode.needs_changes)] + (
+        [NODE] if engine == "core" else []
+    )

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Guard = Callable[[Callable[[], None]], None]  # calls in a turn of the process, if it still runs
 
 
+LARGE = DiskSize(free=1 << 40, total=2 << 40)
+TIGHT = DiskSize(free=20 << 20, total=64 << 20)  # messages are taken; a block gets no more than 64 KiB
+
+
 class _Nowhere(dict[int, "LossyNode"]):
     """Descriptors of a process that has ended."""
 
@@ -29,10 +33,11 @@ class _Nowhere(dict[int, "LossyNode"]):
 class LifeDisk(SimDisk):
     """One process's disk over the machine's tree. Implements Disk."""
 
-    def __init__(self, world: "VirtualWorld", root: LossyDirectory, guard: Guard) -> None:
+    def __init__(self, world: "VirtualWorld", root: LossyDirectory, guard: Guard, size: DiskSize = LARGE) -> None:
         super().__init__(world)
         self._root = root
         self._guard = guard
+        self._size = size
         self._is_void = False
         self._cut: int | None = None
         self.on_cut: Callable[[], None] = lambda: None
@@ -56,9 +61,14 @@ class LifeDisk(SimDisk):
     def close_file(self, fd: int) -> None:
         self._open.pop(fd, None)
 
+    def set_room(self, free_bytes: int | None) -> None:
+        """From now on only so much is free, and no file can be as large as that."""
+        self.free_bytes = free_bytes
+        self.room_bytes = None if free_bytes is None else 0
+
     def room(self, path: "Path") -> DiskSize:
-        whole = super().room(path)
-        return whole if self.free_bytes is None else DiskSize(free=self.free_bytes, total=whole.total)
+        del path
+        return DiskSize(free=self._size.free if self.free_bytes is None else self.free_bytes, total=self._size.total)
 
     def die(self, random: Random, *, power: bool) -> None:
         """The process ends: what is on its way is done in part, and with `power` what was not fsynced is lost."""
@@ -78,7 +88,7 @@ class LifeDisk(SimDisk):
         self._open = _Nowhere()
         self._faults.clear()
 
-    def cut_after(self, count: int) -> None:
+    def cut_after(self, count: int | None) -> None:
         """Call `on_cut` after so many operations more of those that somebody waits for: of openings, installations."""
         self._cut = count
 

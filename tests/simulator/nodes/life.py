@@ -25,6 +25,7 @@ from jetraft.raft.peers import Mesh, MeshSetting
 from jetraft.raft.routes import Address
 from jetraft.store._frame import seal
 from jetraft.store.block_cache import BlockCache
+from jetraft.store.io import DiskSize
 from jetraft.store.lossy_tree import LossyDirectory
 from jetraft.store.node_dir import NodeDir
 from tests.simulator.nodes.disk import LifeDisk
@@ -54,7 +55,8 @@ class Machine:
     root: LossyDirectory = attrs.field(factory=LossyDirectory)
     clock: HostClock
     stall_ns: int = 0  # of each fsync
-    free_bytes: int | None = None
+    free_bytes: int | None = None  # of the disk, for a while
+    size: DiskSize
     lives: int = 0
     life: "Life | None" = None
 
@@ -85,6 +87,8 @@ class Life:
         self.node: ClusterNode | None = None
         self.manager: Manager
         self.is_serving = False
+        self.is_listening = False  # a client or a probe is answered
+        self._node_dir: NodeDir | None = None
         self._world = world
         self._net = net
         self._founders = founders
@@ -95,9 +99,9 @@ class Life:
         self._due_ns: int | None = None
         self._asked = 0
         self._waiting: dict[bytes, trio.MemorySendChannel[bytes]] = {}
-        self.disk = LifeDisk(world, machine.root, self.do)
+        self.disk = LifeDisk(world, machine.root, self.do, machine.size)
         self.disk.stall_ns = machine.stall_ns
-        self.disk.free_bytes = machine.free_bytes
+        self.disk.set_room(machine.free_bytes)
         self.disk.on_cut = lambda: self.die(power=True)
         self.timers = SimTimers(self.kick)
         self.plane = Plane(self._answer(receive), self.kick)
@@ -137,7 +141,7 @@ class Life:
 
     async def _assemble(self, nursery: trio.Nursery) -> None:
         rng = random.Random(self._world.rng.random())
-        node_dir = NodeDir.open(self.disk, ROOT, server_name=self.name, named=True, cluster=CLUSTER)
+        self._node_dir = node_dir = NodeDir.open(self.disk, ROOT, server_name=self.name, named=True, cluster=CLUSTER)
         setting = GroupSetting(node_id=self.mesh.node_id, seal=seal, rng=rng, checkpoints=self._policy)
         self.manager = Manager(setting, links=self.mesh, clock=self.machine.clock)
         self.manager.on_dirty = self.kick
@@ -162,8 +166,13 @@ class Life:
         nursery.start_soon(self._note_floors)
         await nursery.start(self.mesh.run)
         await nursery.start(gateway.run)
+        self.is_listening = True
         await nursery.start(self.node.run)
         self.is_serving = True
+
+    def stored_groups(self) -> list[tuple[str, int]]:
+        """The groups that have data on the disk."""
+        return [] if self._node_dir is None else list(self._node_dir.groups())
 
     def die(self, *, power: bool) -> None:
         """The process ends here and now; with `power` the machine does."""

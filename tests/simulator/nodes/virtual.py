@@ -1,8 +1,8 @@
 """What makes whole nodes play the same run twice: virtual time, seeded scheduling, threads that run in their turn.
 
-Trio asks its clock how long it may sleep only when no task can run; ours jumps to the next deadline then. Functions that
-production gives to threads are called in the trio thread, between two waits. What the machine calls random comes from the
-seed. All three end with the run.
+Trio asks its clock how long it may sleep only when no task can run; ours jumps to the next deadline then. Functions
+that production gives to threads are called in the trio thread, between two waits. What the machine calls random comes
+from the seed. All three end with the run.
 """
 
 import hashlib
@@ -69,6 +69,7 @@ class VirtualWorld(World):
         self.jumping = JumpingClock()
         self.clock = self.jumping  # type: ignore[assignment]  # as far as HostClock and World look
         self._woken: trio.Event | None = None
+        self.thread_ns = 4 * MS  # half of what a thread's work takes at most
         self._trace = hashlib.blake2b(digest_size=16)
 
     def at(self, when_ns: int, event: Callable[[], None]) -> None:
@@ -108,9 +109,9 @@ def one_thread(world: VirtualWorld) -> Generator[None, None, None]:
     async def in_turn(function: Callable[[], T], *_args: object, **_kwargs: Any) -> T:
         """As a thread that is not abandoned: cancelling waits for it."""
         with trio.CancelScope(shield=True):
-            await world.sleep(world.between(0, 2 * MS))
+            await world.sleep(world.between(0, world.thread_ns))
             result = function()
-            await world.sleep(world.between(0, 6 * MS))
+            await world.sleep(world.between(0, world.thread_ns))
         await trio.lowlevel.checkpoint_if_cancelled()
         return result
 
@@ -119,8 +120,8 @@ def one_thread(world: VirtualWorld) -> Generator[None, None, None]:
             (trio.to_thread, "run_sync", in_turn),
             (os, "urandom", luck.randbytes),
             (random, "_urandom", luck.randbytes),
-            (trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),  # noqa: SLF001  (what trio has for Hypothesis)
+            (trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
         ):
             stack.enter_context(mock.patch.object(target, name, replacement))
-        trio._core._run._r.seed(world.rng.random())  # noqa: SLF001
+        trio._core._run._r.seed(world.rng.random())
         yield

@@ -1,8 +1,8 @@
 """The network between whole nodes: streams in memory, with delays and cuts. Above them everything is real.
 
-Bytes of one connection arrive in order, those of two connections as each is delayed. A blocked direction delivers nothing
-and forgets nothing, as TCP does; a killed process closes its connections, a machine without power says nothing, and resets
-what reaches it when it is back.
+Bytes of one connection arrive in order, those of two connections as each is delayed. A blocked direction delivers
+nothing and forgets nothing, as TCP does; a killed process closes its connections, a machine without power says nothing,
+and resets what reaches it when it is back.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 IN_FLIGHT_BYTES = 1 << 20  # what a connection takes before its receiver reads
 BYTES_PER_MS = 100_000
 PORT = 6222
+LAGGING = 0.1  # of all connections: the one for bulk and the link overtake each other
+LAG_MAX_MS = 700
 
 
 class Wire:
@@ -39,6 +41,7 @@ class Wire:
         self.is_dead = False  # its process ended
         self._under_way = 0  # bytes sent and not read by the peer
         self._last_arrival_ns = 0  # of what this end has sent
+        self.lag_ns = 0  # of all that this end sends
         self._readable = trio.Event()
         self._writable = trio.Event()
 
@@ -199,7 +202,7 @@ class Net:
 
     def carry(self, wire: Wire, arrive: "Callable[[], None]", size: int) -> None:
         """Let something arrive at the other end of a wire, after all that was sent there before."""
-        delay_ns = self.latency_ns() + size * MS // BYTES_PER_MS
+        delay_ns = self.latency_ns() + wire.lag_ns + size * MS // BYTES_PER_MS
         wire._last_arrival_ns = max(wire._last_arrival_ns + 1, self._world.now_ns + delay_ns)
         self._world.at(wire._last_arrival_ns, lambda: self._arrive(wire, arrive))
 
@@ -210,15 +213,19 @@ class Net:
         self._world.mark(f"net {wire.own.name}>{wire.other.name}")
         arrive()
 
+    def _lag_ns(self) -> int:
+        return self._world.between(20 * MS, LAG_MAX_MS * MS) if self._world.chance(LAGGING) else 0
+
     async def dial(self, host: Host, name: str) -> Wire:
         other = self.hosts[name]
         await self._world.sleep(self.latency_ns())
-        while not other.has_power or self.blocked & {(host.name, name), (name, host.name)}:
+        while not other.has_power or self.blocked & {(host.name, name), (name, host.name)}:  # noqa: ASYNC110  (silence)
             await trio.sleep(1)  # whoever dials has a deadline
         if other.listener is None:
             raise ConnectionRefusedError(111, "Connection refused")
         own, far = Wire(self, host, other), Wire(self, other, host)
         own.peer, far.peer = far, own
+        own.lag_ns, far.lag_ns = self._lag_ns(), self._lag_ns()
         other.listener.offer(far)
         host.wires = [wire for wire in host.wires if not wire.is_closed] + [own]
         other.wires = [wire for wire in other.wires if not wire.is_closed] + [far]
@@ -230,9 +237,12 @@ class Net:
     def block(self, pairs: Sequence[tuple[str, str]]) -> None:
         self.blocked.update(pairs)
 
-    def heal(self) -> None:
-        """All directions work again; what was held back arrives in its order."""
-        self.blocked.clear()
+    def heal(self, pairs: Sequence[tuple[str, str]] | None = None) -> None:
+        """These directions work again, or all; what was held back arrives in its order."""
+        self.blocked.difference_update(list(self.blocked) if pairs is None else pairs)
         held, self._held = self._held, []
-        for _wire, arrive in held:
-            arrive()
+        for wire, arrive in held:
+            if (wire.own.name, wire.other.name) in self.blocked:
+                self._held.append((wire, arrive))
+            else:
+                arrive()

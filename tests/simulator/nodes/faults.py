@@ -1,0 +1,319 @@
+"""What happens to the machines of a run, to what is between them, and to the streams on them.
+
+Each seed has some kinds of faults and not the others, so that rare ones meet each other often enough.
+"""
+
+import errno
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from jetraft.store.format import BLOCK_SUFFIX, GENERATION_PREFIX
+from jetraft.store.model.clock import NS_PER_S
+from tests.simulator.nodes.clients import Clients, Stream
+from tests.simulator.nodes.disk import LifeDisk
+from tests.simulator.nodes.life import ROOT
+from tests.simulator.world import MS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.simulator.nodes.cluster import SimCluster
+    from tests.simulator.nodes.life import Life, Machine
+
+HOUR_NS = 3600 * NS_PER_S
+HEALTHY_WITHIN_S = 20.0
+CUT_OPERATIONS_MAX = 60
+NO_ROOM_BYTES = 1 << 20
+
+
+class Faults:
+    """See the module."""
+
+    def __init__(self, cluster: "SimCluster", clients: Clients, kinds: Sequence[str]) -> None:
+        self._cluster = cluster
+        self._clients = clients
+        self._world = cluster.world
+        self._kinds = kinds
+        self._damaged: set[str] = set()  # machines
+        self._made = 0
+        self._publish: Callable[[Stream], None] = lambda _stream: None
+
+    async def run(self, end_ns: int, publish: Callable[[Stream], None]) -> None:
+        """One fault after the other, and some at once, until `end_ns`. `publish` begins to publish to a new stream."""
+        world, self._publish = self._world, publish
+        kinds = {kind: getattr(self, f"_{kind.replace('-', '_')}") for kind in self._kinds}
+        async with trio.open_nursery() as nursery:
+            while True:
+                await world.sleep(world.between(150 * MS, 1500 * MS))
+                if world.now_ns >= end_ns:
+                    nursery.cancel_scope.cancel()
+                    return
+                kind = world.rng.choice(self._kinds)
+                world.counts[kind] += 1
+                nursery.start_soon(self._one, kinds[kind])
+
+    async def _one(self, fault: Callable[[], Awaitable[None]]) -> None:
+        await fault()
+
+    def heal(self) -> None:
+        """All is well from now on, and every machine has power."""
+        cluster = self._cluster
+        self._world.note("heal")
+        cluster.net.heal()
+        for machine in cluster.machines.values():
+            self._set_stall(machine, 0)
+            self._set_room(machine, None)
+        for life in cluster.alive():
+            life.disk.cut_after(None)
+        for name in cluster.names:
+            cluster.start(name)
+
+    def _name(self) -> str:
+        return self._world.rng.choice(self._cluster.names)
+
+    def _some(self, count_min: int = 1) -> list[str]:
+        names = self._cluster.names
+        return self._world.rng.sample(names, self._world.rng.randint(count_min, len(names)))
+
+    # Processes and machines.
+
+    async def _kill(self) -> None:
+        await self._down([self._name()], power=False)
+
+    async def _power(self) -> None:
+        await self._down([self._name()], power=True)
+
+    async def _power_of_some(self) -> None:
+        await self._down(self._some(2), power=True)
+
+    async def _down(self, names: list[str], *, power: bool) -> None:
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                pause_ns = self._world.between(20 * MS, 2500 * MS)
+                nursery.start_soon(lambda name=name, pause_ns=pause_ns: self._restart(name, pause_ns, power=power))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+
+    async def _restart(self, name: str, pause_ns: int, *, power: bool) -> None:
+        await self._cluster.restart(name, pause_ns, power=power)
+
+    async def _cut_in_work(self) -> None:
+        """Power goes in the middle of an opening, an installation, a repair."""
+        name = self._name()
+        machine = self._cluster.machines[name]
+        self._cluster.kill(name, power=False)
+        await self._world.sleep(self._world.between(10 * MS, 1500 * MS))
+        self._cluster.start(name)
+        life = machine.life
+        assert life is not None
+        life.disk.cut_after(self._world.rng.randint(1, CUT_OPERATIONS_MAX))
+        with trio.move_on_after(2):
+            await life.ended.wait()
+        if not life.is_alive:
+            self._world.note(f"power cut in the work of {name}")
+            self._cluster.start(name)
+
+    # The network.
+
+    async def _partition(self) -> None:
+        """A group of machines is cut off from the others, in one direction or both."""
+        names = self._cluster.names
+        apart = self._world.rng.sample(names, self._world.rng.randint(1, len(names) - 1))
+        pairs = [(a, b) for a in apart for b in names if b not in apart]
+        await self._block(
+            self._world.rng.choice([pairs, [(b, a) for a, b in pairs], pairs + [(b, a) for a, b in pairs]])
+        )
+
+    async def _cut_one(self) -> None:
+        """One pair of machines does not hear each other."""
+        a, b = self._world.rng.sample(self._cluster.names, 2)
+        await self._block([(a, b), (b, a)])
+
+    async def _block(self, pairs: list[tuple[str, str]]) -> None:
+        self._world.note(f"block {pairs}")
+        self._cluster.net.block(pairs)
+        await self._world.sleep(self._world.between(100 * MS, 4000 * MS))
+        self._cluster.net.heal(pairs)
+
+    # Disks.
+
+    async def _slow(self) -> None:
+        """Every fsync of a majority takes long for a while."""
+        stall_ns = self._world.between(50 * MS, 600 * MS)
+        machines = [self._cluster.machines[name] for name in self._some(len(self._cluster.names) // 2 + 1)]
+        for machine in machines:
+            self._set_stall(machine, stall_ns)
+        await self._world.sleep(self._world.between(1000 * MS, 4000 * MS))
+        for machine in machines:
+            self._set_stall(machine, 0)
+
+    def _set_stall(self, machine: "Machine", stall_ns: int) -> None:
+        machine.stall_ns = stall_ns
+        if machine.life is not None:
+            machine.life.disk.stall_ns = stall_ns
+
+    async def _full(self) -> None:
+        """Some disks have no room for a while."""
+        machines = [self._cluster.machines[name] for name in self._some()]
+        for machine in machines:
+            self._set_room(machine, NO_ROOM_BYTES)
+        await self._world.sleep(self._world.between(500 * MS, 3000 * MS))
+        for machine in machines:
+            self._set_room(machine, None)
+
+    def _set_room(self, machine: "Machine", free_bytes: int | None) -> None:
+        machine.free_bytes = free_bytes
+        if machine.life is not None:
+            machine.life.disk.set_room(free_bytes)
+
+    async def _unreadable(self) -> None:
+        """The next read of a disk fails."""
+        life = self._cluster.machines[self._name()].life
+        if life is not None and life.is_alive:
+            self._world.note(f"a read of {life.name} fails")
+            life.disk.fail_next("read", errno.EIO)
+
+    async def _rot(self) -> None:
+        """Bits of one machine's blocks flip, wherever in them; of a second one where messages may be lost."""
+        name = self._name()
+        if not self._damaged:
+            self._damaged.add(name)
+        if name not in self._damaged and len(self._damaged) > 1:
+            return
+        if name not in self._damaged and not self._two_may_be_damaged:
+            name = next(iter(self._damaged))
+        self._damaged.add(name)
+        if len(self._damaged) > 1:
+            for stream in self._clients.streams.values():
+                stream.may_lose = True
+        self._flip(self._cluster.machines[name])
+
+    @property
+    def _two_may_be_damaged(self) -> bool:
+        return "two-rot" in self._kinds
+
+    async def _two_rot(self) -> None:
+        await self._rot()
+
+    def _flip(self, machine: "Machine") -> None:
+        disk = LifeDisk(self._world, machine.root, lambda _event: None)
+        groups = disk.list_directory(ROOT / "groups")
+        if not groups:
+            return
+        group = ROOT / "groups" / self._world.rng.choice(groups)
+        logs = [name for name in disk.list_directory(group) if name.startswith(GENERATION_PREFIX) and "." not in name]
+        blocks = [group / log / name for log in logs for name in disk.list_directory(group / log)]
+        self._flip_in(disk, [path for path in blocks if path.name.endswith(BLOCK_SUFFIX)], machine.name)
+
+    def _flip_in(self, disk: LifeDisk, blocks: "list[Path]", name: str) -> None:
+        if not blocks:
+            return
+        path = self._world.rng.choice(blocks)
+        written = len(disk.read_whole(path).rstrip(b"\0"))
+        if written < 2:
+            return
+        place = self._world.rng.randrange(written // 2)  # the newest writes are not protected yet (docs/storage.md)
+        disk.flip_bit(path, place)
+        self._world.note(f"bit rot on {name}: {path} at {place}")
+
+    # Clocks.
+
+    async def _clock(self) -> None:
+        """An operator sets a machine's clock; it is right again after a while."""
+        machine = self._cluster.machines[self._name()]
+        machine.clock.unix_offset_ns = self._world.rng.choice([-HOUR_NS, HOUR_NS, -NS_PER_S, NS_PER_S, 24 * HOUR_NS])
+        self._world.note(f"the clock of {machine.name} is off by {machine.clock.unix_offset_ns / NS_PER_S} s")
+        await self._world.sleep(self._world.between(200 * MS, 3000 * MS))
+        machine.clock.unix_offset_ns = 0
+
+    # Operators.
+
+    async def _create(self) -> None:
+        self._made += 1
+        rng = self._world.rng
+        replicas = 1 if rng.random() < 0.2 and not self._damages else 3
+        storage = "memory" if rng.random() < 0.2 else "file"
+        stream = Stream(
+            name=f"T{self._made}", replicas=replicas, storage=storage, may_lose=storage == "memory", load_per_s=3
+        )
+        if await self._clients.create(stream):
+            self._publish(stream)
+
+    @property
+    def _damages(self) -> bool:
+        return bool({"rot", "two-rot", "unreadable"} & set(self._kinds))
+
+    def _stream(self) -> Stream | None:
+        there = [each for each in self._clients.streams.values() if each.exists and not each.may_be_gone]
+        return self._world.rng.choice(there) if there else None
+
+    async def _delete(self) -> None:
+        stream = self._stream()
+        if stream is not None and stream.name.startswith("T"):
+            await self._clients.delete(stream)
+
+    async def _scale(self) -> None:
+        stream = self._stream()
+        if stream is not None and stream.storage == "file":
+            replicas = self._world.rng.choice([3] if self._damages else [1, 2, 3])
+            await self._clients.scale(stream, replicas)
+
+    async def _remove_peer(self) -> None:
+        stream = self._stream()
+        if stream is not None:
+            await self._clients.remove_peer(stream, self._name())
+
+    async def _move_and_restart(self) -> None:
+        """A replica goes somewhere else, and the machine that had it begins again with what it knew before."""
+        stream = self._stream()
+        if stream is None or stream.storage != "file":
+            return
+        name = self._name()
+        await self._clients.remove_peer(stream, name)
+        await self._world.sleep(self._world.between(0, 2000 * MS))
+        await self._begin_alone(name) if self._world.chance(0.5) else await self._down([name], power=False)
+
+    async def _restart_alone(self) -> None:
+        await self._begin_alone(self._name())
+
+    async def _begin_alone(self, name: str) -> None:
+        """A machine begins while it hears nobody; clients reach it."""
+        self._cluster.kill(name, power=self._world.chance(0.5))
+        others = [other for other in self._cluster.names if other != name]
+        pairs = [(name, other) for other in others] + [(other, name) for other in others]
+        self._world.note(f"{name} is alone")
+        self._cluster.net.block(pairs)
+        await self._world.sleep(self._world.between(20 * MS, 500 * MS))
+        self._cluster.start(name)
+        await self._world.sleep(self._world.between(300 * MS, 3000 * MS))
+        self._cluster.net.heal(pairs)
+
+    async def _step_down(self) -> None:
+        stream = self._stream()
+        if stream is not None:
+            await self._clients.step_down(stream)
+
+    # Rolling restarts.
+
+    async def restart_by_health(self) -> None:
+        """One machine after the other, each when all say that they are healthy. Raises nothing when one never does."""
+        for name in self._world.rng.sample(self._cluster.names, len(self._cluster.names)):
+            if not await self._until_healthy():
+                self._world.note("not healthy: no restart")
+                return
+            await self._cluster.restart(name, self._world.between(20 * MS, 800 * MS), power=self._world.chance(0.3))
+            self._world.counts["restarts by health"] += 1
+
+    async def _until_healthy(self) -> bool:
+        with trio.move_on_after(HEALTHY_WITHIN_S):
+            while not all(map(_is_healthy, self._cluster.lives)):  # noqa: ASYNC110  (as a probe does)
+                await trio.sleep(0.05)
+            return True
+        return False
+
+
+def _is_healthy(life: "Life") -> bool:
+    """What a probe of `/healthz` would be told."""
+    if not life.is_alive or life.node is None or not life.is_listening:
+        return False
+    return life.node.health().http_status == 200

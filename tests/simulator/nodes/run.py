@@ -1,0 +1,180 @@
+"""One seed of mode "node": whole nodes with a meta group and some streams, under load and faults, then healed."""
+
+import logging
+
+import attrs
+import trio
+
+from jetraft.store.model.clock import NS_PER_S
+from tests.simulator.nodes.clients import Clients, Stream
+from tests.simulator.nodes.cluster import Shape, SimCluster
+from tests.simulator.nodes.disk import LARGE, TIGHT
+from tests.simulator.nodes.faults import Faults
+from tests.simulator.nodes.judging import Judge
+from tests.simulator.nodes.virtual import VirtualWorld, one_thread
+from tests.simulator.run import Result
+from tests.simulator.world import MS, ViolationError
+
+FAULTS_NS = 12 * NS_PER_S
+FOUNDED_WITHIN_S = 10.0
+DISKS = ("slow", "full", "unreadable", "rot", "two-rot")
+KINDS = (
+    "kill",
+    "power",
+    "power-of-some",
+    "cut-in-work",
+    "partition",
+    "cut-one",
+    *DISKS,
+    "clock",
+    "create",
+    "delete",
+    "scale",
+    "remove-peer",
+    "move-and-restart",
+    "restart-alone",
+    "step-down",
+)
+DAMAGES = {"rot", "two-rot", "unreadable"}
+MOVES = {"scale", "remove-peer", "move-and-restart"}
+ALWAYS = ("kill", "power", "partition")
+ROLLING_EVERY = 6  # so many seeds apart are those with rolling restarts and nothing else
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What a run is made of. Without `kinds` the nodes are restarted one by one, each when all are healthy."""
+
+    kinds: tuple[str, ...] = ()
+    machines: int = 3
+    checkpoint_entries: int = 1 << 30
+    thread_ns: int = 4 * MS  # half of what a thread's work takes at most
+    is_tight: bool = False  # disks on which blocks are small
+    has_memory: bool = True  # a stream in memory
+    crowd: int = 0  # streams of little load beside the others
+
+    @classmethod
+    def drawn(cls, seed: int, world: VirtualWorld) -> "Plan":
+        """What luck gives a seed."""
+        rng = world.rng
+        chosen = tuple(kind for kind in KINDS if rng.random() < 0.25)
+        if not set(chosen) & set(ALWAYS):
+            chosen = (*chosen, rng.choice(ALWAYS))
+        kinds = () if seed % ROLLING_EVERY == ROLLING_EVERY - 1 else chosen
+        return cls(
+            kinds=kinds,
+            machines=4 if world.chance(0.7 if MOVES & set(kinds) else 0.2) else 3,
+            checkpoint_entries=rng.choice((1 << 30, 4, 12, 30)),
+            thread_ns=rng.choice((4, 4, 4, 100, 500)) * MS,
+            is_tight=world.chance(0.6),
+            has_memory=not kinds or world.chance(0.4),
+            crowd=10 if world.chance(0.2) else 0,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class NodeResult(Result):
+    """How a run ended, and `trace`, a digest of all that happened."""
+
+    trace: str
+
+
+class NodeSimulation:
+    """One seed."""
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.seed = seed
+        self.world = world = VirtualWorld(seed)
+        self.plan = plan = plan or Plan.drawn(seed, world)
+        world.thread_ns = plan.thread_ns
+        shape = Shape(
+            machines=plan.machines,
+            checkpoint_entries=plan.checkpoint_entries,
+            disk=TIGHT if plan.is_tight else LARGE,
+            keeps_memory=not plan.kinds,
+        )
+        self.cluster = SimCluster(world, shape)
+        self.clients = Clients(self.cluster)
+        self.cluster.receive = self.clients.receive
+        self.faults = Faults(self.cluster, self.clients, plan.kinds)
+        self.judge = Judge(self.cluster, self.clients)
+
+    def run(self) -> NodeResult:
+        """Play the seed."""
+        world = self.world
+        problem: str | None = None
+        logging.disable(logging.CRITICAL)  # what the nodes complain about is what is done to them
+        world.note(str(self.plan))
+        try:
+            with one_thread(world):
+                problem = trio.run(self._play, clock=world.jumping)
+        except (BaseExceptionGroup, ViolationError) as error:
+            violation = _violation_in(error)
+            if violation is None:
+                raise
+            problem = f"violation: {violation}"
+        finally:
+            logging.disable(logging.NOTSET)
+        return NodeResult(
+            seed=self.seed,
+            problem=problem,
+            counts=dict(world.counts),
+            history=world.history,
+            trace=world.trace,
+            simulated_ns=world.now_ns,
+        )
+
+    async def _play(self) -> str | None:
+        cluster = self.cluster
+        async with trio.open_nursery() as nursery:
+            cluster.nursery = nursery
+            nursery.start_soon(self.world.run)
+            try:
+                return await self._live(nursery)
+            finally:
+                for name in cluster.names:
+                    cluster.kill(name, power=False)
+                with trio.CancelScope(shield=True):
+                    for life in cluster.lives:
+                        await life.ended.wait()
+                nursery.cancel_scope.cancel()
+
+    async def _live(self, nursery: trio.Nursery) -> str | None:
+        world, cluster, clients = self.world, self.cluster, self.clients
+        for name in cluster.names:
+            cluster.start(name)
+        with trio.move_on_after(FOUNDED_WITHIN_S):
+            while not all(life.is_serving for life in cluster.lives):
+                await world.sleep(100 * MS)
+        for stream in self._streams():
+            if not await clients.create(stream):
+                return f"liveness: {stream.name} cannot be created"
+            nursery.start_soon(clients.publish_for_ever, stream, nursery)
+        await world.sleep(300 * MS)
+        if not self.plan.kinds:
+            await self.faults.restart_by_health()
+        else:
+            end_ns = world.now_ns + FAULTS_NS
+            await self.faults.run(end_ns, lambda stream: nursery.start_soon(clients.publish_for_ever, stream, nursery))
+        self.faults.heal()
+        await world.sleep(500 * MS)
+        clients.is_publishing = False
+        return await self.judge.verdict()
+
+    def _streams(self) -> list[Stream]:
+        plan = self.plan
+        streams = [
+            Stream(name="A", replicas=3),
+            Stream(name="B", replicas=3 if DAMAGES & set(plan.kinds) else 1),
+            Stream(name="L", replicas=3, max_msgs=25, load_per_s=15),
+            *(Stream(name=f"C{number}", replicas=3, load_per_s=0.5) for number in range(plan.crowd)),
+        ]
+        if plan.has_memory:  # what it loses when a majority is away at once nobody promised to keep
+            streams.append(Stream(name="M", replicas=3, storage="memory", load_per_s=3, may_lose=bool(plan.kinds)))
+        return streams
+
+
+def _violation_in(error: BaseException) -> ViolationError | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_violation_in, error.exceptions)), None)
+    return error if isinstance(error, ViolationError) else None

@@ -1,0 +1,41 @@
+"""Whole nodes in virtual time: no promise is broken, and a seed is played the same way wherever it is played."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulator.nodes.known import known_reason
+from tests.simulator.nodes.run import NodeSimulation, Plan
+
+SHORT_SEEDS = 6
+SEED_AGAIN = 4
+TRACE = "from tests.simulator.nodes.run import NodeSimulation; print(NodeSimulation({}).run().trace)"
+
+
+@pytest.mark.parametrize("seed", range(SHORT_SEEDS))
+def test_no_promise_is_broken_and_the_nodes_settle(seed: int) -> None:
+    result = NodeSimulation(seed).run()
+    assert result.problem is None or known_reason(result.problem) is not None, "\n".join(result.history)
+    assert result.counts["ok"] > 0
+
+
+def test_nodes_without_faults_settle_with_all_that_was_acknowledged() -> None:
+    result = NodeSimulation(1, Plan(kinds=("step-down",))).run()
+    assert result.problem is None, "\n".join(result.history)
+
+
+def test_a_seed_is_played_the_same_way_in_another_process() -> None:
+    """Also where strings hash otherwise: no order of a set reaches anything."""
+    here = NodeSimulation(SEED_AGAIN).run()
+    again = NodeSimulation(SEED_AGAIN).run()
+    assert (again.trace, again.history, again.counts) == (here.trace, here.history, here.counts)
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", TRACE.format(SEED_AGAIN)],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert elsewhere.stdout.strip() == here.trace
