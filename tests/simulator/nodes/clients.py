@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TRY_AGAIN_S = 0.7
 LOOK_S = 0.2
 API_S = 2.0
+LOST_ANSWERS = 0.03  # of acknowledgements: the client's connection ended, and it tries again
 API_TRIES = 12
 
 
@@ -71,7 +72,7 @@ class Clients:
     def receive(self, _life: "Life", to: bytes, _hdr: bytes, payload: bytes) -> None:
         """Something arrives in an inbox."""
         event = self._inboxes.get(to)
-        if event is not None and to not in self._answers:
+        if event is not None and to not in self._answers and not self._world.chance(LOST_ANSWERS):
             self._answers[to] = orjson.loads(payload)
             event.set()
 

@@ -11,6 +11,7 @@ import trio
 
 from jetraft.store.format import BLOCK_SUFFIX, GENERATION_PREFIX
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.lossy_tree import LossyDirectory
 from tests.simulator.nodes.clients import Clients, Stream
 from tests.simulator.nodes.disk import LifeDisk
 from tests.simulator.nodes.life import ROOT
@@ -195,6 +196,18 @@ class Faults:
     async def _two_rot(self) -> None:
         await self._rot()
 
+    async def _wipe(self) -> None:
+        """A machine comes back with an empty disk; one machine of a run, and no other one is damaged."""
+        if self._damaged:
+            return
+        name = self._name()
+        self._damaged.add(name)
+        self._world.note(f"the disk of {name} is wiped")
+        self._cluster.kill(name, power=True)
+        self._cluster.machines[name].root = LossyDirectory()
+        await self._world.sleep(self._world.between(50 * MS, 1500 * MS))
+        self._cluster.start(name)
+
     def _flip(self, machine: "Machine") -> None:
         disk = LifeDisk(self._world, machine.root, lambda _event: None)
         groups = disk.list_directory(ROOT / "groups")
@@ -241,7 +254,7 @@ class Faults:
 
     @property
     def _damages(self) -> bool:
-        return bool({"rot", "two-rot", "unreadable"} & set(self._kinds))
+        return bool({"rot", "two-rot", "unreadable", "wipe"} & set(self._kinds))
 
     def _stream(self) -> Stream | None:
         there = [each for each in self._clients.streams.values() if each.exists and not each.may_be_gone]

@@ -17,7 +17,7 @@ from tests.simulator.world import MS, ViolationError
 
 FAULTS_NS = 12 * NS_PER_S
 FOUNDED_WITHIN_S = 10.0
-DISKS = ("slow", "full", "unreadable", "rot", "two-rot")
+DISKS = ("slow", "full", "unreadable", "rot", "two-rot", "wipe")
 KINDS = (
     "kill",
     "power",
@@ -35,7 +35,7 @@ KINDS = (
     "restart-alone",
     "step-down",
 )
-DAMAGES = {"rot", "two-rot", "unreadable"}
+DAMAGES = {"rot", "two-rot", "unreadable", "wipe"}
 MOVES = {"scale", "remove-peer", "move-and-restart"}
 ALWAYS = ("kill", "power", "partition")
 ROLLING_EVERY = 6  # so many seeds apart are those with rolling restarts and nothing else

@@ -1,0 +1,146 @@
+"""What joins the parts of a node, switched off one at a time: can whole nodes in the simulator see that it is missing?
+
+Each entry says what happens instead, in which plan, and within how many seeds that is noticed: a promise that is broken,
+or a cluster that does not come to what it should be. The rules of Raft themselves have a table of their own
+(tests/simulator/mutations.py).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from jetraft.cluster.meta.backend import MetaBackend
+from jetraft.cluster.streams.host import StreamHost
+from jetraft.cluster.streams.machine import StreamMachine
+from jetraft.cluster.streams.mender import Mender
+from jetraft.cluster.streams.shell import StreamShell
+from jetraft.raft.catchup import Catchup
+from jetraft.store.dedup import Dedup
+from jetraft.store.lossy_disk import LossyDisk
+from tests.simulator.nodes.known import known_reason
+from tests.simulator.nodes.run import NodeSimulation, Plan
+
+Patch = pytest.MonkeyPatch
+
+
+@attrs.frozen(kw_only=True)
+class NodeMutation:
+    """One duty left out: `instead` happens. Noticed in `plan` within `seeds` seeds."""
+
+    duty: str
+    instead: str
+    switch: Callable[[Patch], None]
+    plan: Plan
+    seeds: int = 4
+
+
+def replaced(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
+    """A switch that puts another thing in the place of one."""
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+async def _nothing(*_args: object, **_kwargs: object) -> None:
+    """What a duty that is left out does."""
+
+
+def _nothing_now(*_args: object, **_kwargs: object) -> None:
+    """The same, at once."""
+
+
+SMALL = Plan(kinds=(), has_memory=False)
+
+
+def plan(*kinds: str, **others: Any) -> Plan:
+    """A run with these faults and without a memory stream."""
+    return attrs.evolve(SMALL, kinds=kinds, **others)
+
+
+MUTATIONS = [
+    NodeMutation(
+        duty="what is fsynced stays",
+        instead="an fsync of a file keeps nothing",
+        switch=replaced(LossyDisk, "_do_sync", _nothing_now),
+        plan=plan("power-of-some"),
+    ),
+    NodeMutation(
+        duty="a wiped disk is admitted, it does not found (decision 34)",
+        instead="a node that has forgotten a group begins its log by itself",
+        switch=replaced(StreamHost, "_may_be_known", lambda *_: False),
+        plan=plan("wipe", "kill", "restart-alone"),
+    ),
+    NodeMutation(
+        duty="data of deleted streams goes",
+        instead="what a deletion leaves stays",
+        switch=replaced(StreamHost, "discard", _nothing),
+        plan=plan("create", "delete"),
+    ),
+    NodeMutation(
+        duty="a node that was away learns of deletions",
+        instead="nobody looks for data of streams deleted meanwhile",
+        switch=replaced(MetaBackend, "sweep", _nothing),
+        plan=plan("create", "delete", "kill", "power", checkpoint_entries=4),
+    ),
+    NodeMutation(
+        duty="replicas follow the table",
+        instead="a change of members is not passed on to the replica",
+        switch=replaced(StreamShell, "reconfigure", _nothing_now),
+        plan=plan("remove-peer", "scale", machines=4),
+    ),
+    NodeMutation(
+        duty="a member behind the log fetches a snapshot",
+        instead="offers of snapshots are not heard",
+        switch=replaced(Catchup, "_on_offer", _nothing_now),
+        plan=plan("power", "kill", checkpoint_entries=4, is_tight=True),
+    ),
+    NodeMutation(
+        duty="a damaged replica is mended",
+        instead="nobody looks after replicas that stopped",
+        switch=replaced(Mender, "_look", _nothing_now),
+        plan=plan("rot", "kill"),
+    ),
+    NodeMutation(
+        duty="a retry finds the first attempt (rule 24)",
+        instead="message ids are forgotten at once",
+        switch=replaced(Dedup, "check", lambda *_args, **_kwargs: None),
+        plan=plan("kill", "partition"),
+    ),
+    NodeMutation(
+        duty="leaving members are reported",
+        instead="the meta group never hears that they are out",
+        switch=replaced(StreamShell, "_report_settled", lambda *_: False),
+        plan=plan("remove-peer", "scale", machines=4),
+    ),
+    NodeMutation(
+        duty="replicas apply what is committed in the same way (rule 26)",
+        instead="one of three leaves out every seventh command",
+        switch=lambda patch: _skip_some(patch),
+        plan=plan("step-down"),
+    ),
+]
+
+
+def _skip_some(patch: Patch) -> None:
+    apply = StreamMachine.apply
+    counts = [0]
+
+    def sometimes(self: StreamMachine, entry: Any) -> Any:
+        counts[0] += 1
+        return None if counts[0] % 7 == 0 else apply(self, entry)
+
+    patch.setattr(StreamMachine, "apply", sometimes)
+
+
+def first_noticed(mutation: NodeMutation) -> tuple[int, str] | None:
+    """The first seed that notices, and what; what is known to go wrong without the mutation is not noticing."""
+    for seed in range(mutation.seeds):
+        try:
+            problem = NodeSimulation(seed, mutation.plan).run().problem
+        except (AssertionError, KeyError, ValueError, IndexError) as error:  # a server's own checks notice, too
+            return seed, repr(error)
+        if problem is not None and known_reason(problem, mutation.plan.kinds) is None:
+            return seed, problem
+    return None
+
+
