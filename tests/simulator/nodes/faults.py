@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from jetraft.cluster.meta.health import HTTP_OK
 from jetraft.store.format import BLOCK_SUFFIX, GENERATION_PREFIX
-from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.lossy_tree import LossyDirectory
+from jetraft.store.model.clock import NS_PER_S
 from tests.simulator.nodes.clients import Clients, Stream
 from tests.simulator.nodes.disk import LifeDisk
 from tests.simulator.nodes.life import ROOT
@@ -319,14 +320,15 @@ class Faults:
 
     async def _until_healthy(self) -> bool:
         with trio.move_on_after(HEALTHY_WITHIN_S):
-            while not all(map(_is_healthy, self._cluster.lives)):  # noqa: ASYNC110  (as a probe does)
-                await trio.sleep(0.05)
-            return True
+            while True:
+                if all([await _is_healthy(life) for life in self._cluster.lives]):
+                    return True
+                await trio.sleep(0.05)  # as a probe does
         return False
 
 
-def _is_healthy(life: "Life") -> bool:
+async def _is_healthy(life: "Life") -> bool:
     """What a probe of `/healthz` would be told."""
     if not life.is_alive or life.node is None or not life.is_listening:
         return False
-    return life.node.health().http_status == 200
+    return (await life.node.health()).http_status == HTTP_OK

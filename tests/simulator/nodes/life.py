@@ -27,6 +27,7 @@ from jetraft.store._frame import seal
 from jetraft.store.block_cache import BlockCache
 from jetraft.store.io import DiskSize
 from jetraft.store.lossy_tree import LossyDirectory
+from jetraft.store.model.steady import SteadyClock
 from jetraft.store.node_dir import NodeDir
 from tests.simulator.nodes.disk import LifeDisk
 from tests.simulator.nodes.plane import Plane
@@ -151,7 +152,7 @@ class Life:
             manager=self.manager,
             outbox=self.plane,
             timers=self.timers,
-            clock=self.machine.clock,
+            clock=SteadyClock(self.machine.clock),
             rng=rng,
             node_dir=node_dir,
             disk=self.disk,

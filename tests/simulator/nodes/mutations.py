@@ -1,7 +1,7 @@
 """What joins the parts of a node, switched off one at a time: can whole nodes in the simulator see that it is missing?
 
-Each entry says what happens instead, in which plan, and within how many seeds that is noticed: a promise that is broken,
-or a cluster that does not come to what it should be. The rules of Raft themselves have a table of their own
+Each entry says what happens instead, in which plan, and within how many seeds that is noticed: a promise that is
+broken, or a cluster that does not come to what it should be. The rules of Raft themselves have a table of their own
 (tests/simulator/mutations.py).
 """
 
@@ -115,7 +115,7 @@ MUTATIONS = [
     NodeMutation(
         duty="replicas apply what is committed in the same way (rule 26)",
         instead="one of three leaves out every seventh command",
-        switch=lambda patch: _skip_some(patch),
+        switch=lambda patch: _skip_some(patch),  # noqa: PLW0108  (it is defined below)
         plan=plan("step-down"),
     ),
 ]
@@ -142,5 +142,3 @@ def first_noticed(mutation: NodeMutation) -> tuple[int, str] | None:
         if problem is not None and known_reason(problem, mutation.plan.kinds) is None:
             return seed, problem
     return None
-
-

@@ -41,6 +41,10 @@ class Plane:
     def has_interest(self, subject: bytes) -> bool:
         return subject.startswith(b"_INBOX.")
 
+    def waiting_bytes(self, subject: bytes) -> int:
+        del subject
+        return 0
+
     def add_sink(
         self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
     ) -> int:
