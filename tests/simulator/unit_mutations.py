@@ -13,7 +13,10 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
+from jetraft.cluster.meta.currency import Currency
+from jetraft.cluster.readiness import Confirmation
 from jetraft.cluster.streams import reshape
 from jetraft.raft import acceptor, catchup, elections, framing, joining, leadership, link, peers, wire
 from jetraft.raft.acceptor import Refused, Verified
@@ -242,6 +245,10 @@ def removals_ask_for_no_majority(patch: Patch) -> None:
     patch.setattr(reshape, "_shrink", careless)
 
 
+def members_are_always_in_contact(patch: Patch) -> None:
+    patch.setattr(Replication, "in_contact", lambda replication: list(replication.peers))
+
+
 def demotions_ask_for_no_majority(patch: Patch) -> None:
     real = Configuration.has_quorum
 
@@ -275,6 +282,20 @@ def what_is_fetched_is_not_held(patch: Patch) -> None:
     patch.setattr(catchup.Catchup, "_hold", careless)
 
 
+def any_table_is_current(patch: Patch) -> None:
+    patch.setattr(
+        Currency, "is_proved", property(lambda _currency: True, lambda _currency, _value: None), raising=False
+    )
+
+
+def the_meta_leader_is_not_asked(patch: Patch) -> None:
+    async def careless(_confirmation: Confirmation) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+    patch.setattr(Confirmation, "is_fresh", careless)
+
+
 REASONS = {  # why no seed can notice that a rule is missing
     3: "nobody leads before its term is durable (4), so appends never wait for it",
     11: "without it a late append is refused instead of skipped, which is safe too",
@@ -292,6 +313,8 @@ REASONS = {  # why no seed can notice that a rule is missing
     32: "is an order of steps, each safe by itself (28)",
     34: "the simulated links damage nothing",
     36: "costs another transfer, not promises",
+    38: "the streams of the other modes have one row, which never changes hands",
+    42: "the other modes have no meta group, and mode `node` restarts by it without asking what it rests on",
 }
 
 UNIT_MUTATIONS = [
@@ -433,6 +456,12 @@ UNIT_MUTATIONS = [
     ),
     UnitMutation(
         32,
+        "the engine removes a member though no majority is left",
+        members_are_always_in_contact,
+        ("raft/test_leadership.py::test_nobody_is_removed_when_those_that_remain_are_no_majority",),
+    ),
+    UnitMutation(
+        32,
         "a member is demoted though no majority is left",
         demotions_ask_for_no_majority,
         ("raft/test_joining.py::test_nobody_is_admitted_where_that_would_leave_no_majority",),
@@ -448,6 +477,21 @@ UNIT_MUTATIONS = [
         "what is being fetched is not held",
         what_is_fetched_is_not_held,
         ("raft/test_catchup_guard.py::test_what_is_being_fetched_stays_until_nobody_asks_for_it_any_more",),
+    ),
+    UnitMutation(
+        38,
+        "a row is gone by at once after a restart",
+        any_table_is_current,
+        (
+            "cluster/test_stale_rows.py::test_a_majority_of_those_that_a_stream_has_left_do_not_found_it_again",
+            "cluster/test_stale_rows.py::test_the_only_node_that_a_stream_began_on_does_not_found_it_again",
+        ),
+    ),
+    UnitMutation(
+        42,
+        "the meta leader of now is not asked",
+        the_meta_leader_is_not_asked,
+        ("cluster/test_readiness.py::test_a_table_that_lags_behind_the_leader_of_now_is_not_current",),
     ),
 ]
 
