@@ -44,7 +44,7 @@ from jetraft.store.log_open import mend, open_log
 from jetraft.store.log_start import LogOptions
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import GroupLog, HardState, StoreCorrupt, StoreError, StoreMisplaced
+from jetraft.store.port import GroupLog, HardState, StoreCorrupt, StoreError, StoreFailed, StoreMisplaced
 from jetraft.store.recovery import RecoveryMode
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Repairs:
         except (OvertakenError, EntriesLostError):
             self._end_waiting(key)
             raise
-        except (StoreCorrupt, StoreMisplaced) as error:
+        except (StoreCorrupt, StoreMisplaced, StoreFailed) as error:
             self._end_waiting(key)
             raise RepairPendingError(str(error)) from error
         finally:
@@ -335,7 +335,10 @@ def _covered_index(log: FileLog) -> int:
         raise OvertakenError(f"{log.place.group}: no checkpoint can be read: {error}") from error
     if checkpoint is None:
         return 0
-    log.know(checkpoint.index, checkpoint.term)
+    try:
+        log.know(checkpoint.index, checkpoint.term)
+    except ValueError as error:
+        raise OvertakenError(f"{log.place.group}: its checkpoint contradicts its entries: {error}") from error
     return checkpoint.index
 
 

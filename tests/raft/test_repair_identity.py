@@ -234,3 +234,20 @@ async def test_what_is_committed_elsewhere_is_not_put_below_an_entry_that_may_be
 
     with pytest.raises(RepairPendingError):
         await a.open()
+
+
+async def test_a_log_that_waits_does_not_call_its_end_committed() -> None:
+    """X may have had (6, term 2), committed with C; W has (6, term 1), which its leader has told nobody else."""
+    wire: dict[NodeId, Node] = {}
+    x, w, c = Node(wire, A), Node(wire, B), Node(wire, C)
+    history = [entry(index) for index in range(1, 6)]
+    write(x, [*history, entry(6, 2)], 2)
+    x.damage(6)
+    write(w, [*history, entry(6)], 1)
+    w.damage(2)
+    c.up = False
+    with pytest.raises(RepairPendingError):
+        await w.open()
+
+    with pytest.raises(RepairPendingError):
+        await x.open()

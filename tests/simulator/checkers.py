@@ -9,7 +9,7 @@ nothing again after its acknowledgement.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jetraft.cluster.streams import commands
 from jetraft.cluster.streams.machine import StreamMachine
@@ -20,6 +20,9 @@ from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
 from tests.simulator.ages import Ages
 from tests.simulator.world import ViolationError, World
+
+if TYPE_CHECKING:
+    from tests.simulator.host import Host
 
 DIGEST_ENTRIES = 16  # how many entries lie between two comparisons of the replicas' state
 
@@ -207,6 +210,11 @@ class Checker:
     def damage(self, node: NodeId) -> None:
         """The node's disk was damaged: it may find its log beyond repair."""
         self._damaged.add(node)
+
+    def is_incomplete(self, hosts: "Sequence[Host]") -> bool:
+        """Whether some member lacks, or has lost, an entry that is known to be committed."""
+        last_index = max(self.committed, default=0)
+        return any(host.group is None or host.group.applied_index < last_index for host in hosts)
 
     def may_lose(self, node: NodeId) -> bool:
         """Whether the node may have lost its log, once."""

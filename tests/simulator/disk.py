@@ -10,18 +10,26 @@ from collections import deque
 from itertools import pairwise
 from pathlib import Path
 
+from jetraft.store._frame import find_mark, scan
+from jetraft.store.block_proofs import indexes_of
 from jetraft.store.format import (
     BLOCK_HEAD_BYTES,
     BLOCK_SUFFIX,
     CHECKPOINT_SUFFIX,
+    FRAME_HEADER_BYTES,
     GENERATION_PREFIX,
     TMP_SUFFIX,
+    Identity,
+    unpack_block_head,
 )
 from jetraft.store.io import Batch, Done
 from jetraft.store.ledger import NAMES
 from jetraft.store.lossy_disk import LossyBatch, LossyDisk
 from jetraft.store.model.ids import GroupId
+from jetraft.store.port import StoreCorrupt, StoreRefused
 from tests.simulator.world import MS, US, World
+
+ENDS = 0.6  # of all damaged entries are near the end of a log, where elections look
 
 
 class SimDisk(LossyDisk):
@@ -130,6 +138,20 @@ class SimDisk(LossyDisk):
         path = self._world.rng.choice(files)
         return str(path) if self._flip(path, BLOCK_HEAD_BYTES) else None
 
+    def damage_entries(self, group: Path, last_index: int, identity: Identity) -> list[int]:
+        """Damage one to three entries up to `last_index` of any blocks, also of the newest one; returns their indexes.
+
+        Only such as something proves that they were there: a mark behind them (store/recovery.py).
+        """
+        log = self._log_in(group)
+        places = [] if log is None else proven_places(self, log, identity)
+        places = [place for place in places if place[0] <= last_index]
+        rng = self._world.rng
+        chosen = rng.sample(places[-8:] if rng.random() < ENDS else places, min(len(places), rng.choice((1, 2, 3))))
+        for _, path, at in chosen:
+            self.flip_bit(path, at + rng.randrange(FRAME_HEADER_BYTES))
+        return sorted(index for index, _, _ in chosen)
+
     def _log_in(self, group: Path) -> Path | None:
         generations = [name for name in self.list_directory(group) if name.startswith(GENERATION_PREFIX)]
         return group / generations[-1] if generations and not generations[-1].endswith(TMP_SUFFIX) else None
@@ -161,3 +183,26 @@ def _first_index(name: str) -> int:
 
 def _serial(name: str) -> int:
     return int(name.removesuffix(BLOCK_SUFFIX).rpartition("-")[2])
+
+
+def proven_places(disk: LossyDisk, log: Path, identity: Identity) -> list[tuple[int, Path, int]]:
+    """(index, block, offset) of the entries in a log's files that have a mark behind them."""
+    names = [name for name in disk.list_directory(log) if name.endswith(BLOCK_SUFFIX)]
+    places: list[tuple[int, Path, int]] = []
+    for name in sorted(names, key=_serial):
+        data = disk.read_whole(log / name)
+        try:
+            head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=name)
+        except (StoreCorrupt, StoreRefused):
+            continue
+        found = scan(
+            data,
+            offset=BLOCK_HEAD_BYTES,
+            incarnation=identity.incarnation,
+            next_index=head.first_index,
+            term=head.boundary_term,
+        )
+        for index, at in zip(indexes_of(found), found.offsets, strict=True):
+            if find_mark(data, offset=at, incarnation=identity.incarnation, tag=head.tag) >= 0:
+                places.append((index, log / name, at))
+    return places

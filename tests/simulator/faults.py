@@ -8,10 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jetraft.raft.membership import Configuration
+from jetraft.store.format import Identity
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from tests.simulator.checkers import Checker
-from tests.simulator.host import GROUP, PATH, ROOT, Host
+from tests.simulator.host import GROUP, INCARNATION, PATH, ROOT, Host
 from tests.simulator.network import Network
 from tests.simulator.process import Process
 from tests.simulator.world import MS, World
@@ -276,6 +277,34 @@ class HostFaults:
                 world.counts["bits flipped"] += 1
                 self._checker.damage(victim.node_id)
         world.after(world.between(50 * MS, 1000 * MS), victim.restart)
+
+    def damage_entries(self) -> None:
+        """One disk loses any entries, or two disks lose such as the third has applied; the processes begin again.
+
+        Some of them are of the newest block, and of its end: who leads next depends on what they were.
+        """
+        world = self._world
+        hosts = list(self._hosts.values())
+        if not all(host.alive for host in hosts) or not self._all_vote() or self._checker.is_incomplete(hosts):
+            return
+        spared, *others = world.rng.sample(hosts, len(hosts))
+        two = world.chance(0.6)
+        assert spared.group is not None
+        last_index = spared.group.applied_index if two else 1 << 62
+        for victim in others[: 2 if two else 1]:
+            victim.crash(power=world.chance(0.5))
+            identity = Identity(node_id=victim.node_id, group_id=GROUP, incarnation=INCARNATION)
+            hurt = victim.disk.damage_entries(PATH, last_index, identity)
+            world.note(f"{victim.node_id}: entries {hurt} are damaged")
+            world.counts["entries damaged"] += len(hurt)
+            world.after(world.between(50 * MS, 1000 * MS), victim.restart)
+        if world.chance(0.5):
+            self._restart_soon(spared)
+
+    def _restart_soon(self, host: Host) -> None:
+        """Also whoever has everything is not there all the time."""
+        self._world.after(self._world.between(0, 300 * MS), partial(host.crash, power=True))
+        self._world.after(self._world.between(500 * MS, 2000 * MS), host.restart)
 
     def rot(self) -> None:
         """Bits flip in a block of a node that goes on: whoever reads it next has to notice."""

@@ -1,8 +1,8 @@
 """The rules of Raft (ARCHITECTURE.md), switched off one at a time: can the simulator see that one is missing?
 
 Each entry says what is done instead of the rule, where that is looked for and within how many seeds it must be
-noticed: a mode of `run`; `shuffle`, the directed generator; or a scenario, where luck does not reach. What no
-seed can notice stands in `unit_mutations`, with the reason and the tests that do.
+noticed: a mode of `run`; `shuffle` and `mend`, the directed generators; or a scenario, where luck does not reach. What
+no seed can notice stands in `unit_mutations`, with the reason and the tests that do.
 """
 
 from collections.abc import Callable
@@ -31,12 +31,15 @@ from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreError
 from tests.scenarios.perform import perform
 from tests.simulator import catchup, host, joining
+from tests.simulator import repair_mutations as repairs
 from tests.simulator.engines import play
 from tests.simulator.host import Host
+from tests.simulator.mending import Mending
 from tests.simulator.shuffle import Shuffle
 
 Patch = pytest.MonkeyPatch
 SHUFFLE = "shuffle"
+MEND = "mend"
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 
 
@@ -352,6 +355,15 @@ MUTATIONS = [
     Mutation(33, "what is applied is trimmed", trim_at_once, "snap", 10),
     Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500),
     Mutation(37, "a decision to install is not taken again after a wait", decided_once, "forget", 120),
+    Mutation(39, "a damaged entry is taken for one of the term before it", repairs.terms_are_guessed, MEND, 20),
+    Mutation(39, "a log begins with the lowest term possible", repairs.boundaries_are_guessed, MEND, 40),
+    Mutation(39, "any entry is taken for a lost one", repairs.any_frames_are_taken, MEND, 40),
+    Mutation(39, "an end that fits is taken from any member", repairs.uncommitted_ends_are_taken, MEND, 100),
+    Mutation(39, "what follows a lost entry does not matter", repairs.other_futures_do_not_matter, MEND, 500),
+    Mutation(39, "what others have trimmed is replaced", repairs.trimmed_is_lost, MEND, 200),
+    Mutation(40, "silence is a no", repairs.silence_is_a_no, MEND, 60),
+    Mutation(40, "each member decides what is lost", repairs.one_no_is_enough, MEND, 120),
+    Mutation(40, "the promise that goes with a no is not kept", repairs.promises_are_not_kept, MEND, 250),
 ]
 
 
@@ -370,6 +382,8 @@ def first_noticed(mutation: Mutation, seeds: int) -> int | None:
 def _problem(where: str, seed: int) -> str | None:
     if where == SHUFFLE:
         return Shuffle(seed).run()
+    if where == MEND:
+        return Mending(seed).run()
     if where.endswith(".txt"):
         found = perform((SCENARIOS / where).read_text())
         return "violation" if "VIOLATION" in found else None

@@ -38,13 +38,14 @@ class Mode:
     chaos: bool | None = None
     damages_disks: bool = False
     sets_clocks: bool = False  # one wall clock at a time, by an hour and back; messages expire, and ages are judged
+    damages_entries: bool = False  # of up to two disks at a time, near the end of the log, too
     rots: bool = False  # blocks of nodes that go on running; of one node they never do
     checkpoint_entries: int = 1 << 30
 
     @property
     def needs_changes(self) -> bool:
         """Whether an engine of fixed membership cannot play it: a lost memory comes back by two changes of it."""
-        return self.changes_members or self.damages_disks or self.rots
+        return self.changes_members or self.damages_disks or self.damages_entries or self.rots
 
 
 MODES = {
@@ -56,6 +57,8 @@ MODES = {
     "member": Mode(hosts=5, changes_members=True, checkpoint_entries=40),
     "clocks": Mode(sets_clocks=True, checkpoint_entries=40),
     "rot": Mode(rots=True, checkpoint_entries=25),
+    "damage": Mode(damages_entries=True),
+    "damage-snap": Mode(damages_entries=True, checkpoint_entries=25),
     "forget": Mode(damages_disks=True, checkpoint_entries=40),
     "forget-five": Mode(members=5, damages_disks=True, checkpoint_entries=40),
 }
@@ -179,6 +182,8 @@ class Simulation:
             faults.every(2.0, others.change_members)
         if self.mode.damages_disks:
             faults.every(2.0, others.damage_disk)
+        if self.mode.damages_entries:
+            faults.every(1.5, others.damage_entries)
         if self.mode.rots:
             faults.every(1.0, others.rot)
         world.run_until(self._faults_end_ns)

@@ -22,6 +22,8 @@ MET = {  # what no series of a mode may lack, or it shows less than it says
     "member": {"member changes", "reshapes", "snapshots"},
     "clocks": {"leaders", "ok", "digests", "walls set", "expired", "tried again"},
     "rot": {"bits rotted", "found running", "repairs", "snapshots"},
+    "damage": {"entries damaged", "repairs", "leaders"},
+    "damage-snap": {"entries damaged", "repairs", "snapshots"},
     "forget": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
     "node": {"ok", "leaders", "reopened", "power", "partition", "restarts by health"},
     "forget-five": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
