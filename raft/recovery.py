@@ -29,7 +29,13 @@ class Recovered:
 
 
 def recover(log: GroupLog, machine: StateMachine, configuration: Configuration) -> Recovered:
-    """Restore the machine from the newest checkpoint and find the configuration in force."""
+    """Restore the machine from the newest checkpoint and find the configuration in force.
+
+    Raises StoreCorrupt for a log with damaged entries: who does not know what it has takes no part, in elections least
+    of all (rule 39).
+    """
+    if log.faulty:
+        raise StoreCorrupt(f"entries {log.faulty} are damaged, and not mended yet")
     checkpoint = log.load_checkpoint()
     if checkpoint is None:
         assert log.boundary[0] == 0, "a trimmed log has a checkpoint"

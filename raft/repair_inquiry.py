@@ -72,6 +72,7 @@ class Inquiry:
         self._covered_index = covered_index  # up to here this member's own checkpoint tells what the entries did
         self._fence = fence
         self._found = Findings(dict(log.returned))
+        self._silent: set[NodeId] = set()  # did not answer: each is waited for once, not once for every entry
 
     async def run(self) -> Findings:
         """Ask for every faulty entry. Raises OvertakenError."""
@@ -109,6 +110,8 @@ class Inquiry:
         """Find out about an entry, and those that come with it; returns the next one. Raises OvertakenError."""
         denials: list[Answer] = []
         for node in self._others:
+            if node in self._silent:
+                continue
             answer = await self._chain(node, index, last)
             if answer is None:
                 continue
@@ -168,8 +171,11 @@ class Inquiry:
             fence_term=fence.term if fence is not None and first in fence.indexes else 0,
         )
         packed = await self._call(node, request.pack())
+        if packed is None:
+            self._silent.add(node)
+            return None
         try:
-            return None if packed is None else unpack_answer(packed, request)
+            return unpack_answer(packed, request)
         except RemoteProtocolError as error:
             log_.info("%s: %s did not give entry %d: %s", self._log.place.group, node, first, error)
             return None

@@ -9,6 +9,7 @@ import pytest
 from jetraft.raft.core import Core
 from jetraft.raft.engine import Append, AppendAccepted, CoreSetup, Role, TermNotice
 from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.raft.recovery import recover
 from jetraft.raft.repair import OvertakenError, RepairPendingError
 from jetraft.store import _frame
 from jetraft.store.block_cache import BlockCache
@@ -18,7 +19,8 @@ from jetraft.store.log_start import LogOptions
 from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Entry, GroupLog, HardState
+from jetraft.store.port import Entry, GroupLog, HardState, StoreCorrupt
+from jetraft.store.recovery import RecoveryMode
 from jetraft.store.stand_in import stands_in
 from tests.raft.lab import ListMachine
 from tests.raft.test_repair import FRAME_BYTES, GROUP, GROUP_ID, A, B, C, FakeGroup, Node, entry
@@ -81,6 +83,17 @@ def talk(cores: dict[NodeId, Core], disk: LossyDisk) -> None:
             for to, message in sends:
                 if to in cores:
                     cores[to].step(node, message, now_ns)
+
+
+@attrs.define(eq=False)
+class CountingNode(Node):
+    """Remembers whom it has asked."""
+
+    asked: list[NodeId] = attrs.Factory(list)
+
+    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
+        self.asked.append(to)
+        return await super().call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
 
 
 @attrs.define(eq=False)
@@ -200,6 +213,36 @@ async def test_a_promise_that_is_not_durable_yet_decides_nothing() -> None:
             await x.open()
 
     assert (await x.open()).lost == ((6, 6),)
+
+
+def test_a_log_with_damaged_entries_gets_no_group() -> None:
+    node = Node({}, A)
+    write(node, [entry(index) for index in range(1, 7)], 1)
+    node.damage(3)
+    log = open_log(
+        ledger_of(node.disk, GROUP), GROUP, node.identity, BlockCache(), LogOptions(mode=RecoveryMode.SALVAGE)
+    )
+
+    with pytest.raises(StoreCorrupt, match="not mended yet"):
+        recover(log, ListMachine(), VOTERS)
+
+
+async def test_a_member_that_is_away_is_waited_for_once_and_not_for_every_entry() -> None:
+    wire: dict[NodeId, Node] = {}
+    x, b, c = CountingNode(wire, A), Node(wire, B), Node(wire, C)
+    whole = [entry(index) for index in range(1, 7)]
+    for node in (x, b):
+        write(node, whole, 1)
+    x.damage(1, 3, 5)
+    b.damage(3, 5)
+    b.lead()
+    c.up = False
+
+    with pytest.raises(RepairPendingError):
+        await x.open()
+
+    assert x.asked.count(C) == 1
+    assert x.asked.count(B) == 3, "entries 1, 3 and 5 are apart"
 
 
 async def test_the_term_before_an_election_is_kept_beside_the_last_entry() -> None:
