@@ -60,9 +60,10 @@ class TermRuns:
         low = self._terms[bisect_right(self._starts, index) - 1]
         for first, last in self._doubtful:
             if first <= index <= last:
-                is_end = last >= self.last_index
-                high = self.last_term_max if is_end else self._terms[bisect_right(self._starts, last + 1) - 1]
-                return low, max(low, high)
+                if last < self.last_index:
+                    return low, self._terms[bisect_right(self._starts, last + 1) - 1]
+                # A promise below a sound entry's term is of an earlier time, and says nothing.
+                return low, self.last_term_max if self.last_term_max >= low else TERM_MAX
         return low, low
 
     def doubt(self, first: int, last: int) -> None:
