@@ -33,7 +33,7 @@ from jetraft.store.format import (
 )
 from jetraft.store.io import Disk
 from jetraft.store.port import StoreCorrupt
-from jetraft.store.recovery import FoundBlock, read_file
+from jetraft.store.recovery import FoundBlock, read_readable
 from jetraft.store.survey import is_in
 
 _RANGE: Final = struct.Struct("<QQ")
@@ -74,7 +74,7 @@ def quarantine(place: LogPlace, blocks: tuple[FoundBlock, ...]) -> None:
         name = block_name(item.head)
         if not item.is_there:
             continue
-        data = read_file(place.disk, place.log / name)
+        data = read_readable(place.disk, place.log / name)
         pieces = [(gap.start, gap.end) for gap in item.gaps]
         pieces += [(0, BLOCK_HEAD_BYTES)] if item.head_damaged else []
         for start, end in pieces:
@@ -91,7 +91,7 @@ def mend_block(place: LogPlace, item: FoundBlock, frames: Mapping[int, bytes]) -
     """
     block, cipher, serial = item.block, place.cipher, item.head.serial
     path = place.log / block_name(item.head)
-    data = read_file(place.disk, path) if item.is_there else b""
+    data = read_readable(place.disk, path) if item.is_there else b""
     builder = BlockBuilder(
         incarnation=place.identity.incarnation,
         first_index=block.first_index,

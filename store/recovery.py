@@ -211,15 +211,24 @@ def serial_of(name: str) -> int:
 
 
 def read_file(disk: Disk, path: Path) -> bytes:
-    """All bytes of a file; zeros where the device cannot read them, which no checksum takes for anything else."""
+    """All bytes of a file."""
     fd = disk.open_file(path)
     try:
-        return _read_all(disk, fd)
+        return disk.read(fd, disk.size(fd), 0)
     finally:
         disk.close_file(fd)
 
 
-def _read_all(disk: Disk, fd: int) -> bytes:
+def read_readable(disk: Disk, path: Path) -> bytes:
+    """All bytes of a block; zeros where the device cannot read them, which no checksum takes for anything else."""
+    fd = disk.open_file(path)
+    try:
+        return _readable(disk, fd)
+    finally:
+        disk.close_file(fd)
+
+
+def _readable(disk: Disk, fd: int) -> bytes:
     size = disk.size(fd)
     try:
         return disk.read(fd, size, 0)
@@ -438,7 +447,7 @@ def _read_block(disk: Disk, path: Path, *, newest: bool) -> bytes:
             batch.sync(fd)
             disk.perform(batch)
             disk.forget_cached(fd)
-        return _read_all(disk, fd)
+        return _readable(disk, fd)
     finally:
         disk.close_file(fd)
 

@@ -10,7 +10,7 @@ from jetraft.store._frame import find_mark, parse_header
 from jetraft.store._holes import salvage
 from jetraft.store.backlog import LogPlace
 from jetraft.store.format import MARK_BYTES, block_name
-from jetraft.store.recovery import FoundBlock, read_file
+from jetraft.store.recovery import FoundBlock, read_readable
 from jetraft.store.survey import Gap
 
 
@@ -19,7 +19,7 @@ def salvaged(place: LogPlace, damaged: tuple[FoundBlock, ...]) -> dict[int, byte
     found: dict[int, bytes] = {}
     for item in damaged:
         if item.gaps and item.is_there:
-            data = read_file(place.disk, place.log / block_name(item.head))
+            data = read_readable(place.disk, place.log / block_name(item.head))
             for gap in item.gaps:
                 found |= _of_gap(data, gap, place.identity.incarnation)
     return found
