@@ -31,6 +31,7 @@ from jetraft.cluster.meta.telling import Telling, first_profile
 from jetraft.cluster.meta.view import ClusterView
 from jetraft.cluster.node_spec import NodePorts, NodeSetting, NodeStatistics
 from jetraft.cluster.readiness import Confirmation, Readiness
+from jetraft.cluster.replica_logs import ReplicaLogs
 from jetraft.cluster.room import RoomKeeper
 from jetraft.cluster.service import ClusterService
 from jetraft.cluster.streams.host import StreamHost
@@ -132,16 +133,8 @@ class ClusterNode:
             is_short=lambda: space.is_low(ports.clock.mono_ns()),
         )
         self.repairs = Repairs(ports.manager, mesh, secrets=ports.secrets, room_bytes=space.room_bytes)
-        self._seat = MetaSeat(
-            node_id=setting.node_id,
-            machine=self.machine,
-            manager=ports.manager,
-            repairs=self.repairs,
-            node_dir=ports.node_dir,
-            cache=ports.cache,
-            linked=None if mesh is None else lambda: [peer for peer, info in mesh.peers.items() if info.up],
-            on_group=self._meta_started,
-        )
+        logs = ReplicaLogs(node_dir=ports.node_dir, cache=ports.cache, repairs=self.repairs)
+        self._seat = MetaSeat(machine=self.machine, manager=ports.manager, logs=logs, on_group=self._meta_started)
         self.joining = None if mesh is None else Joining(ports.manager, mesh, may_join=self._may_join)
         if self.joining is not None:
             self.joining.on_admitted = self._admitted
@@ -155,7 +148,7 @@ class ClusterNode:
             node_id=setting.node_id,
             bootstrap=self._bootstrap,
             seat=self._seat,
-            memory_groups=memory_groups,
+            logs=logs,
             joining=self.joining,
             mesh=mesh,
             unknown=lambda: [] if self._adoption is None else self._adoption.unknown(),
@@ -163,7 +156,7 @@ class ClusterNode:
         host = StreamHost(
             site=site,
             node_dir=ports.node_dir,
-            cache=ports.cache,
+            logs=logs,
             repairs=self.repairs,
             memory_groups=memory_groups,
             saved_rows=saved_rows,

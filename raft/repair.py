@@ -174,6 +174,10 @@ class Repairs:
         opened = await run_blocking(log.reopen if log.failed is None else log.reopen_cold)
         return await self._sound(opened, others)
 
+    def distrust(self, key: tuple[GroupId, int]) -> None:
+        """A write to the group's log has failed: what is opened from now on is read from the device."""
+        self._distrusted.add(key)
+
     def forget(self, group_id: GroupId) -> None:
         """The group is deleted: its log waits no longer."""
         for key in [key for key in self._waiting if key[0] == group_id]:

@@ -217,6 +217,8 @@ class Comparer:
             await self._give_up(replica, whom)
             return
         rows = await self._call(whom, _DETAIL, group, first_seq, last_seq)
+        if group.failed is not None:
+            raise StoreError(f"{group.group_id}: this replica has ended meanwhile")
         theirs = {int(seq): bytes(digest) for seq, digest in rows}
         differing = {
             message.seq

@@ -1,11 +1,9 @@
-"""Where this node's replicas live: opens their logs, starts and stops their shells, throws deleted data away.
+"""Where the replicas of streams live: starts and stops their shells over logs, throws deleted data away.
 
-A log is begun only where the table is proved to be current (cluster/meta/currency.py); one that is here, and known to
-the node's ledger, is opened at once: what its group may do is said by its own log.
-
-A replica that knows nothing of its group, though the group may know it, has to be admitted before it starts
-(raft/joining.py): one that came later, one whose disk was wiped, one whose log was in memory, one that has lost its
-term and vote or more of its log than can be repaired. What the last one still had is set aside first, never deleted.
+How a log is opened, repaired, begun, exchanged and given up is in cluster/replica_logs.py; here is what a stream's row
+says for it, and the logs in memory. A log is begun only where the table is proved to be current
+(cluster/meta/currency.py); one that is here, and known to the node's ledger, is opened at once: what its group may do
+is said by its own log.
 """
 
 from __future__ import annotations
@@ -16,19 +14,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.cluster.replica_logs import ReplicaLogs, Wish, has_checkpoints, members_of
 from jetraft.cluster.streams.shell import StreamShell
-from jetraft.raft.joining import Admission, JoinPendingError, until_durable
+from jetraft.raft.joining import Admission, JoinPendingError
 from jetraft.raft.membership import Configuration
-from jetraft.raft.recovery import known_members
-from jetraft.raft.repair import OvertakenError
-from jetraft.store.format import Identity
 from jetraft.store.io import run_blocking
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.config import StorageType
-from jetraft.store.port import HardStateLost, StoreCorrupt, StoreMisplaced
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable
 
     from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.currency import Currency
@@ -37,7 +32,6 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.site import Site
     from jetraft.raft.repair import Repairs
     from jetraft.raft.swap import Swap
-    from jetraft.store.block_cache import BlockCache
     from jetraft.store.log import FileLog
     from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.node_dir import NodeDir
@@ -52,7 +46,7 @@ class StreamHost:
 
     site: Site
     node_dir: NodeDir
-    cache: BlockCache
+    logs: ReplicaLogs
     repairs: Repairs
     memory_groups: MemoryGroups
     admit: Callable[[StreamAssignment], Awaitable[Admission]]  # raises JoinPendingError
@@ -67,18 +61,15 @@ class StreamHost:
         A damaged log is repaired from the other replicas first; until it is, RepairPendingError says what is missing.
         JoinPendingError: nobody can say now how this node may take part. UnprovedError: nor whether it should at all.
         """
-        return self._start_over(await self._open(assignment), assignment)
+        is_memory = assignment.config.storage is StorageType.MEMORY
+        opened = await (self._memory_log(assignment) if is_memory else self.logs.open(self._wish(assignment)))
+        return self._start_over(opened, assignment)
 
     async def reopen(self, replica: StreamShell, assignment: StreamAssignment, swap: Swap) -> StreamShell:
         """End the replica, let `swap` replace its log, start again. Raises StoreError or OSError: start it later."""
-        replica.stop()
-        try:
-            log = await swap.carry_out()
-            if isinstance(log, MemLog) and log.load_checkpoint() is None:
-                log = await self._memory_log(assignment)
-        except BaseException:
-            replica.group.log.close()
-            raise
+        log = await self.logs.swap(swap, stop=replica.stop)
+        if isinstance(log, MemLog) and log.load_checkpoint() is None:
+            log = await self._memory_log(assignment)
         return self._start_over(log, assignment)
 
     def _start_over(self, log: GroupLog, assignment: StreamAssignment) -> StreamShell:
@@ -88,48 +79,15 @@ class StreamHost:
             log.close()
             raise
 
-    async def _open(self, assignment: StreamAssignment) -> GroupLog:
-        if assignment.config.storage is StorageType.MEMORY:
-            return await self._memory_log(assignment)
-        try:
-            return await self._file_log(assignment)
-        except (HardStateLost, OvertakenError, StoreCorrupt, StoreMisplaced) as error:
-            self.currency.require(f"{assignment.group_id}: {error}")
-            if assignment.holders == (self.node_dir.node_id,):
-                raise
-            return await self._begin_anew(assignment, error)
-
-    async def _file_log(self, assignment: StreamAssignment) -> GroupLog:
-        """Open the log and repair it. Raises HardStateLost, OvertakenError, StoreCorrupt: it is of no use."""
-        own = self.node_dir.node_id
-        if not self._is_known_here(assignment):
-            self._require_current(assignment)
-        is_alone = assignment.holders == (own,) and self.currency.is_proved
-        log = await self._opened(assignment, partial(self._others, assignment), accept_lost_hard_state=is_alone)
-        try:
-            if log.load_checkpoint() is None:
-                await self._begin(assignment, log)
-        except BaseException:
-            log.close()
-            raise
-        return log
-
-    async def _opened(
-        self,
-        assignment: StreamAssignment,
-        others: Sequence[NodeId] | Callable[[FileLog], Sequence[NodeId]],
-        *,
-        accept_lost_hard_state: bool,
-    ) -> GroupLog:
-        key = assignment.group_id, assignment.incarnation
-        identity = Identity(node_id=self.node_dir.node_id, group_id=key[0], incarnation=key[1])
-        return await self.repairs.open(
-            self.node_dir.ledger,
-            self.node_dir.group(*key),
-            identity,
-            self.cache,
-            others,
-            accept_lost_hard_state=accept_lost_hard_state,
+    def _wish(self, assignment: StreamAssignment) -> Wish:
+        return Wish(
+            key=(assignment.group_id, assignment.incarnation),
+            is_alone=lambda: self.currency.is_proved and assignment.holders == (self.node_dir.node_id,),
+            others=partial(self._others, assignment),
+            may_be_known=partial(self._may_be_known, assignment),
+            require_current=partial(self._require_current, assignment),
+            admit=partial(self.admit, assignment),
+            may_lose=lambda: True,  # a stream lists what is lost
         )
 
     def _others(self, assignment: StreamAssignment, log: FileLog) -> list[NodeId]:
@@ -137,44 +95,12 @@ class StreamHost:
 
         Raises UnprovedError when by both nobody has: a row of the past must not have it given up.
         """
-        members = set(assignment.holders)
-        if not self.currency.is_proved and (log.damaged or not _has_checkpoints(log)):
-            members |= known_members(log)
-            if len(members) == 1:
+        own, members = self.node_dir.node_id, set(assignment.holders)
+        if not self.currency.is_proved:
+            members = members_of(log, members)
+            if members == {own} and (log.damaged or not has_checkpoints(log)):
                 self.currency.require(f"{assignment.group_id}: there is damage")
-        return sorted(members - {self.node_dir.node_id})
-
-    async def _begin(self, assignment: StreamAssignment, log: GroupLog) -> None:
-        """There is no checkpoint: the log is new, or its first batch was cut short, or its checkpoints are gone."""
-        self._require_current(assignment)
-        key = assignment.group_id, assignment.incarnation
-        if assignment.holders == (self.node_dir.node_id,) and log.last_index and not log.boundary[0]:
-            return  # the only member has all its entries: who the members are is among them
-        must_ask = key in self.memory_groups or self._may_be_known(assignment)
-        if log.boundary[0] or (must_ask and log.last_index):
-            raise StoreCorrupt(f"{key[0]}: the checkpoints are gone")
-        if must_ask:
-            await self._be_admitted(assignment, log)
-
-    async def _begin_anew(self, assignment: StreamAssignment, error: Exception) -> GroupLog:
-        """Give the log up and become a learner of the group, as if the disk were new.
-
-        Until the group's leader agrees everything stays as it is (JoinPendingError). A crash between moving the log out
-        of the way and writing that down leaves a group whose files are missing: it comes here again, and never votes.
-        """
-        key = assignment.group_id, assignment.incarnation
-        admission = await self.admit(assignment)
-        log_.error("%s: %s; this replica is filled anew, what it held is kept aside", key[0], error)
-        await self.node_dir.set_aside(*key)
-        log = await self._opened(assignment, (), accept_lost_hard_state=True)
-        admission.begin(log)
-        await until_durable(log)
-        return log
-
-    def _is_known_here(self, assignment: StreamAssignment) -> bool:
-        """Whether this node holds something of the group, or should."""
-        key = assignment.group_id, assignment.incarnation
-        return self.node_dir.ledger.state(key) is not None or self.node_dir.group(*key).exists()
+        return sorted(members - {own})
 
     def _require_current(self, assignment: StreamAssignment) -> None:
         """A log may be begun as this row says. Raises UnprovedError, or JoinPendingError when there is a newer row."""
@@ -189,25 +115,20 @@ class StreamHost:
         if assignment.holders == (own,):  # with the only member its messages are gone, as on any server
             log.save_checkpoint(0, 0, Configuration(voters=(own,)).encode(), b"")
         elif group in self.memory_groups or self._may_be_known(assignment):
-            await self._be_admitted(assignment, log)
+            await self.logs.be_admitted(self._wish(assignment), log)
         await self.memory_groups.note(*group)
         return log
 
     def _may_be_known(self, assignment: StreamAssignment) -> bool:
         """Whether the group may count on a self of this node that it does not remember."""
-        own = self.node_dir.node_id
-        return own in assignment.newcomers or assignment.incarnation <= self.joined_index()
-
-    async def _be_admitted(self, assignment: StreamAssignment, log: GroupLog) -> None:
-        """Begin the log as the group's leader says. Durable when this returns: from then on this node has a memory."""
-        admission = await self.admit(assignment)
-        admission.begin(log)
-        await until_durable(log)
+        own, key = self.node_dir.node_id, (assignment.group_id, assignment.incarnation)
+        came_later = own in assignment.newcomers or assignment.incarnation <= self.joined_index()
+        return came_later or self.logs.is_forgotten(key)
 
     async def stop(self, replica: StreamShell) -> None:
         """End the shell and its group, close the log; the data stays."""
         replica.stop()
-        replica.group.log.close()
+        self.logs.close(replica.group.log, (replica.group.group_id, replica.group.incarnation))
 
     async def discard(self, group_id: GroupId) -> None:
         """Move the group's data to the trash, then remove it, also where the ledger cannot be told. Raises OSError."""
@@ -225,12 +146,3 @@ class StreamHost:
         """The stream groups on disk, and those that the ledger knows; the meta group is not one."""
         stored = [*self.node_dir.groups(), *self.node_dir.ledger.groups()]
         return [group for group in dict.fromkeys(stored) if group[0] != "meta"]
-
-
-def _has_checkpoints(log: FileLog) -> bool:
-    """Whether the log's checkpoint can be read, if it has any."""
-    try:
-        log.load_checkpoint()
-    except (StoreCorrupt, StoreMisplaced):
-        return False
-    return True

@@ -1,25 +1,31 @@
-"""The ways to a seat in the meta group, over a seat that only notes what is done with it."""
+"""The ways to a seat in the meta group, over a node that only notes what is done with its log."""
 
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from trio.testing import MockClock
 
 from jetraft.cluster.meta.arrival import Arrival
 from jetraft.cluster.meta.founding import Founders, founders_of
 from jetraft.cluster.meta.seat import META_GROUP
-from jetraft.raft.joining import Admission, Begins
+from jetraft.cluster.replica_logs import ReplicaLogs
+from jetraft.raft.joining import Admission, Begins, JoinPendingError
 from jetraft.raft.membership import Configuration
+from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.port import HardStateLost, StoreCorrupt, StoreMisplaced, StoreNewer, StoreRefused
+from jetraft.store.port import GroupLog, HardStateLost, StoreCorrupt, StoreMisplaced, StoreNewer, StoreRefused
 from tests.cluster.meta.makers import N1, N2, N3
 from tests.cluster.wire import Wire, WireMesh
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.bootstrap import Bootstrap
     from jetraft.cluster.meta.seat import MetaSeat
-    from jetraft.cluster.streams.memory_groups import MemoryGroups
     from jetraft.raft.joining import Joining
+    from jetraft.raft.repair import Repairs
+    from jetraft.store.block_cache import BlockCache
+    from jetraft.store.node_dir import NodeDir
 
 FOUNDERS = founders_of("C", [N1, N2, N3])
 ADMITTED_AT = 9
@@ -35,11 +41,15 @@ class Story:
         alone: bool = False,
         loses: type[Exception] | None = None,
         unknown: tuple[GroupId, ...] = (),
+        refusals: int = 0,
     ) -> None:
         self.events: list[str] = []
         self.founds = founds
         self.loses = loses  # what the first attempt to open the log meets
-        self.noted: set[tuple[GroupId, int]] = set()
+        self.is_begun = False  # the log has a beginning
+        self.is_noted = False  # the ledger says that the group may know a self that is gone
+        self.refusals = refusals  # of the leader, before it admits
+        self.joined_index = 0
         self.elsewhere = FOUNDERS
         wire = Wire()
         wire.link(N1, N2, N3)
@@ -47,7 +57,11 @@ class Story:
             node_id=N1,
             bootstrap=cast("Bootstrap", self),
             seat=cast("MetaSeat", FakeSeat(self)),
-            memory_groups=cast("MemoryGroups", self),
+            logs=ReplicaLogs(
+                node_dir=cast("NodeDir", FakeNodeDir(self)),
+                cache=cast("BlockCache", None),
+                repairs=cast("Repairs", FakeRepairs(self)),
+            ),
             joining=None if alone else cast("Joining", FakeJoining(self)),
             mesh=None if alone else WireMesh(wire, N1),
             unknown=lambda: unknown,
@@ -64,38 +78,55 @@ class Story:
 
     async def joined(self, founders: Founders, index: int) -> None:
         assert founders is FOUNDERS
+        self.joined_index = index
         self.events.append(f"written down: joined at {index}")
 
-    # MemoryGroups
 
-    def __contains__(self, group: tuple[GroupId, int]) -> bool:
-        return group in self.noted
+class FakeRepairs:
+    """Opens logs in memory."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self.on_heard: list[Callable[[GroupId], None]] = []
+
+    async def open(self, *_arguments: object, **_options: object) -> GroupLog:
+        story = self._story
+        if story.loses is not None:
+            raise story.loses("lost")
+        log = MemLog()
+        if story.is_begun:
+            log.save_checkpoint(0, 0, Configuration(voters=(N1, N2, N3)).encode(), b"")
+        return log
+
+
+class FakeNodeDir:
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self.node_id = N1
+        self.ledger = SimpleNamespace(state=lambda _key: SimpleNamespace(is_noted=story.is_noted))
+
+    def group(self, *_key: object) -> None:
+        return None
+
+    async def move_to_trash(self, *_key: object) -> None:
+        self._story.events.append("thrown away")
+
+    async def set_aside(self, *_key: object) -> None:
+        self._story.loses = None
+        self._story.is_noted = True
+        self._story.events.append("set aside")
 
 
 class FakeSeat:
     def __init__(self, story: Story) -> None:
         self._story = story
 
-    async def take(self, founders: Founders, *, is_known: bool) -> None:
+    def take(self, founders: Founders, opened: GroupLog, *, open_again: Callable[[], Awaitable[GroupLog]]) -> None:
         assert founders is FOUNDERS
-        loses, self._story.loses = self._story.loses, None
-        if loses is not None:
-            raise loses("lost")
-        self._story.events.append("taken, known" if is_known else "taken")
-
-    async def join(
-        self, founders: Founders, ask: Callable[[], Awaitable[Admission]], *, give_up: Callable[[], Awaitable[None]]
-    ) -> Admission:
-        assert founders is FOUNDERS
-        admission = await ask()
-        await give_up()
-        return admission
-
-    async def trash(self) -> None:
-        self._story.events.append("thrown away")
-
-    async def set_aside(self) -> None:
-        self._story.events.append("set aside")
+        assert open_again is not None
+        checkpoint = opened.load_checkpoint()
+        learns = checkpoint is not None and N1 in Configuration.decode(checkpoint.members).learners
+        self._story.events.append("taken, as a learner" if learns else "taken")
 
 
 class FakeJoining:
@@ -107,7 +138,11 @@ class FakeJoining:
     ) -> Admission:
         assert (group_id, incarnation, own) == (META_GROUP, FOUNDERS.incarnation, N1)
         assert (others, begins) == ([N2, N3], Begins.NEVER), "everybody who is up; it never begins anew"
-        self._story.events.append("asks, outside" if self._story.arrival.is_outside else "asks")
+        assert self._story.arrival.is_outside
+        self._story.events.append("asks, outside")
+        if self._story.refusals:
+            self._story.refusals -= 1
+            raise JoinPendingError("no leader")
         return Admission(configuration=Configuration(voters=(N2, N3), learners=(N1,)), commit_index=ADMITTED_AT)
 
 
@@ -116,10 +151,30 @@ async def test_a_founder_takes_its_seat_without_asking() -> None:
     assert await story.arrive() == ["taken"]
 
 
-async def test_one_that_joins_is_written_down_before_the_group_starts() -> None:
+async def test_one_that_joins_is_written_down_before_its_log_begins() -> None:
+    """A crash in between leaves a member without a log, which asks again: it never begins as a founder."""
     story = Story(founds=False)
-    assert await story.arrive() == ["asks, outside", "thrown away", "written down: joined at 9", "taken"]
+    assert await story.arrive() == [
+        "thrown away",
+        "waits",
+        "asks, outside",
+        "written down: joined at 9",
+        "taken, as a learner",
+    ]
     assert not story.arrival.is_outside
+    again = Story()
+    again.joined_index = 9
+    assert (await again.arrive())[-2:] == ["written down: joined at 9", "taken, as a learner"]
+    again = Story()
+    again.joined_index, again.is_begun = 9, True
+    assert await again.arrive() == ["taken"]
+
+
+async def test_who_is_not_admitted_yet_stays_outside_and_asks_again(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    story = Story(founds=False, refusals=2)
+    assert (await story.arrive()).count("asks, outside") == 3
+    assert story.events[-1] == "taken, as a learner"
 
 
 @pytest.mark.parametrize("loses", [HardStateLost, StoreCorrupt, StoreMisplaced])
@@ -132,15 +187,15 @@ async def test_a_log_of_no_use_is_given_up_only_when_it_is_noted_that_its_promis
         "asks, outside",
         "written down: joined at 9",  # groups in memory may be forgotten with it
         "set aside",
-        "taken, known",
+        "taken, as a learner",
     ]
     assert not story.arrival.is_outside
 
 
-async def test_what_was_noted_in_an_earlier_life_is_said_to_the_seat() -> None:
+async def test_who_has_set_its_log_aside_in_an_earlier_life_has_to_be_admitted() -> None:
     story = Story()
-    story.noted.add((META_GROUP, FOUNDERS.incarnation))
-    assert await story.arrive() == ["taken, known"]
+    story.is_noted = True
+    assert (await story.arrive())[-1] == "taken, as a learner"
 
 
 @pytest.mark.parametrize("loses", [StoreCorrupt, StoreMisplaced])

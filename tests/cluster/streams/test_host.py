@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from jetraft.cluster.meta.currency import Currency, UnprovedError
+from jetraft.cluster.replica_logs import ReplicaLogs
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.raft.joining import Admission, JoinPendingError
@@ -19,6 +20,7 @@ from jetraft.raft.membership import Configuration
 from jetraft.raft.repair import OvertakenError
 from jetraft.store import ledger_records
 from jetraft.store._frame import seal
+from jetraft.store.block_cache import BlockCache
 from jetraft.store.format import Kind
 from jetraft.store.io import LocalDisk, Writer
 from jetraft.store.mem_log import MemLog
@@ -69,6 +71,8 @@ def host_over(node_dir: NodeDir) -> StreamHost:
     memory_groups = MemoryGroups(node_dir.ledger)
     fields: dict[str, Any] = {field.name: None for field in StreamHost.__attrs_attrs__ if field.init}
     fields |= {"joined_index": lambda: 0, "currency": currency(), "is_in_table": lambda _row: True}
+    fields["admit"] = never_admitted
+    fields["logs"] = ReplicaLogs(node_dir=node_dir, cache=BlockCache(1 << 20), repairs=cast("Repairs", forgets))
     return StreamHost(**{**fields, "node_dir": node_dir, "repairs": forgets, "memory_groups": memory_groups})
 
 
@@ -152,7 +156,7 @@ async def test_only_what_is_lost_is_had_from_others_and_never_by_an_only_holder(
     node_dir: NodeDir, error: StoreError
 ) -> None:
     host = host_over(node_dir)
-    host.repairs = cast("Repairs", Opening(error))
+    host.logs.repairs = cast("Repairs", Opening(error))
     host.admit = never_admitted
     own = node_dir.node_id
     is_lost = isinstance(error, (StoreCorrupt, StoreMisplaced))
@@ -165,7 +169,7 @@ async def test_only_what_is_lost_is_had_from_others_and_never_by_an_only_holder(
 async def test_no_log_is_begun_by_a_row_that_may_be_of_the_past(node_dir: NodeDir) -> None:
     """Rule 38: the group may have left this node, which forgets what has left it."""
     host = host_over(node_dir)
-    host.repairs = cast("Repairs", NeverOpened())
+    host.logs.repairs = cast("Repairs", NeverOpened())
     own = node_dir.node_id
     rows = [assignment("S", peers=peers) for peers in ((own,), (own, N2, N3))]
     rows += [attrs.evolve(row, config=attrs.evolve(row.config, storage=StorageType.MEMORY)) for row in rows]
@@ -184,7 +188,7 @@ async def test_what_is_lost_waits_for_the_table_before_anybody_is_asked_or_nobod
     node_dir: NodeDir, error: StoreError
 ) -> None:
     host = host_over(node_dir)
-    host.repairs = cast("Repairs", Opening(error))
+    host.logs.repairs = cast("Repairs", Opening(error))
     host.currency = currency(is_proved=False)
     own = node_dir.node_id
     for peers in ((own,), (own, N2, N3)):
