@@ -7,8 +7,8 @@ rule brings it back; an entry that they alone had acknowledged is lost. What the
 1. All that may be members are asked, now: those of the configurations that are remembered, and those that the
    forgetful ones wait for, which the meta group named a moment ago. If one does not answer, everybody waits: it may
    hold more.
-2. Each has forgotten, or remembers and knows no leader; and those who remember are a majority of no configuration that
-   one of them holds. (One that has a majority is elected, without this.)
+2. Each has forgotten, or remembers and knows no leader; and none of those who remember can be elected, because the
+   others of them that would vote for it, having no more than it has, are no majority of the configuration that it has.
 3. The one with the last entry of the highest term, then index, then name is the survivor. It has every entry that any
    of them knows to be committed: terms up to now had one leader each, elected by those who remembered, so the argument
    of Raft's leader completeness holds among them (thesis 3.6.3).
@@ -20,9 +20,9 @@ It then writes a configuration of itself alone, the others that remember as lear
 knows (TERMS_SKIPPED), as some may have passed of which nobody is left to tell: index and term still name one entry.
 From there on everything is as ever: it leads, admits who asks, fills them, and makes them voters again.
 
-When those who have forgotten could have been a majority without any survivor, messages may be gone: the caller is told,
-and writes that into the group's log, so that every member says so (`on_survived`). With two voters of which one
-remembers, for instance after the third had just been made a learner, nothing is: it has taken part in every commit.
+When those who have forgotten could have been a majority without any survivor, messages may be gone: the caller is
+told, and writes that into the group's log, so that every member says so (`Joining.on_forgotten`). With two voters of
+which one remembers, as when the third had just been made a learner, nothing is gone: it took part in every commit.
 """
 
 import logging
@@ -72,6 +72,11 @@ class Remembers:
     last_index: int
     configuration: Configuration
 
+    @property
+    def end(self) -> tuple[int, int]:
+        """The last term and index: what voters compare."""
+        return self.last_term, self.last_index
+
     @classmethod
     def of(cls, group: "Group") -> "Remembers":
         """What this node remembers of a group."""
@@ -113,15 +118,20 @@ def survival(own: NodeId, answers: Mapping[NodeId, Answer]) -> Survival | None:
         return None
     if remembering[own].configuration.voters == tuple(sorted(answers)) and len(answers) == PAIR:
         return None  # the other one comes back as a voter (joining.py)
-    if any(each.leader is not None or each.configuration.has_quorum(remembering) for each in remembering.values()):
+    if any(each.leader is not None or _is_electable(each, remembering) for each in remembering.values()):
         return None
-    if max(remembering, key=lambda node: (remembering[node].last_term, remembering[node].last_index, node)) != own:
+    if max(remembering, key=lambda node: (remembering[node].end, node)) != own:
         return None
     return Survival(
         Configuration(voters=(own,), learners=remembering.keys() - {own}),
         max(each.term for each in remembering.values()) + TERMS_SKIPPED,
         any(each.configuration.has_quorum(forgetful) for each in remembering.values()),
     )
+
+
+def _is_electable(candidate: Remembers, remembering: Mapping[NodeId, Remembers]) -> bool:
+    """Whether those that remember no more than a candidate are a majority of the configuration that it has."""
+    return candidate.configuration.has_quorum(node for node, each in remembering.items() if each.end <= candidate.end)
 
 
 class Survivors:

@@ -8,6 +8,7 @@ import pytest
 from jetraft.raft.engine import Proposal
 from jetraft.raft.joining import Begins, JoinPendingError
 from jetraft.raft.membership import Configuration
+from jetraft.raft.rpc import PeerUnavailableError
 from jetraft.raft.survivor import TERMS_SKIPPED, Answer, Forgot, Remembers, survival
 from jetraft.store.format import Kind
 from jetraft.store.model.ids import NodeId
@@ -47,6 +48,15 @@ def test_one_of_two_voters_has_taken_part_in_every_commit_whatever_the_learner_h
     assert found.configuration == Configuration(voters=(N1,), learners=(N3,))
     assert not found.may_have_lost
     assert survival(N3, {N1: mine, N2: GONE, N3: learner}) is None, "it has less"
+
+
+def test_an_empty_member_with_a_configuration_in_which_it_needs_the_vote_of_one_that_has_more_is_no_hindrance() -> None:
+    mine, empty = remembers(N1, N3, learners=(N2,)), remembers(*THREE, last=(0, 0))
+
+    found = survival(N1, {N1: mine, N2: empty, N3: GONE})
+
+    assert found is not None
+    assert found.configuration == Configuration(voters=(N1,), learners=(N2,))
 
 
 @pytest.mark.parametrize(
@@ -142,4 +152,30 @@ async def test_a_member_that_does_not_answer_holds_the_survivor_back() -> None:
             await town.ask(N2, N1, N3, begins=Begins.WITH_ALL)
 
     town.lab.run(2000 * MS)
+    assert not town.group(N1).is_leader
+
+
+async def test_what_changes_between_the_two_rounds_holds_the_survivor_back() -> None:
+    town = Town(*THREE)
+    lead_with_an_entry(town)
+    town.lose(N2)
+    town.lose(N3)
+    town.lab.run(2000 * MS)  # it gives up: no majority is in contact
+    with pytest.raises(JoinPendingError):
+        await town.ask(N2, N1, N3, begins=Begins.WITH_ALL)
+    recall, answered = town.calls.handlers[N3, "raft.recall"], []
+
+    async def recall_once(sender: NodeId, payload: bytes) -> bytes:
+        """N3 is another process when it is asked again."""
+        answered.append(sender)
+        if len(answered) == 2:
+            town.lose(N3)
+            raise PeerUnavailableError(N3)
+        return await recall(sender, payload)
+
+    town.calls.handlers[N3, "raft.recall"] = recall_once
+    with pytest.raises(JoinPendingError):
+        await town.ask(N3, N1, N2, begins=Begins.WITH_ALL)
+    town.lab.run(2000 * MS)
+    assert answered == [N1, N1]
     assert not town.group(N1).is_leader
