@@ -20,7 +20,7 @@ from jetraft.api.routing._plane import Plane
 from jetraft.api.session import Sessions
 from jetraft.store.model.clock import NS_PER_S
 
-STEP_DOWN_S = 1.0  # how long a stopping leader waits for its groups to have another one
+STEP_DOWN_S = 5.0  # how long a stopping leader waits for its groups to have another one; a thousand take about two
 STEP_DOWN_POLL_S = 0.01
 LAME_DUCK_STEPS = 20
 

@@ -25,7 +25,7 @@ from jetraft.cluster.node import ClusterNode
 from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.raft.engines import CORE, engine_factory
 from jetraft.raft.group_spec import GroupSetting
-from jetraft.raft.heirs import Heirs
+from jetraft.raft.heirs import hand_over
 from jetraft.raft.manager import Links, Manager
 from jetraft.raft.peers import Mesh
 from jetraft.store._frame import seal
@@ -248,13 +248,8 @@ class JetStreamNode:
         self._node_dir.close()
 
     def step_down(self) -> bool:
-        """Hand leadership of every group to another member, where one is ready; True while any transfer runs."""
-        is_running = False
-        heirs = Heirs(self.manager.groups.values())
-        for group in self.manager.groups.values():
-            if group.is_leader and len(group.members) > 1:
-                begun = group.core.accepts_proposals and group.transfer_leadership(heirs.choose(group))
-                is_running |= begun or not group.core.accepts_proposals
+        """Hand leadership of the next groups to other members, where some are ready; True while any transfer runs."""
+        is_running = hand_over(self.manager.groups.values(), lambda group: not group.core.accepts_proposals)
         self._reactor.end_turn()
         return is_running
 

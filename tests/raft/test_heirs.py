@@ -5,14 +5,14 @@ from collections import Counter
 import attrs
 
 from jetraft.raft.group_spec import ReplicaLag
-from jetraft.raft.heirs import Heirs
+from jetraft.raft.heirs import TRANSFERS_AT_ONCE, Heirs, hand_over
 from jetraft.raft.membership import Configuration
 from jetraft.store.model.ids import NodeId
 
 A, B, C = (NodeId(name) for name in "abc")
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Led:
     """A group that node a leads; b and c are as far as the test says."""
 
@@ -52,3 +52,48 @@ def test_who_is_not_fit_inherits_nothing() -> None:
     heirs = Heirs([], is_fit=lambda node: node != B)
     assert [heirs.choose(Led()) for _ in range(3)] == [C, C, C]
     assert heirs.choose(Led(c_is_voter=False)) is None
+
+
+@attrs.define(eq=False)
+class Moving(Led):
+    """A group whose leadership is about to move."""
+
+    is_leader: bool = True
+    to: NodeId | None = None
+
+    def transfer_leadership(self, to: NodeId | None) -> bool:
+        self.to = to
+        return True
+
+    @property
+    def is_moving(self) -> bool:
+        return self.is_leader and self.to is not None
+
+
+def test_a_server_that_stops_hands_over_a_few_groups_at_a_time_and_the_others_serve_on() -> None:
+    groups = [Moving() for _ in range(3 * TRANSFERS_AT_ONCE)]
+    waves = 0
+    while hand_over(groups, lambda group: group.is_moving):
+        waves += 1
+        moving = [group for group in groups if group.is_moving]
+        assert len(moving) <= TRANSFERS_AT_ONCE
+        for group in moving[:-1]:
+            group.is_leader, group.leader = False, group.to
+        moving[-1].to = None if waves == 1 else moving[-1].to  # its heir has not taken over: tried again
+        moving[-1].is_leader = waves == 1
+    given = Counter(group.to for group in groups)
+    assert given.total() == len(groups)
+    assert abs(given[B] - given[C]) <= 2, "they spread"
+
+
+def test_a_group_that_nobody_can_take_holds_up_nothing() -> None:
+    @attrs.define(eq=False)
+    class Stuck(Moving):
+        def transfer_leadership(self, to: NodeId | None) -> bool:
+            del to
+            return False
+
+    stuck, moving = Stuck(), Moving()
+    assert hand_over([stuck, moving], lambda group: group.is_moving)
+    moving.is_leader = False
+    assert not hand_over([stuck, moving], lambda group: group.is_moving)
