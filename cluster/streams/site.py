@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from jetraft.raft.manager import Manager
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.steady import SteadyClock
     from jetraft.store.space import SpaceWatch
 
 
@@ -29,7 +31,7 @@ class Site:
     manager: Manager
     outbox: Outbox
     timers: Timers
-    clock: Clock
+    clock: SteadyClock
     cluster_name: str = ""
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
     quota: Quota | None = None  # what the server was told to hold at most; None: no limits

@@ -2,42 +2,55 @@
 
 It is the node's clock, and never before the last time in the log. A log may be ahead of all clocks (all nodes started
 while the walls were wrong, and they were set right since). Then the time goes on from the last message as it passes, so
-that what was stored before and what comes now keep their ages and their order, and what it is ahead by is worked off as
-slowly as the node's clock works off its own difference.
+that what was stored before and what comes now keep their ages and their order; it goes slower by one part in SLEW_PART
+until the node's clock has come up with it. Within a term it never goes faster either: a node that has just started may
+set its clock after its term began.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.steady import APART_NS, SLEW_PART
-
-if TYPE_CHECKING:
-    from jetraft.store.model.clock import Clock
 
 log = logging.getLogger(__name__)
 
 
-class StampClock:
-    """The time of one stream during one term of leadership. Never goes back."""
+class PassingClock(Protocol):
+    """What is needed of the node's clock (store/model/steady.py)."""
 
-    def __init__(self, clock: Clock, last_ts_ns: int, *, stream: str = "") -> None:
+    def unix_ns(self) -> int:
+        """Nanoseconds since the Unix epoch."""
+        ...
+
+    def elapsed_ns(self) -> int:
+        """Nanoseconds that passed since some moment, also while the machine slept."""
+        ...
+
+
+class StampClock:
+    """The time of one stream during one term of leadership: as fast as time passes, but for one part in SLEW_PART."""
+
+    def __init__(self, clock: PassingClock, last_ts_ns: int, *, stream: str = "") -> None:
         """`last_ts_ns` is the time of the last message in the log."""
         self._clock = clock
-        self._from_ns = clock.mono_ns()
-        self._ahead_ns = max(0, last_ts_ns - clock.unix_ns())  # of the node's clock, when the term began
-        if self._ahead_ns > APART_NS:
+        self._told_ns = max(last_ts_ns, clock.unix_ns())  # what was said last, and when
+        self._told_at_ns = clock.elapsed_ns()
+        ahead_ns = last_ts_ns - clock.unix_ns()
+        if ahead_ns > APART_NS:
             log.warning(
                 "stream %s: the last message is %d s ahead of the clock; times go on from there, and slowly come back",
                 stream,
-                self._ahead_ns // 10**9,
+                ahead_ns // NS_PER_S,
             )
 
     def now_ns(self) -> int:
         """Nanoseconds since the Unix epoch."""
-        now_ns = self._clock.unix_ns()
-        if self._ahead_ns:
-            worked_off_ns = (self._clock.mono_ns() - self._from_ns) // SLEW_PART
-            now_ns += max(0, self._ahead_ns - worked_off_ns)
-        return now_ns
+        at_ns = self._clock.elapsed_ns()
+        passed_ns = at_ns - self._told_at_ns
+        least_ns, most_ns = passed_ns - passed_ns // SLEW_PART, passed_ns + passed_ns // SLEW_PART
+        self._told_ns = min(max(self._clock.unix_ns(), self._told_ns + least_ns), self._told_ns + most_ns)
+        self._told_at_ns = at_ns
+        return self._told_ns

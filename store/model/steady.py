@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.clock import Clock
 
 SLEW_PART: Final = 100  # 1 %: twenty times what NTP slews by itself; a step of a second is worked off in 100 s
+SETTLE_NS: Final = 10 * NS_PER_S  # how long a start waits for those that could make a majority agree
 AGREE_NS: Final = NS_PER_S  # clocks that are kept by anybody at all differ by less
 APART_NS: Final = 2 * NS_PER_S  # worth telling: more than clocks that agree, and what a network adds
 
@@ -66,6 +67,7 @@ class SteadyClock:
         self._from_ns = self._elapsed_ns()  # where the present correction began
         self._offset_ns = machine.unix_ns() - self._from_ns  # Unix time minus what was counted, then
         self._correction_ns = 0
+        self._settles_at_ns = self._from_ns + SETTLE_NS
         self._has_majority = False
         self.is_set = False
 
@@ -115,9 +117,10 @@ class SteadyClock:
             self._offset_ns = middle(steady)
         elif agreed_ns is not None:
             self._offset_ns = agreed_ns
-        elif 2 * (len(peers) + 1) > nodes:
+        elif len(peers) + 1 >= nodes or (2 * (len(peers) + 1) > nodes and self._elapsed_ns() > self._settles_at_ns):
             self._offset_ns = middle([own_ns, *(peer.wall_ns for peer in peers)])
-        else:
+        else:  # the earliest: a stream's time is not before its last message, and what leaves late is not lost
+            self._offset_ns = min([self._offset_ns, *(peer.wall_ns for peer in peers)])
             return
         self.is_set = True
 

@@ -44,6 +44,11 @@ class Checker:
         self.acked: dict[int, int] = {}  # by stream sequence: the index of its acknowledgement
         self._damaged: set[NodeId] = set()
 
+    def on_time_of_leader(self, *, is_known: bool) -> None:
+        """A node leads; it may know no more of the time than its wall clock and the log say."""
+        if self._ages is not None:
+            self._ages.on_leader(knows_time=is_known)
+
     # Logs.
 
     def watch_log(self, log: GroupLog) -> None:

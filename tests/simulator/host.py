@@ -80,6 +80,7 @@ class HostSetting:
     policy: CheckpointPolicy
     options: LogOptions
     rots: bool = False
+    judges_ages: bool = False
 
 
 class Host(Process):
@@ -110,6 +111,12 @@ class Host(Process):
         self._turn_scheduled = False
         self._wake_ns: int | None = None
         self._led_term = self._commit_seen = 0
+        self.steady = SteadyClock(self.clock)  # of the process
+
+    @property
+    def is_in_time(self) -> bool:
+        """Whether it runs, and its clock is set."""
+        return self.alive and self.steady.is_set
 
     @property
     def group(self) -> Group | None:
@@ -127,6 +134,7 @@ class Host(Process):
     # Life.
 
     def start(self) -> None:
+        self.steady = self._new_clock()
         self.begin_process()
         self.shell = None
         self._turn_scheduled, self._wake_ns = False, None
@@ -140,7 +148,6 @@ class Host(Process):
         )
         self.manager = Manager(setting, links=self, clock=self.clock)
         self.manager.on_dirty = self.schedule_turn
-        self.steady = SteadyClock(self.clock)
         self.timers = SimTimers(self.schedule_turn)
         self.on_peer_up.append(lambda _node: self.compare_clocks())
         self._look_at_clocks()
@@ -384,6 +391,14 @@ class Host(Process):
         if self.alive:
             self.schedule_turn()
 
+    def _new_clock(self) -> SteadyClock:
+        """The clock of a new process. Where all start at once, wall clocks are all there is: then they are right."""
+        hosts = self._client.hosts.values()
+        if self._setting.judges_ages and not any(host.is_in_time for host in hosts):
+            for host in hosts:
+                host.clock.unix_offset_ns = 0
+        return SteadyClock(self.clock)
+
     def _look_at_clocks(self) -> None:
         self.compare_clocks()
         self.later(CLOCKS_NS, self._look_at_clocks)
@@ -416,6 +431,7 @@ class Host(Process):
             self._led_term = core.term
             self._checker.on_leader(core.term, self.node_id, self.number, self.log)
             self._world.note(f"{self.node_id} leads term {core.term}")
+            self._checker.on_time_of_leader(is_known=self.steady.is_set)
         top = core.applicable_index
         if top != self._commit_seen:
             if core.commit_index < self._commit_seen:

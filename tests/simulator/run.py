@@ -98,7 +98,12 @@ class Simulation:
         )
         options = LARGE_BLOCKS if self.world.chance(0.3) else SMALL_BLOCKS
         setting = HostSetting(
-            assignment=self._assignment(nodes), engine=engine, policy=policy, options=options, rots=mode.rots
+            assignment=self._assignment(nodes),
+            engine=engine,
+            policy=policy,
+            options=options,
+            rots=mode.rots,
+            judges_ages=mode.sets_clocks,
         )
         self.hosts: dict[NodeId, Host] = {
             node: Host(

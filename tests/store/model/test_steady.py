@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.store.model.clock import NS_PER_S, ManualClock
-from jetraft.store.model.steady import AGREE_NS, Reading, SteadyClock, agreed_offset
+from jetraft.store.model.steady import AGREE_NS, SETTLE_NS, Reading, SteadyClock, agreed_offset
 
 HOUR_NS = 3600 * NS_PER_S
 
@@ -119,6 +119,18 @@ def test_when_no_wall_clocks_agree_at_the_start_all_begin_with_the_middle_one() 
         clock.adjust(peers(*(wall for wall in walls if wall != own)), nodes=3)
         begun.append(offset(clock) - ManualClock().epoch_ns)
     assert begun == [HOUR_NS] * 3
+
+
+def test_two_of_three_that_do_not_agree_wait_for_the_third_a_while() -> None:
+    machine = ManualClock(epoch_ns=ManualClock().epoch_ns + HOUR_NS)
+    clock = SteadyClock(machine)
+    clock.adjust(peers(0), nodes=3)
+    assert not clock.is_set
+    assert offset(clock) == ManualClock().epoch_ns  # the earlier one until then
+    machine.advance(SETTLE_NS + 1)
+    clock.adjust(peers(0), nodes=3)
+    assert clock.is_set
+    assert offset(clock) == ManualClock().epoch_ns
 
 
 def test_agreement_is_of_more_than_half_of_all_nodes() -> None:
