@@ -323,6 +323,8 @@ class Server:
                     nursery.start_soon(self.monitor.run)
                 if self.mesh is not None:
                     await self._start_mesh(nursery)
+                    assert self.routes is not None
+                    nursery.start_soon(self.routes.run)
                 nursery.start_soon(self.reactor.run_sockets)  # a damaged meta log is repaired over the mesh first
                 if self.jetstream is not None:
                     await nursery.start(self._run_jetstream)

@@ -2,7 +2,8 @@
 
 Every node accepts every request. The node where it enters looks for the owner (the meta leader, or a stream's leader),
 carries it out when it is itself the owner, and otherwise sends it there whole. The receiver carries it out or says
-"moved", with a hint; it never passes it on, so there are no loops and no second answer.
+"moved", with a hint; it never passes it on, so there are no loops and no second answer. An owner that this node is not
+linked with is asked through one that is linked with both, which hands the request and the answer on as they are.
 
 When the owner is unknown or changes, the entering node tries again for OWNER_WAIT_S: an election takes less. A request
 whose answer was lost may have been carried out; it is sent again only when carrying it out twice is harmless.
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 METHOD: Final = "js.api"
+RELAY: Final = "js.relay"
 OWNER_WAIT_S: Final = 4.0  # clients give up after 5 s by default (nats.go, nats.py), an election takes under 2 s
 CALL_TIMEOUT_S: Final = 5.0
 RETRY_PAUSE_S: Final = 0.05
 REQUEST_BYTES_MAX: Final = 64 << 20
+RELAY_HEAD_BYTES: Final = 64  # what is around a request that is handed on
 
 _DONE: Final = b"\x00"
 _MOVED: Final = b"\x01"
@@ -96,6 +99,9 @@ class MeshLike(Protocol):
     def own_routes(self) -> int:
         """Configured routes that turned out to lead back to this node."""
 
+    def relay_to(self, node: NodeId) -> NodeId | None:
+        """A peer that is linked with this node too."""
+
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
         """Ask a peer."""
 
@@ -127,6 +133,7 @@ class Forwarder:
         self._complaints = Complaints()  # a client chooses how often it asks for what does not come
         if mesh is not None:
             mesh.serve(METHOD, self._serve, request_bytes_max=REQUEST_BYTES_MAX)
+            mesh.serve(RELAY, self._hand_on, request_bytes_max=REQUEST_BYTES_MAX + RELAY_HEAD_BYTES)
 
     async def answer(self, request: Request, *, on_wait: Callable[[], None] = lambda: None) -> bytes:
         """Return the owner's answer. Raises ApiError 10008 when no owner was found in time or the answer was lost.
@@ -159,11 +166,17 @@ class Forwarder:
     async def _ask(self, place: NodeId, request: Request) -> bytes:
         if place == self._node_id:
             return await self.execute(request)
-        if self._mesh is None or place not in self._mesh.peers or not self._mesh.peers[place].up:
+        if self._mesh is None:
             raise Moved
+        to, method, packed = place, METHOD, pack_request(request)
+        if place not in self._mesh.peers or not self._mesh.peers[place].up:
+            relay = self._mesh.relay_to(place)
+            if relay is None:
+                raise Moved
+            to, method, packed = relay, RELAY, msgpack.packb([place, packed])
         self.forwarded += 1
         try:
-            answer = await self._mesh.call(place, METHOD, pack_request(request), timeout_s=CALL_TIMEOUT_S)
+            answer = await self._mesh.call(to, method, packed, timeout_s=CALL_TIMEOUT_S)
         except RemoteCallError as error:  # it does not serve this, or is too busy: nothing was carried out
             raise Moved from error
         except (PeerUnavailableError, CallTimeoutError) as error:
@@ -182,6 +195,19 @@ class Forwarder:
             hint = moved.hint or self._locate(request, {self._node_id})
             return _MOVED + (hint.encode() if hint else b"")
         except AnswerLost:
+            return _LOST
+
+    async def _hand_on(self, _sender: NodeId, payload: bytes) -> bytes:
+        """Ask another node for one that is not linked with it. Nothing is carried out here."""
+        place, packed = msgpack.unpackb(payload, max_bin_len=REQUEST_BYTES_MAX, max_array_len=2, max_map_len=0)
+        mesh = self._mesh
+        if mesh is None or place not in mesh.peers or not mesh.peers[place].up:
+            return _MOVED
+        try:
+            return await mesh.call(place, METHOD, packed, timeout_s=CALL_TIMEOUT_S)
+        except RemoteCallError:
+            return _MOVED
+        except (PeerUnavailableError, CallTimeoutError):
             return _LOST
 
 

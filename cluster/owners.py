@@ -71,9 +71,10 @@ class Owners:
         key = StreamKey(request.account, request.stream)
         replica, row = self._replica_of(key), self._machine.table.get(key)
         if replica is not None:
-            # Without a leader, this node is the first to know of one.
-            leader = self._node_id if replica.is_leader else replica.leader or self._node_id
-            return self._first([leader], asked)
+            if replica.is_leader or replica.leader is not None:
+                return self._first([replica.leader or self._node_id], asked)
+            # Without a leader this node is the first to know of one, unless it is this node that lost its link to it.
+            return self._first([self._node_id, *(() if row is None else row.holders)], asked)
         if row is not None:
             return self._first([row.preferred, *row.holders], asked)
         return self._first([*self._meta_leader(), *self.others()], asked)
@@ -130,5 +131,11 @@ class Owners:
         return [] if leader is None else [leader]
 
     def _first(self, candidates: Iterable[NodeId], asked: AbstractSet[NodeId]) -> NodeId | None:
-        up = {self._node_id, *self.others()}
-        return next((node for node in candidates if node in up and node not in asked), None)
+        return next((node for node in candidates if node not in asked and self._reaches(node)), None)
+
+    def _reaches(self, node: NodeId) -> bool:
+        """Whether this node can ask that one, or a peer can for it."""
+        if node == self._node_id or self._mesh is None:
+            return node == self._node_id
+        peer = self._mesh.peers.get(node)
+        return (peer is not None and peer.up) or self._mesh.relay_to(node) is not None

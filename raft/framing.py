@@ -18,7 +18,8 @@ CHANNEL_RAFT: Final = 1
 CHANNEL_RPC: Final = 2
 CHANNEL_ROUTE: Final = 3  # core messages and interest
 CHANNEL_BULK: Final = 4  # calls that carry much: snapshots
-CHANNELS: Final = 5
+CHANNEL_DETOUR: Final = 5  # core messages for a node that is not linked with the sender (raft/detours.py)
+CHANNELS: Final = 6
 
 FRAME_BYTES_MAX: Final = 64 << 20  # nats-server admits messages of up to 64 MiB; nothing larger is ever needed
 CONTROL_BYTES_MAX: Final = 256 << 10  # all that a node says of itself and of 256 others

@@ -1,7 +1,7 @@
 """What nodes say of themselves and of others: the frames of the control channel. Pure.
 
 An empty frame is a keepalive. The others are msgpack: what the server says of itself, where it listens for peers, and
-where the nodes listen that it is linked with.
+where the nodes listen that it is linked with; and which those are, for what takes a detour (raft/detours.py).
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,19 @@ ADDRESSES_MAX: Final = 256  # bounds what peers can make a node dial
 
 @attrs.frozen(kw_only=True, slots=True)
 class About:
-    """One node's word. `address` is None when it does not listen."""
+    """One node's word. `address` is None when it does not listen, `links` when it does not say whom it is linked to."""
 
     metadata: Mapping[str, Any]
     address: Address | None
     peers: Mapping[NodeId, Address]
+    links: tuple[NodeId, ...] | None = None
 
     def encode(self) -> bytes:
         """The payload of a control frame."""
         peers = {node: str(address) for node, address in self.peers.items()}
         own = "" if self.address is None else str(self.address)
-        return bytes(msgpack.packb({"metadata": dict(self.metadata), "address": own, "peers": peers}))
+        links = {} if self.links is None else {"links": list(self.links)}
+        return bytes(msgpack.packb({"metadata": dict(self.metadata), "address": own, "peers": peers, **links}))
 
     @classmethod
     def decode(cls, payload: bytes | memoryview, host: str) -> "About":
@@ -39,13 +41,17 @@ class About:
             metadata, text, peers = about["metadata"], about["address"], about["peers"]
             if not isinstance(metadata, dict) or not isinstance(peers, dict) or len(peers) > ADDRESSES_MAX:
                 raise RemoteProtocolError("a control frame with fields of the wrong type")
-            if any(not isinstance(node, str) or len(node) != NODE_ID_CHARS for node in peers):
+            links = about.get("links")
+            if links is not None and (not isinstance(links, list) or len(links) > ADDRESSES_MAX):
+                raise RemoteProtocolError("a control frame with links that are no list of nodes")
+            if any(not isinstance(node, str) or len(node) != NODE_ID_CHARS for node in (*peers, *(links or ()))):
                 raise RemoteProtocolError("a control frame with a node that has no id")
             address = _reachable(parse_address(text), host) if text else None
             others = {NodeId(node): parse_address(where) for node, where in peers.items()}
         except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
             raise RemoteProtocolError(f"a control frame that does not parse: {error}") from error
-        return cls(metadata=metadata, address=address, peers=others)
+        linked = None if links is None else tuple(NodeId(node) for node in links)
+        return cls(metadata=metadata, address=address, peers=others, links=linked)
 
 
 def _reachable(address: Address, host: str) -> Address:

@@ -60,6 +60,7 @@ class PeerInfo:
     address: Address | None  # where it listens for peers
     last_seen_ns: int  # mono
     metadata: Mapping[str, Any]
+    links: tuple[NodeId, ...] | None = None  # whom it is linked with; None when it does not say
 
     @property
     def client_url(self) -> str:
@@ -118,7 +119,7 @@ class Mesh:
         self._connector = Connector(identity, self, clock=clock, tls=setting.tls, transport=transport)
         self.on_peer_up: list[Callable[[NodeId], None]] = []
         self.on_peer_down: list[Callable[[NodeId], None]] = []
-        self.on_peer_changed: list[Callable[[NodeId], None]] = []  # its metadata is new, inside a session
+        self.on_peer_changed: list[Callable[[NodeId], None]] = []  # its metadata or its links are new, inside a session
         self.after_frames: Callable[[], None] = lambda: None  # ends the turn in which frames were handled
         self.sockets: Sockets | None = None  # where links are read inside turns; set before `run`
         self._links: dict[NodeId, Link] = {}
@@ -158,6 +159,11 @@ class Mesh:
         """Whether frames can be sent to the node."""
         peer = self._peers.get(node)
         return peer is not None and peer.up
+
+    def relay_to(self, node: NodeId) -> NodeId | None:
+        """A linked node that is linked with this one too; None when there is none."""
+        linked = (peer.node_id for peer in self._peers.values() if peer.up and node in (peer.links or ()))
+        return min(linked, default=None)
 
     def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
         """Queue a frame; False when there is no link. Ordered inside the channel, never dropped inside a session.
@@ -343,6 +349,7 @@ class Mesh:
         self._peers[link.node_id] = attrs.evolve(peer, up=False, last_seen_ns=link.last_received_ns)
         if not link.broke_protocol:
             log.info("link to %s (%s) ended: %s", peer.name, link.node_id, link.closed_because)
+        self.broadcast(CHANNEL_CONTROL, self._about_self())  # the others learn whom it is not linked with any more
         self._calls.peer_down(link.node_id)
         for callback in self.on_peer_down:
             callback(link.node_id)
@@ -371,7 +378,8 @@ class Mesh:
         own = self._setting.advertise or self._connector.listen_address
         known = {node: peer.address for node, peer in self._peers.items() if peer.up and peer.address is not None}
         peers = dict(list(known.items())[:ADDRESSES_MAX])
-        return About(metadata=self._metadata, address=own, peers=peers).encode()
+        links = tuple([node for node, peer in self._peers.items() if peer.up][:ADDRESSES_MAX])
+        return About(metadata=self._metadata, address=own, peers=peers, links=links).encode()
 
     def _on_control(self, link: Link, hello: Hello, host: str, payload: memoryview) -> None:
         if not payload:
@@ -388,6 +396,7 @@ class Mesh:
             address=about.address,
             last_seen_ns=self._clock.mono_ns(),
             metadata=about.metadata,
+            links=about.links,
         )
         if about.address is not None:
             self._connector.dial(about.address, node=node)
@@ -399,6 +408,6 @@ class Mesh:
             self.broadcast(CHANNEL_CONTROL, self._about_self())
             for callback in self.on_peer_up:
                 callback(node)
-        elif before is not None and before.metadata != about.metadata:
+        elif before is not None and (before.metadata, before.links) != (about.metadata, about.links):
             for callback in self.on_peer_changed:
                 callback(node)

@@ -44,6 +44,8 @@ class Net:
     def __init__(self) -> None:
         self.peers = {name: Peer() for name in (A, B, C)}
         self.handlers: dict[NodeId, Callable[[NodeId, bytes], Awaitable[bytes]]] = {}
+        self.relays: dict[NodeId, Callable[[NodeId, bytes], Awaitable[bytes]]] = {}
+        self.apart: set[frozenset[NodeId]] = set()  # pairs that have lost their link
         self.leader: NodeId | None = None
         self.believes: dict[NodeId, NodeId | None] = {}
         self.carried_out: list[NodeId] = []
@@ -76,7 +78,11 @@ class NetMesh:
 
     @property
     def peers(self) -> Mapping[NodeId, Peer]:
-        return {name: peer for name, peer in self._net.peers.items() if name != self._name}
+        return {
+            name: peer if frozenset((name, self._name)) not in self._net.apart else Peer(up=False)
+            for name, peer in self._net.peers.items()
+            if name != self._name
+        }
 
     @property
     def own_routes(self) -> int:
@@ -86,12 +92,25 @@ class NetMesh:
         self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]], *, request_bytes_max: int = 0
     ) -> None:
         assert request_bytes_max >= 1 << 20, "a request carries a message's worth"
-        assert method == "js.api"
-        self._net.handlers[self._name] = handler
+        if method == "js.api":
+            self._net.handlers[self._name] = handler
+        else:
+            self._net.relays[self._name] = handler
+
+    def relay_to(self, node: NodeId) -> NodeId | None:
+        both = (
+            name
+            for name in self._net.peers
+            if not {frozenset((name, node)), frozenset((name, self._name))} & self._net.apart
+        )
+        return next((name for name in both if name not in (node, self._name)), None)
 
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
-        assert method == "js.api"
         assert timeout_s > 0
+        assert frozenset((to, self._name)) not in self._net.apart
+        if method == "js.relay":
+            return await self._net.relays[to](self._name, payload)
+        assert method == "js.api"
         answer = await self._net.handlers[to](self._name, payload)
         if to in self._net.breaks:
             raise self._net.breaks[to]
@@ -110,6 +129,47 @@ async def test_another_node_sends_them_to_the_owner() -> None:
     net.leader, net.believes = B, {A: B}
     assert await net.nodes[A].answer(request()) == b"done by B"
     assert net.carried_out == [B]
+
+
+async def test_an_owner_without_a_link_is_asked_through_a_node_that_is_linked_with_both() -> None:
+    net = Net()
+    net.leader, net.believes = B, {A: B}
+    net.apart = {frozenset((A, B))}
+    assert await net.nodes[A].answer(request()) == b"done by B"
+    assert net.carried_out == [B]
+
+
+async def test_an_owner_without_any_way_there_is_none(autojump_clock: trio.testing.MockClock) -> None:
+    net = Net()
+    net.leader, net.believes = B, {A: B}
+    net.apart = {frozenset((A, B)), frozenset((C, B))}
+    with pytest.raises(ApiError):
+        await net.nodes[A].answer(request())
+    assert net.carried_out == []
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+async def test_what_may_have_been_done_behind_a_node_between_is_not_done_twice(
+    autojump_clock: trio.testing.MockClock, *, repeatable: bool
+) -> None:
+    net = Net()
+    net.leader, net.believes = B, {A: B}
+    net.apart = {frozenset((A, B))}
+    net.breaks = {B: CallTimeoutError("late")}
+    with pytest.raises(ApiError) as caught:
+        await net.nodes[A].answer(request(repeatable=repeatable))
+    assert caught.value.err_code == 10008
+    assert len(net.carried_out) > 1 if repeatable else len(net.carried_out) == 1
+
+
+async def test_a_node_between_that_the_owner_refuses_says_moved(autojump_clock: trio.testing.MockClock) -> None:
+    net = Net()
+    net.leader, net.believes = B, {A: B}
+    net.apart = {frozenset((A, B))}
+    net.breaks = {B: RemoteCallError("busy")}
+    with pytest.raises(ApiError):
+        await net.nodes[A].answer(request())
+    assert net.nodes[A].forwarded > 1, "it may be asked again: nothing was carried out"
 
 
 async def test_a_wrong_guess_is_corrected_by_a_hint_without_waiting(autojump_clock: trio.testing.MockClock) -> None:

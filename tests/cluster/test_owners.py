@@ -30,7 +30,7 @@ class Stage:
     """Node N1 with its links, its table and perhaps a replica of the stream S."""
 
     def __init__(self, *linked: NodeId) -> None:
-        wire = Wire()
+        self.wire = wire = Wire()
         for node in linked:
             wire.link(N1, node)
         self.machine = MetaMachine()
@@ -81,13 +81,22 @@ def test_nodes_that_are_away_are_not_asked() -> None:
 
 @pytest.mark.parametrize(
     ("replica", "asked"),
-    [(Replica(leader=N2), [N2]), (Replica(leader=None), [N1]), (Replica(leader=N1, is_leader=True), [N1])],
+    [(Replica(leader=N2), [N2]), (Replica(leader=None), [N1, N2]), (Replica(leader=N1, is_leader=True), [N1])],
 )
 def test_a_replica_knows_the_leader_of_its_stream(replica: Replica, asked: list[NodeId]) -> None:
     stage = Stage(N2, N3)
     stage.assign(N1, N2)
     stage.replicas[KEY] = replica
     assert stage.asked_in_turn(Owner.STREAM) == asked
+
+
+def test_a_leader_without_a_link_is_asked_where_another_node_is_linked_with_both() -> None:
+    stage = Stage(N3)
+    stage.assign(N1, N2, N3)
+    stage.replicas[KEY] = Replica(leader=N2)
+    assert stage.asked_in_turn(Owner.STREAM) == []
+    stage.wire.link(N2, N3)
+    assert stage.asked_in_turn(Owner.STREAM) == [N2]
 
 
 def test_without_a_replica_its_holders_are_asked_and_without_a_row_the_meta_leader() -> None:

@@ -44,6 +44,10 @@ class WireMesh:
     def own_routes(self) -> int:
         return self._wire.own_routes
 
+    def relay_to(self, node: NodeId) -> NodeId | None:
+        others = self.peers
+        return next((other for other in others if frozenset((other, node)) in self._wire.linked), None)
+
     def serve(self, method: str, handler: Handler, *, request_bytes_max: int = 0) -> None:
         del request_bytes_max
         self._wire.handlers[self._node_id, method] = handler

@@ -1,3 +1,4 @@
+import attrs
 import msgpack
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ WORD = {"metadata": {"client_url": "nats://x"}, "address": "h:6222", "peers": {n
 def test_what_a_node_says_survives() -> None:
     about = About(metadata={"a": 1}, address=Address("h", 1), peers={node_id_of("b"): Address("::1", 2)})
     assert About.decode(about.encode(), "elsewhere") == about
+    assert About.decode(attrs.evolve(about, links=(node_id_of("b"),)).encode(), "x").links == (node_id_of("b"),)
     silent = About(metadata={}, address=None, peers={})
     assert About.decode(silent.encode(), "elsewhere") == silent
 
@@ -35,6 +37,9 @@ def test_a_node_that_listens_everywhere_is_where_its_connection_came_from() -> N
         {"address": "http://h"},
         {"address": ["h", 1]},
         {"metadata": {7: 8}},
+        {"links": {}},
+        {"links": ["short"]},
+        {"links": [node_id_of("b")] * (ADDRESSES_MAX + 1)},
     ],
     ids=str,
 )
