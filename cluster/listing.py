@@ -1,9 +1,8 @@
 """Infos of many streams at once: one question to each leader's node, and one gathering for all that ask for the same.
 
 A list of 256 streams would be 256 calls to other nodes; asked for 500 times a second it is all that a cluster does. The
-infos of all streams that a node leads are one call. Lists of the same streams that are asked for while one is made
-share the next one, which begins after all of them came: none is older than its request. At most LISTS_AT_ONCE are made
-at a time.
+infos of all streams that a node leads are one call. Lists of the same streams share a run (`shared_runs`), and at most
+LISTS_AT_ONCE are made at a time.
 
 A stream whose leader is not known or does not answer at once is asked for by itself (`Inquiries.info_of`): that waits.
 """
@@ -18,10 +17,11 @@ import orjson
 import trio
 
 from jetraft.cluster.meta.assignment import StreamKey
+from jetraft.cluster.shared_runs import SharedRuns
 from jetraft.cluster.waiting import ask_peer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from jetraft.cluster.forward import MeshLike
     from jetraft.cluster.inquiries import Inquiries
@@ -46,17 +46,6 @@ class StreamPage:
     missing: tuple[str, ...]
 
 
-@attrs.define(eq=False)
-class _Runs:
-    """The runs for one question: how many have begun, and what the last of them gave."""
-
-    lock: trio.Lock = attrs.field(factory=trio.Lock)
-    users: int = 0
-    begun: int = 0
-    number: int = 0
-    page: StreamPage | None = None
-
-
 class Listing:
     """See the module."""
 
@@ -68,8 +57,7 @@ class Listing:
         self._cluster = cluster
         self._owners = owners
         self._inquiries = inquiries
-        self._runs: dict[Hashable, _Runs] = {}
-        self._places = trio.CapacityLimiter(LISTS_AT_ONCE)
+        self._runs: SharedRuns[StreamPage] = SharedRuns(LISTS_AT_ONCE)
         self.gathered = 0
         if mesh is not None:
             mesh.serve(METHOD, self._serve, request_bytes_max=QUESTION_BYTES_MAX)
@@ -78,25 +66,7 @@ class Listing:
         """The infos of these streams, from their leaders; who is away or does not answer in time is missing."""
         wanted = list(rows)
         question = tuple((row.key, row.incarnation, row.revision) for row in wanted)
-        return await self._shared(question, lambda: self._gather(wanted))
-
-    async def _shared(self, question: Hashable, ask: Callable[[], Awaitable[StreamPage]]) -> StreamPage:
-        runs = self._runs.setdefault(question, _Runs())
-        runs.users += 1
-        wanted = runs.begun + 1  # not the one that may be under way
-        try:
-            async with runs.lock:
-                if runs.page is None or runs.number < wanted:
-                    async with self._places:
-                        runs.begun += 1
-                        number = runs.begun
-                        runs.page = await ask()
-                        runs.number = number
-                return runs.page
-        finally:
-            runs.users -= 1
-            if not runs.users:
-                del self._runs[question]
+        return await self._runs.answer(question, lambda: self._gather(wanted))
 
     async def _gather(self, wanted: Sequence[StreamAssignment]) -> StreamPage:
         self.gathered += 1

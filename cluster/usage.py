@@ -8,6 +8,7 @@ import attrs
 import msgpack
 import trio
 
+from jetraft.cluster.shared_runs import SharedRuns
 from jetraft.cluster.waiting import ask_peer
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.state import AccountInfo, ApiStats
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.ids import NodeId
 
 USAGE_WAIT_S: Final = 1.0
+ACCOUNTS_AT_ONCE: Final = 4  # that are summed up: each asks all nodes
 METHOD: Final = "js.usage"
 
 
@@ -62,12 +64,16 @@ class Usages:
         self._mesh = mesh
         self._machine = machine
         self._replicas = replicas
+        self._runs: SharedRuns[AccountInfo] = SharedRuns(ACCOUNTS_AT_ONCE)
         self.api_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)  # requests and errors, the gateway's
         if mesh is not None:
             mesh.serve(METHOD, self._serve)
 
     async def account_info(self, account: str) -> AccountInfo:
         """Sum up what the account uses on all nodes, every replica counted, and what their APIs have answered."""
+        return await self._runs.answer(account, lambda: self._sum_up(account))
+
+    async def _sum_up(self, account: str) -> AccountInfo:
         usages = [self.here(account), *await self._of_peers(account)]
         rows = list(self._machine.table.of_account(account))
         reserved = {

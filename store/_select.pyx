@@ -10,7 +10,7 @@ log of removals has overflowed, it counts afresh. So num_pending is exact, alway
 (nats-server kept redundant counters in the consumer and got them wrong: issues 5608, 4539, 8140.)
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
@@ -112,8 +112,8 @@ cdef class FilterSet(Verdicts):
             low = seq + 1
         return removed
 
-    def last_per_subject(self, uint64_t up_to_seq):
-        """The last message at or below `up_to_seq` of each admitted subject, ascending."""
+    def last_per_subject(self, uint64_t up_to_seq, int64_t count_max=INT64_MAX):
+        """The last message at or below `up_to_seq` of each admitted subject, ascending; of any `count_max` of them."""
         cdef IdList ids
         cdef size_t i
         cdef uint64_t seq
@@ -127,6 +127,8 @@ cdef class FilterSet(Verdicts):
                 seq = self.index.last_upto(ids.ids[i], up_to_seq)
                 if seq:
                     found.add(seq)
+                    if len(found) >= count_max:
+                        break
         finally:
             free(ids.ids)
         return sorted(found)

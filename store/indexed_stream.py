@@ -4,6 +4,7 @@ A sequence of 0 and a missing message are None here; filters are bytes with `*` 
 every message.
 """
 
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
@@ -157,9 +158,15 @@ class IndexedStream:
         """The highest live sequence that the filters admit."""
         return self._filter_set(filters).last_match()
 
-    def last_per_subject(self, filters: Sequence[bytes], up_to_seq: int | None = None) -> list[int]:
-        """The last message (at or below `up_to_seq`) of each subject that the filters admit, ascending."""
-        return self._filter_set(filters).last_per_subject(self._index.last_seq if up_to_seq is None else up_to_seq)
+    def last_per_subject(
+        self, filters: Sequence[bytes], up_to_seq: int | None = None, *, count_max: int = sys.maxsize
+    ) -> list[int]:
+        """The last message (at or below `up_to_seq`) of each subject that the filters admit, ascending.
+
+        Where there are more than `count_max`, so many of them: who refuses many need not have all of them counted.
+        """
+        up_to_seq = self._index.last_seq if up_to_seq is None else up_to_seq
+        return self._filter_set(filters).last_per_subject(up_to_seq, count_max)
 
     def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:
         """The set with its verdicts and its count; the least recently used one is forgotten for a new one."""

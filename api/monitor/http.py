@@ -1,7 +1,11 @@
 """A small HTTP/1.1 server for monitoring pages: h11 speaks the protocol, trio carries the bytes.
 
-Only GET and HEAD, only answers that fit in memory; a connection is closed when it is idle or talks too long. Pages only
-look: a bug in one is an answer with status 500 and a line in the log, and no reason for a server to end.
+Only GET and HEAD, only answers that fit in memory; a connection is closed when it is idle, talks too long, or is one
+too many. Pages only look: a bug in one is an answer with status 500 and a line in the log, and no reason for a server
+to end.
+
+A page is made at one go. So pages are made one by one, with as long a pause as the last one took: whoever asks for them
+in a loop has half of the node's time, and clients the other half.
 """
 
 import logging
@@ -46,6 +50,8 @@ class MonitorServer:
     pages: dict[str, Handler]
     base_path: str = ""
     requests: int = 0
+    _making: trio.Lock = attrs.field(factory=trio.Lock)
+    _next_at_s: float = 0.0  # trio's time
     _connections: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(CONNECTIONS_MAX))
 
     async def run(self) -> None:
@@ -56,7 +62,12 @@ class MonitorServer:
     async def _serve(self, stream: trio.SocketStream) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
         try:
-            async with self._connections, stream:
+            self._connections.acquire_nowait()
+        except trio.WouldBlock:
+            await trio.aclose_forcefully(stream)
+            return
+        try:
+            async with stream:
                 while True:
                     with trio.fail_after(REQUEST_TIMEOUT_S):
                         if not await self._answer_one(stream, connection):
@@ -64,6 +75,8 @@ class MonitorServer:
                     connection.start_next_cycle()
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, h11.ProtocolError):
             return
+        finally:
+            self._connections.release()
 
     async def _answer_one(self, stream: trio.SocketStream, connection: h11.Connection) -> bool:
         """Read one request and answer it; False when the connection is to end."""
@@ -79,13 +92,22 @@ class MonitorServer:
             elif isinstance(event, h11.ConnectionClosed):
                 return False
         assert request is not None
-        page = await self._page(request)
+        page = await self._page_in_turn(request)
         headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body)))]
         await stream.send_all(connection.send(h11.Response(status_code=page.status, headers=headers)) or b"")
         if request.method != b"HEAD":
             await stream.send_all(connection.send(h11.Data(data=page.body)) or b"")
         await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+
+    async def _page_in_turn(self, request: h11.Request) -> Page:
+        async with self._making:
+            await trio.sleep_until(self._next_at_s)
+            began_s = trio.current_time()
+            page = await self._page(request)
+            now_s = trio.current_time()
+            self._next_at_s = now_s + (now_s - began_s)
+            return page
 
     async def _page(self, request: h11.Request) -> Page:
         self.requests += 1

@@ -229,7 +229,9 @@ class DirectGets:
         up_to_seq = request.up_to_seq or store.last_seq
         if request.up_to_time_ns is not None:
             up_to_seq = store.seq_at_time(request.up_to_time_ns) - 1
-        seqs = store.last_per_subject(request.multi_last, up_to_seq) if up_to_seq > 0 else []
+        seqs = (
+            store.last_per_subject(request.multi_last, up_to_seq, count_max=MULTI_LAST_MAX + 1) if up_to_seq > 0 else []
+        )
         if len(seqs) > MULTI_LAST_MAX:
             raise RefusedError(TOO_MANY)
         if not seqs:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.ports import Outbox, Timers
     from jetraft.cluster.streams.quota import Quota
     from jetraft.raft.manager import Manager
-    from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import GroupId, NodeId
-    from jetraft.store.model.ids import NodeId
     from jetraft.store.model.steady import SteadyClock
     from jetraft.store.space import SpaceWatch
 

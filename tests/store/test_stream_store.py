@@ -200,6 +200,9 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def last_per_subject(self, filters: tuple[bytes, ...], data: st.DataObject) -> None:
         up_to_seq = data.draw(st.integers(0, self.model.last_seq + 2))
         assert self.store.last_per_subject(filters, up_to_seq) == self.model.last_per_subject(filters, up_to_seq)
+        few = self.store.last_per_subject(filters, up_to_seq, count_max=2)
+        assert len(few) == min(2, len(self.model.last_per_subject(filters, up_to_seq)))
+        assert set(few) <= set(self.model.last_per_subject(filters, up_to_seq))
         last = max(self.model.matching(filters), default=None)
         assert self.store.last_match(filters) == last
 

@@ -3,9 +3,14 @@
 import socket
 from collections.abc import Awaitable, Callable
 
+import h11
+import pytest
 import trio
+import trio.testing
 
+from jetraft.api.monitor import http
 from jetraft.api.monitor.http import MonitorServer, Page
+from tests.harness.patience import PATIENCE_S
 
 
 async def asked(server: MonitorServer, *requests: bytes) -> list[bytes]:
@@ -51,3 +56,48 @@ def test_only_get_and_head_are_served() -> None:
         assert found == [b"HTTP/1.1 405 ", b"HTTP/1.1 200 ", b"HTTP/1.1 405 "]
 
     served(check)
+
+
+async def test_who_asks_for_pages_in_a_loop_leaves_half_of_the_time_to_others(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def slow(_arguments: dict[str, str]) -> Page:
+        autojump_clock.jump(0.5)
+        return Page(body=b"{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        server = MonitorServer(sock, {"/slow": slow})
+        request = h11.Request(method="GET", target="/slow", headers=[("Host", "x")])
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(server._page_in_turn, request)
+        assert trio.current_time() - began == pytest.approx(4 * 0.5 + 3 * 0.5)
+
+
+def test_a_connection_too_many_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 1)
+
+    async def check(server: MonitorServer) -> None:
+        first = await trio.open_tcp_stream("127.0.0.1", server.sock.getsockname()[1])
+        async with first:
+            await first.send_all(b"GET /well HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await first.receive_some()).startswith(b"HTTP/1.1 200")
+            assert await asked_raw(server) == b""
+        with trio.fail_after(PATIENCE_S):
+            while await asked_raw(server, b"GET /well HTTP/1.1\r\nHost: x\r\n\r\n") == b"":
+                await trio.lowlevel.checkpoint()  # the first one has left when the server has seen it
+
+    served(check)
+
+
+async def asked_raw(server: MonitorServer, request: bytes = b"") -> bytes:
+    """What a new connection is told; nothing when it is closed."""
+    stream = await trio.open_tcp_stream("127.0.0.1", server.sock.getsockname()[1])
+    async with stream:
+        with trio.fail_after(PATIENCE_S):
+            try:
+                await stream.send_all(request)
+                return bytes(await stream.receive_some())
+            except trio.BrokenResourceError:
+                return b""
