@@ -18,7 +18,7 @@ import trio
 
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
-from jetraft.api.jetstream.lines import Captured, Job, Line, Lines, is_late
+from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
 from jetraft.cluster.forward import Moved, Owner, Request
 from jetraft.store.model import errors, message
 from jetraft.store.model.jsoncodec import encode
@@ -133,7 +133,8 @@ class JetStreamGateway:
         """Take from one line after the other until none is ready, or the place was given to another worker."""
         place, ready = _Place(self, is_read=reads), self._lines.ready[reads]
         while True:
-            await self._answer(self._lines.take(line), place)
+            jobs = self._lines.take(line, CREATIONS_MAX // max(1, self._workers[reads]))
+            await self._answer(jobs, place)
             self._lines.give_back(line)
             if place.is_given_up or not ready:
                 break

@@ -29,7 +29,7 @@ WAITING_MAX: Final = 10_000  # nats-server: JSDefaultRequestQueueLimit
 CLIENT_WAITING_MAX: Final = WAITING_MAX // 2  # of one connection: the others find room
 WAITING_BYTES_MAX: Final = 64 << 20  # nats-server: MAX_PENDING_SIZE, what may wait for one client; here of all requests
 READ_WAIT_S: Final = 4.0  # clients give up after 5 s by default (nats.go, nats.py): a later answer helps nobody
-CREATIONS_MAX: Final = 64  # of consumers of one stream in work at a time
+CREATIONS_MAX: Final = 64  # of consumers in work at a time, shared by the streams that they are for
 
 _R = ResponseType
 READS: Final = frozenset(
@@ -135,12 +135,12 @@ class Lines:
             line.shared[question] = job
         line.jobs.append(job)
 
-    def take(self, line: Line) -> list[Job]:
+    def take(self, line: Line, creations_max: int = CREATIONS_MAX) -> list[Job]:
         """The next job of a line, with the creations of other consumers that stand behind the creation of one."""
         jobs = [self._next(line)]
         name = _created_consumer(jobs[0])
         names = {name}
-        while name and line.jobs and len(jobs) < CREATIONS_MAX:
+        while name and line.jobs and len(jobs) < creations_max:
             name = _created_consumer(line.jobs[0])
             if not name or name in names:
                 break

@@ -152,3 +152,13 @@ def test_reads_are_late_after_a_while_and_changes_never() -> None:
     assert not is_late(read, NOW_S + READ_WAIT_S)
     assert is_late(read, NOW_S + READ_WAIT_S + 0.1)
     assert not is_late(change, NOW_S + 1000)
+
+
+def test_so_many_creations_are_taken_together_as_there_is_work_for() -> None:
+    bench = Bench()
+    for number in range(5):
+        bench.offer(f"CONSUMER.CREATE.S.c{number}", b"{}")
+    (line,) = bench.lines_ready()
+    assert len(bench.lines.take(line, 2)) == 2
+    assert len(bench.lines.take(line, 0)) == 1
+    assert len(bench.lines.take(line)) == 2
