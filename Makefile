@@ -40,7 +40,7 @@ demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed
 test: setup      ## the whole test suite, two files at a time (JOBS=n for more)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -q
 
-sim: setup       ## the seeded simulator: SEEDS=n a mode [SEED=first] [MODE=m] [ENGINE=pysyncobj] [JOBS=n]; one seed decides everything
+sim: setup       ## the seeded simulator: SEEDS=n a mode [SEED=first] [MODE=m, node: whole nodes] [ENGINE=pysyncobj] [JOBS=n]; one seed decides everything
 	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),50) --first $(or $(SEED),0) --mode $(or $(MODE),all) --engine $(or $(ENGINE),core) --jobs $(JOBS)
 
 crash-states: setup ## what crashes leave of a store, judged: STATES=n SEED=first JOBS=n; ends with a table, fails on a violation
