@@ -197,6 +197,8 @@ class Manager:
         written, self._written = self._written, {}
         for group in written.values():
             group.note_floor()
+            if group.failed is None and group.log.durable_index < group.log.last_index:
+                self._written[group.group_id] = group  # the disk is slow: the rest of it the next time
 
     @property
     def logs_written(self) -> int:

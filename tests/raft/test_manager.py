@@ -152,3 +152,22 @@ def test_who_asks_for_the_commit_hears_of_it_before_any_group_of_the_turn_applie
     assert seen == [0, 0]
     assert sent == [2]
     assert [machine.bodies for machine in machines] == [[b"x"], [b"x"]]
+
+
+def test_a_log_on_a_slow_disk_is_asked_for_its_floor_again_when_it_is_durable() -> None:
+    lab = Lab(nodes=NODES[:1])
+    manager, log = lab.managers[NODES[0]], MemLog(durable_on_submit=False)
+    name = GroupId("S-R1F-test0000")
+    group = manager.create(GroupSpec(group_id=name, incarnation=7, members=NODES[:1]), log, ListMachine())
+    for _ in range(3):
+        manager.flush()
+        log.complete()
+    group.propose(Proposal(kind=Kind.META, body=b"x"))
+    manager.flush()
+    manager.note_floors()
+    assert log.durable_index < log.last_index
+    assert manager.logs_written == 1, "its end is not durable yet"
+
+    log.complete()
+    manager.note_floors()
+    assert manager.logs_written == 0
