@@ -13,7 +13,6 @@ import pytest
 
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.machine import StreamMachine
-from jetraft.cluster.streams.mender import Mender
 from jetraft.cluster.streams.shell import StreamShell
 from jetraft.raft.catchup import Catchup
 from jetraft.store.dedup import Dedup
@@ -81,12 +80,6 @@ MUTATIONS = [
         instead="offers of snapshots are not heard",
         switch=replaced(Catchup, "_on_offer", _nothing_now),
         plan=plan("power", "kill", checkpoint_entries=4, is_tight=True),
-    ),
-    NodeMutation(
-        duty="a damaged replica is mended",
-        instead="nobody looks after replicas that stopped",
-        switch=replaced(Mender, "_look", _nothing_now),
-        plan=plan("rot", "kill"),
     ),
     NodeMutation(
         duty="a retry finds the first attempt (rule 24)",
