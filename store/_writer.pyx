@@ -345,6 +345,13 @@ cdef void _push(Work **head, Work **tail, Work *work) noexcept nogil:
     tail[0] = work
 
 
+cdef void _push_ahead(Work **head, Work **tail, Work *work) noexcept nogil:
+    work.next = head[0]
+    head[0] = work
+    if tail[0] is NULL:
+        tail[0] = work
+
+
 cdef Work *_take(Shared *shared) noexcept nogil:
     """Wait for the next work; NULL when told to stop. The mutex is held, and given up meanwhile."""
     cdef Work *work
@@ -439,9 +446,12 @@ cdef class WriterThreads:
         pthread_sigmask(SIG_SETMASK, &before, NULL)
         return error
 
-    cdef void _hand_over(self, Work *work) noexcept:
+    cdef void _hand_over(self, Work *work, bint ahead=False) noexcept:
         """Queue a work, for a thread of its own if it may have one. The mutex is held."""
-        _push(&self._shared.queue_head, &self._shared.queue_tail, work)
+        if ahead:
+            _push_ahead(&self._shared.queue_head, &self._shared.queue_tail, work)
+        else:
+            _push(&self._shared.queue_head, &self._shared.queue_tail, work)
         self._shared.queued += 1
         pthread_cond_signal(&self._shared.work_came)
         if self._shared.queued > self._shared.idle and self._count < self._most:
@@ -452,15 +462,15 @@ cdef class WriterThreads:
         """Threads that run."""
         return self._count
 
-    def submit(self, Batch batch):
-        """Queue a batch. It comes back from `drain` exactly once."""
+    def submit(self, Batch batch, bint ahead=False):
+        """Queue a batch, `ahead` of those that wait. It comes back from `drain` exactly once."""
         assert not batch._submitted
         assert self._count and not self._shared.stopping
         batch._submitted = True
         batch.work.batch = <void *> batch
         self._in_flight[<uint64_t> &batch.work] = batch
         pthread_mutex_lock(&self._shared.mutex)
-        self._hand_over(&batch.work)
+        self._hand_over(&batch.work, ahead)
         pthread_mutex_unlock(&self._shared.mutex)
 
     def follow(self, Batch batch, Batch before):

@@ -159,11 +159,14 @@ class Disk(Protocol):
         """Do a batch now, in this thread. Raises the OSError of the operation that failed."""
         ...
 
-    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
+    def submit(
+        self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False, ahead: bool = False
+    ) -> None:
         """Do a batch in the background; `done` is called once, later, in the thread that drains.
 
         With `may_block` a disk that has been quick lately may do it here and now, and call `done` before it returns.
-        Nobody waits for one `aside`: how long it takes says nothing about how quick the disk is.
+        Nobody waits for one `aside`: how long it takes says nothing about how quick the disk is. One that goes `ahead`
+        of those that wait is for many logs at once, so that a thousand of them do not wait for each other's.
         """
         ...
 
@@ -202,12 +205,15 @@ class Writer:
         """Readable while `drain` has something to do."""
         return self._threads.event_fd
 
-    def submit(self, batch: FileBatch, done: Done) -> None:
-        """Queue a batch. `done(error)` is called by `drain`, exactly once; never when the writer stops already."""
+    def submit(self, batch: FileBatch, done: Done, *, ahead: bool = False) -> None:
+        """Queue a batch, `ahead` of those that wait.
+
+        `done(error)` is called by `drain`, exactly once; never when the writer stops already.
+        """
         if self._stopping:
             return
         self._callbacks[batch] = done
-        self._threads.submit(batch)
+        self._threads.submit(batch, ahead)
 
     def follow(self, batch: FileBatch, done: Done, before: FileBatch) -> None:
         """Queue a batch behind one that is not drained yet: it is done next, or fails when that one does."""
@@ -370,7 +376,9 @@ class LocalDisk:
         finally:
             batch.tell()
 
-    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
+    def submit(
+        self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False, ahead: bool = False
+    ) -> None:
         """See Disk."""
         assert isinstance(batch, FileBatch)
         if aside:
@@ -393,7 +401,7 @@ class LocalDisk:
             self.briskness.note(time.monotonic_ns() - begun_ns)
             done(error)
 
-        self._writer.submit(batch, finished)
+        self._writer.submit(batch, finished, ahead=ahead)
 
     def follow(self, batch: Batch, done: Done, before: Batch) -> None:
         """See Disk."""

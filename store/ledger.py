@@ -240,7 +240,7 @@ class Ledger:
     def _hand_over(self, batch: Batch, done: Done) -> None:
         """To the writer; or here and now, while nothing else may happen."""
         if not self._is_blocking:
-            self.disk.submit(batch, done)
+            self.disk.submit(batch, done, ahead=True)  # the votes of many groups, say, that no log may hold up
             return
         try:
             self.disk.perform(batch)

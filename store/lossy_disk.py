@@ -171,9 +171,11 @@ class LossyDisk:
         while batch.operations:
             self._operate(*batch.operations.pop(0))
 
-    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
+    def submit(
+        self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False, ahead: bool = False
+    ) -> None:
         """See Disk. Nothing happens before `step` or `finish`: this disk is never brisk."""
-        del may_block
+        del may_block, ahead
         assert isinstance(batch, LossyBatch)
         (self._asides if aside else self._queue).append((batch, done))
 

@@ -41,8 +41,10 @@ class SimDisk(LossyDisk):
         self.stall_ns = 0  # an fsync takes so much longer now
         self.broken = False  # the next fsync fails
 
-    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
-        del may_block
+    def submit(
+        self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False, ahead: bool = False
+    ) -> None:
+        del may_block, ahead
         assert isinstance(batch, LossyBatch)
         queue = self._asides if aside else self._queue
         entry = (batch, done)

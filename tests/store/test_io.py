@@ -90,6 +90,34 @@ def test_a_thread_is_started_when_a_batch_comes_and_none_is_idle(tmp_path: Path)
         disk.close_file(fd)
 
 
+def test_a_batch_for_many_logs_goes_ahead_of_those_that_wait(tmp_path: Path) -> None:
+    """The ledger's has the votes of a thousand groups: it must not wait for a thousand logs."""
+    writer = Writer(threads=1)
+    disk = LocalDisk(writer)
+    done: list[str] = []
+    fds = [disk.open_file(tmp_path / str(number), create=True) for number in range(200)]
+
+    def submit(fd: int, name: str, *, ahead: bool) -> None:
+        batch = disk.batch()
+        batch.write(fd, [b"x" * 20_000], 0)
+        batch.sync(fd)
+
+        def called(error: OSError | None) -> None:
+            assert error is None
+            done.append(name)
+
+        disk.submit(batch, called, ahead=ahead)
+
+    for fd in fds:
+        submit(fd, "a log", ahead=False)
+    submit(fds[0], "the ledger", ahead=True)
+    writer.stop()
+    for fd in fds:
+        disk.close_file(fd)
+    assert len(done) == 201
+    assert done.index("the ledger") < 150, "at the place that the thread had come to"
+
+
 def test_what_a_callback_submits_while_the_writer_stops_is_dropped(tmp_path: Path) -> None:
     writer = Writer(threads=2)
     disk = LocalDisk(writer)
