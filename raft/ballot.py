@@ -12,15 +12,21 @@ from jetraft.store.model.ids import NodeId
 class Ballot:
     """One election round, real or preliminary, of one candidate."""
 
-    __slots__ = ("_granted", "began_ns", "preliminary", "resend_ns", "term", "transfer")
+    __slots__ = ("_granted", "asked", "asked_ns", "began_ns", "preliminary", "resend_ns", "term", "transfer")
 
-    def __init__(self, *, term: int, preliminary: bool, transfer: bool, began_ns: int, resend_ns: int) -> None:
+    def __init__(self, *, term: int, preliminary: bool, transfer: bool, now_ns: int, asked: int = 0) -> None:
         self.term = term
-        self.began_ns = began_ns
         self.preliminary = preliminary
         self.transfer = transfer
-        self.resend_ns = resend_ns
+        self.began_ns = now_ns
+        self.asked = asked  # how often
+        self.asked_ns = self.resend_ns = now_ns  # for the last time; and when again
         self._granted: set[NodeId] = set()
+
+    def ask(self, now_ns: int, pause_ns: int) -> None:
+        """The silent voters are asked now; not again before the pause is over."""
+        self.asked += 1
+        self.asked_ns, self.resend_ns = now_ns, now_ns + pause_ns
 
     def grant(self, voter: NodeId) -> None:
         """The voter said yes; saying it again changes nothing."""

@@ -2,8 +2,9 @@
 
 Here are the state, the events and the changes of role; what a message does stands in three files of handlers, and
 `HANDLERS` is the table: `elections` (finding a leader), `following` (a leader's messages), `leadership` (answers to
-one). Votes are counted in `ballot`, a follower's log is compared in `acceptor`, a leader's peers are fed in
-`replication`, configurations are kept in `membership`. The rule numbers are those of ARCHITECTURE.md (Raft).
+one). When an election begins is decided in `election_timer`, votes are counted in `ballot`, a follower's log is
+compared in `acceptor`, a leader's peers are fed in `replication`, configurations are kept in `membership`. The rule
+numbers are those of ARCHITECTURE.md (Raft).
 
 The log is written through its port: buffered at once, durable later, and a token names how far. A message that promises
 something waits in `_held` for the token that covers every log write made before it; only appends wait for less, the
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from jetraft.raft import elections, following, leadership
+from jetraft.raft.election_timer import ElectionTimer
 from jetraft.raft.engine import (
     Append,
     AppendAccepted,
@@ -33,6 +35,7 @@ from jetraft.raft.engine import (
     Proposal,
     ReadProbe,
     ReadProbeSeen,
+    Removed,
     Resigned,
     Role,
     SnapshotOffer,
@@ -63,17 +66,18 @@ class Core:
         "claimed",
         "commit_index",
         "configurations",
-        "election_ns",
+        "is_removed",
         "leader",
         "leadership",
         "log",
         "node_id",
         "pending_offer",
+        "pre_ballot",
         "reluctant",
         "role",
         "sends",
-        "stood_back",
         "term",
+        "timer",
         "timing",
         "told_index",
         "up",
@@ -104,11 +108,12 @@ class Core:
         self.role = Role.FOLLOWER
         self.leader: NodeId | None = None
         self.leadership: Leadership | None = None  # exactly while leader
-        self.ballot: Ballot | None = None  # while asking for votes
-        self.election_ns: int | None = None  # None while a leader claims the group, and for those who do not vote
-        self.stood_back = False  # the timer waited once for another candidate
+        self.ballot: Ballot | None = None  # of the present term, while asking for votes; a pre-vote leaves it alone
+        self.pre_ballot: Ballot | None = None  # of the next term, while asking whether that could be won
+        self.timer = ElectionTimer(setup)
         self.claimed = False  # the leader spoke in this link session
         self.told_index: int | None = None  # the commit index that it spoke of last, since the claim began
+        self.is_removed = False  # a leader has said so, and none has claimed the group since
         self.commit_index = commit_index
         self.verified_index = 0  # the log equals that of this term's leader up to here
         self.up: set[NodeId] = set()  # nodes with a link session
@@ -158,9 +163,13 @@ class Core:
         """When `tick` is due; None for a member that waits for events only."""
         if self.leadership is not None:
             return self.leadership.deadline_ns(self.commit_index)
-        if self.ballot is not None and self.election_ns is not None:
-            return min(self.ballot.resend_ns, self.election_ns)
-        return self.election_ns
+        due_ns = self.timer.deadline_ns
+        if due_ns is None:
+            return None
+        for ballot in (self.ballot, self.pre_ballot):
+            if ballot is not None:
+                due_ns = min(due_ns, ballot.resend_ns)
+        return due_ns
 
     def peer_progress(self) -> list[PeerProgress]:
         """What the leader knows of the members; nothing elsewhere."""
@@ -172,7 +181,7 @@ class Core:
         """Begin: a group of one stands for election at once, others wait for a leader or their timer."""
         if self.configuration.voters == (self.node_id,):
             elections.stand(self, now_ns, transfer=False)
-        elif self._setup.eager and self.log.last_index == 0:
+        elif self.is_preferred:
             elections.ask_pre_votes(self, now_ns)
         else:
             self.restart_timer(now_ns)
@@ -187,11 +196,15 @@ class Core:
         if self.leadership is not None:
             if self.leadership.tick(now_ns):
                 self.follow(self.term, None, now_ns)
-        elif self.election_ns is not None and self.election_ns <= now_ns:
-            elections.ask_pre_votes(self, now_ns)
-        elif self.ballot is not None and self.ballot.resend_ns <= now_ns:
-            self.ballot.resend_ns = now_ns + self.timing.vote_retry_ns
-            elections.ask(self, self.ballot)
+            return
+        due_ns = self.timer.deadline_ns
+        if due_ns is None:
+            return
+        if due_ns <= now_ns:
+            elections.look_for_leader(self, now_ns)
+        for ballot in (self.ballot, self.pre_ballot):
+            if ballot is not None and ballot.resend_ns <= now_ns:
+                elections.ask(self, ballot, now_ns)
 
     def persisted(self, now_ns: int) -> None:
         """The log's durable token moved: release what waited, count the own vote and the own entries."""
@@ -199,10 +212,8 @@ class Core:
         while self._held and self._held[0][0] <= durable_token:
             _, to, message = self._held.popleft()
             self.sends.append((to, message))
-        ballot = self.ballot
-        if ballot is not None and not ballot.preliminary and self.log.hard_state_token <= durable_token:
-            ballot.grant(self.node_id)
-            elections.count(self, now_ns)
+        if self.timer.pending_ns is not None and self.log.hard_state_token <= durable_token:
+            elections.on_promise_kept(self, now_ns)
         self.advance_commit()
 
     def propose(self, proposals: Sequence[Proposal]) -> int:
@@ -220,10 +231,11 @@ class Core:
         self.up.add(node)
         if self.leadership is not None:
             self.leadership.link_changed(node, up=True, now_ns=now_ns)
-        elif self.ballot is not None:
-            self.ballot.resend_ns = now_ns
-        else:
-            self._look_soon(now_ns)
+            return
+        for ballot in (self.ballot, self.pre_ballot):
+            if ballot is not None:
+                ballot.resend_ns = now_ns
+        self._look_soon(now_ns)
 
     def peer_down(self, node: NodeId, now_ns: int) -> None:
         """The link session ended: its claim and what was in flight are gone."""
@@ -274,17 +286,24 @@ class Core:
             self.follow(self.term, None, now_ns)
         elif self.leader is not None:
             self.sends.append((self.leader, Resigned(term=self.term)))
-        self.election_ns = self.ballot = None
+        self.timer.stop()
+        self.ballot = self.pre_ballot = None
         self._held.clear()
 
     # Roles and terms, for the handlers.
 
-    def enter_term(self, term: int, *, vote: NodeId | None) -> None:
+    def enter_term(self, term: int, now_ns: int, *, vote: NodeId | None) -> None:
         """Go on to a higher term; what was promised in a lower one and not yet sent is void."""
         assert term > self.term
-        self.term, self.vote, self.verified_index = term, vote, 0
-        self.log.set_hard_state(HardState(term=term, vote=vote))
+        self.term, self.verified_index = term, 0
         self._held.clear()
+        self.promise(vote, now_ns)
+
+    def promise(self, vote: NodeId | None, now_ns: int) -> None:
+        """Have term and vote written down. Until they are durable this member waits for nothing else (rule 41)."""
+        self.vote = vote
+        self.log.set_hard_state(HardState(term=self.term, vote=vote))
+        self.timer.promise(now_ns)
 
     def follow(self, term: int, leader: NodeId | None, now_ns: int) -> None:
         """Be a follower in `term`, of `leader` when it is known."""
@@ -294,15 +313,19 @@ class Core:
                 self.sends.append((node, Resigned(term=self.term)))
             self.leadership = None
         if term > self.term:
-            self.enter_term(term, vote=None)
-        self.role, self.leader, self.ballot = Role.FOLLOWER, leader, None
+            self.enter_term(term, now_ns, vote=None)
+        self.role, self.leader = Role.FOLLOWER, leader
+        self.ballot = self.pre_ballot = None
         self.claimed = False
         self.restart_timer(now_ns)
 
     def lead(self, now_ns: int) -> None:
         """The election is won."""
         assert self.role is Role.CANDIDATE
-        self.role, self.leader, self.ballot, self.election_ns = Role.LEADER, self.node_id, None, None
+        self.role, self.leader = Role.LEADER, self.node_id
+        self.ballot = self.pre_ballot = None
+        self.timer.stop()
+        self.timer.ballots = 0
         self.leadership = Leadership(
             self._setup,
             log=self.log,
@@ -317,35 +340,37 @@ class Core:
     def drop_claim(self, now_ns: int) -> None:
         """The leader is silent or gave up: look for another soon, not all members at the same moment."""
         self.claimed, self.leader = False, None
-        if self.ballot is None:
-            self._arm_timer(now_ns, 0, self.timing.failover_spread_ns)
+        if self.ballot is None and self.may_stand:
+            self.pre_ballot = None  # it asked whether the leader is alive
+            self.timer.look_soon(now_ns, is_reluctant=self.reluctant)
 
     def _look_soon(self, now_ns: int) -> None:
         """Nobody is known to lead and a majority can be asked, as after the start of all: do not wait for the timer.
 
         If somebody leads after all, the pre-vote disturbs nobody, and the leader answers it by claiming the group.
         """
-        asks = self.leader is None and not self.reluctant and self.ballot is None and self.election_ns is not None
-        if asks and self.configuration.has_quorum({*self.up, self.node_id}):
-            soon_ns = now_ns + self._setup.rng.randrange(0, self.timing.failover_spread_ns)
-            self.election_ns = min(soon_ns, self.election_ns or soon_ns)
+        asks = self.leader is None and not self.reluctant and self.ballot is None and self.pre_ballot is None
+        if asks and self.may_stand and self.configuration.has_quorum({*self.up, self.node_id}):
+            self.timer.look_no_later(now_ns)
+
+    @property
+    def is_preferred(self) -> bool:
+        """Whether the others would rather have this one: the group is new, and was given to it."""
+        return self._setup.eager and self.log.last_index == 0
+
+    @property
+    def may_stand(self) -> bool:
+        """Only voters stand for election: a learner waits to be promoted, a removed member for its removal."""
+        return self.node_id in self.configuration.voters
 
     def restart_timer(self, now_ns: int) -> None:
-        """Wait for a leader for a random while."""
-        self._arm_timer(now_ns, self.timing.election_min_ns, self.timing.election_max_ns)
-
-    def stand_back(self, now_ns: int) -> None:
-        """Another member has good chances: let it try first, once per timer, so that it cannot hold us off for ever."""
-        if self.election_ns is not None and self.ballot is None and not self.stood_back:
-            self.election_ns = max(self.election_ns, now_ns + self.timing.precedence_ns)
-            self.stood_back = True
-
-    def _arm_timer(self, now_ns: int, low_ns: int, high_ns: int) -> None:
-        """Only voters stand for election: a learner waits to be promoted, a removed member for its removal."""
-        is_voter = self.node_id in self.configuration.voters
-        self.stood_back = False
-        begins_ns = now_ns + (self.timing.reluctance_ns if self.reluctant else 0)
-        self.election_ns = begins_ns + self._setup.rng.randrange(low_ns, high_ns) if is_voter else None
+        """Wait for a leader for a random while; for a long one when we were told that none is to come."""
+        if not self.may_stand:
+            self.timer.stop()
+        elif self.is_removed:
+            self.timer.wait_slowly(now_ns)
+        else:
+            self.timer.wait(now_ns, is_reluctant=self.reluctant)
 
     def advance_commit(self) -> None:
         """Commit what a majority holds."""
@@ -380,6 +405,7 @@ HANDLERS: Final[dict[type, Callable[..., None]]] = {
     Append: following.on_append,
     CommitNotice: following.on_commit_notice,
     Resigned: following.on_resigned,
+    Removed: elections.on_removed,
     ReadProbe: following.on_read_probe,
     SnapshotOffer: following.on_snapshot_offer,
     AppendAccepted: leadership.on_append_accepted,

@@ -7,8 +7,10 @@ never blocks, and leaves messages in `sends`. A message appears there only when 
 
 Liveness rests on the links. A follower that heard from a leader in the current link session keeps no election timer:
 the leader *claimed* the group on this link, and a claim ends with the link, with a `Resigned`, or with a higher term.
-So an idle group costs nothing on any node, and a dead node's groups elect as soon as the link layer reports the
-silence. Safety never depends on that: it stays in terms and votes.
+So an idle group costs next to nothing on any node, and a dead node's groups elect as soon as the link layer reports the
+silence. Because a word can be missed, a claim is a lease all the same: a leader renews it after some ten seconds
+without a word to that member, and a follower that hears nothing for twice as long asks (raft/election_timer.py). Safety
+never depends on that: it stays in terms and votes.
 """
 
 import enum
@@ -18,6 +20,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.raft.tempo import Tempo
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
@@ -123,6 +126,13 @@ class Resigned:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class Removed:
+    """You are no member: a committed configuration does not have you. The answer to a pre-vote's request."""
+
+    term: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class TransferNow:
     """Start an election at once; accepted from the current leader only (rule 20)."""
 
@@ -167,6 +177,7 @@ Message: TypeAlias = (
     | LeaderSeen
     | CommitNotice
     | Resigned
+    | Removed
     | TransferNow
     | ReadProbe
     | ReadProbeSeen
@@ -184,6 +195,11 @@ class Timing:
     precedence_ns: int = 150 * NS_PER_MS  # of two that ask at the same time, one stands back this long
     reluctance_ns: int = 600 * NS_PER_MS  # longer than others who would rather not lead: they have been elected by then
     vote_retry_ns: int = 75 * NS_PER_MS  # a peer may create the group a little later than the first request
+    lease_min_ns: int = 20_000 * NS_PER_MS  # a claim without a word of its leader: then the leader is asked
+    lease_max_ns: int = 30_000 * NS_PER_MS
+    renewal_min_ns: int = 10_000 * NS_PER_MS  # after that much silence a leader renews its claim: twice in a lease
+    renewal_max_ns: int = 15_000 * NS_PER_MS
+    contact_lease_ns: int = 30_000 * NS_PER_MS  # a member that has not answered for so long is not in contact
     probe_retry_ns: int = 100 * NS_PER_MS
     probe_retry_max_ns: int = 1000 * NS_PER_MS
     quorum_check_ns: int = 1000 * NS_PER_MS
@@ -239,6 +255,7 @@ class CoreSetup:
     timing: Timing = attrs.Factory(Timing)
     limits: Limits = attrs.Factory(Limits)
     eager: bool = False
+    tempo: Tempo = attrs.Factory(Tempo)  # what the groups of a node have measured
 
 
 @attrs.frozen(kw_only=True, slots=True)

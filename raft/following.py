@@ -38,14 +38,25 @@ def hears_leader(core: "Core", sender: NodeId, term: int, now_ns: int) -> bool:
     assert not (term == core.term and core.leadership is not None), "two leaders in one term"
     if term > core.term or sender != core.leader or core.role is not Role.FOLLOWER:
         core.follow(term, sender, now_ns)
+    core.timer.heard_ns = now_ns
     if sender not in core.up:
-        core.ballot = None
         core.restart_timer(now_ns)  # a late message of an old session: contact, but no claim
-    elif not core.claimed:
-        core.claimed, core.told_index = True, None
-        core.election_ns = core.ballot = None
+    elif not core.claimed or core.timer.is_doubting:
+        _accept_claim(core, now_ns)
         core.sends.append((sender, LeaderSeen(term=term)))
     return True
+
+
+def _accept_claim(core: "Core", now_ns: int) -> None:
+    """The leader speaks in a living session: nobody else is looked for until the claim ends, or its lease."""
+    if not core.claimed:
+        core.told_index = None
+    core.claimed, core.is_removed = True, False
+    core.pre_ballot = None
+    if core.may_stand:
+        core.timer.claimed(now_ns)
+    else:
+        core.timer.stop()
 
 
 def on_append(core: "Core", sender: NodeId, message: Append, now_ns: int) -> None:
@@ -75,9 +86,15 @@ def _note_configurations(core: "Core", entries: Sequence[Entry], now_ns: int) ->
 
 def configuration_changed(core: "Core", now_ns: int) -> None:
     """Stop or start standing for election."""
-    if core.node_id not in core.configuration.voters:
-        core.election_ns = core.ballot = None
-    elif not core.has_leader and core.election_ns is None:
+    core.is_removed = False
+    if not core.may_stand:
+        core.timer.stop()
+        core.ballot = core.pre_ballot = None
+    elif core.timer.due_ns is not None:
+        return
+    elif core.claimed:
+        core.timer.claimed(now_ns)
+    elif not core.has_leader:
         core.restart_timer(now_ns)
 
 

@@ -94,6 +94,7 @@ class Group:
             timing=setting.timing,
             limits=setting.limits,
             eager=spec.preferred_leader == setting.node_id,
+            tempo=setting.tempo,
         )
         self.core: Engine = setting.engine(
             setup,

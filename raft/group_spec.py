@@ -7,6 +7,7 @@ import attrs
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.core import Core
 from jetraft.raft.engine import EngineFactory, Limits, PeerProgress, Rng, Sealer, Timing
+from jetraft.raft.tempo import Tempo
 from jetraft.store.model.ids import GroupId, NodeId
 
 
@@ -31,6 +32,7 @@ class GroupSetting:
     limits: Limits = attrs.Factory(Limits)
     checkpoints: CheckpointPolicy = attrs.Factory(CheckpointPolicy)
     engine: EngineFactory = Core
+    tempo: Tempo = attrs.Factory(Tempo)
 
 
 @attrs.frozen(kw_only=True, slots=True)

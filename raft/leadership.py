@@ -19,6 +19,7 @@ from jetraft.raft.engine import (
     Proposal,
     ReadProbe,
     ReadProbeSeen,
+    Resigned,
     SnapshotOffer,
     TransferNow,
 )
@@ -69,6 +70,7 @@ class Leadership:
         self._up = up
         self._send = send
         self._quorum_lost_ns: int | None = now_ns  # since when no majority is in contact; nobody has answered yet
+        self._renewal_ns = now_ns + setup.rng.randrange(setup.timing.renewal_min_ns, setup.timing.renewal_max_ns)
         self._disk_lag = DiskLag()
         self.transfer: Transfer | None = None
         self._read_round = 0
@@ -164,9 +166,7 @@ class Leadership:
 
     def on_gone(self, sender: NodeId, now_ns: int) -> None:
         """The sender takes no part any more (its disk failed, or the replica was removed)."""
-        peer = self.replication.peers.get(sender)
-        if peer is not None:
-            peer.responded = False
+        if self.replication.lose_contact(sender):
             self.check_contact(now_ns)
 
     # Contact with a majority.
@@ -190,10 +190,19 @@ class Leadership:
     def tick(self, now_ns: int) -> bool:
         """Do what is due; returns whether leadership is over because a majority is out of contact."""
         self.replication.tick(now_ns)
+        if self._renewal_ns <= now_ns:
+            self._renew(now_ns)
         if self.transfer is not None and self.transfer.deadline_ns <= now_ns:
             self.transfer = None
         step_down_ns = self._step_down_ns()
         return step_down_ns is not None and step_down_ns <= now_ns
+
+    def _renew(self, now_ns: int) -> None:
+        """Renew the claim with members that have not been heard for long; who does not answer is not in contact."""
+        timing = self._setup.timing
+        self.replication.renew(now_ns)
+        self._renewal_ns = now_ns + self._setup.rng.randrange(timing.renewal_min_ns, timing.renewal_max_ns)
+        self.check_contact(now_ns)
 
     def deadline_ns(self, commit_index: int) -> int | None:
         """When `tick` or `pump` has something to do without another event."""
@@ -202,6 +211,7 @@ class Leadership:
         dues = (
             self.replication.deadline_ns(min(commit_index, self._log.durable_index)),
             self._step_down_ns(),
+            self._renewal_ns,
             self._disk_lag.due_ns,
             None if self.transfer is None else self.transfer.deadline_ns,
         )
@@ -270,6 +280,9 @@ class Leadership:
             raise MembershipChangeRefusedError("those that would remain have no majority in contact")
         index = self.propose([Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
         self._configurations.append(index, configuration)
+        for node in sorted(set(current.members).difference(configuration.members)):
+            # It is sent nothing any more, and should this change be rolled back, the others need its vote.
+            self._send(node, Resigned(term=self.term))
         self._follow_members()
         self.check_contact(now_ns)
         return index

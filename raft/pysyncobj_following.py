@@ -16,6 +16,7 @@ from jetraft.raft.engine import (
     LeaderSeen,
     ReadProbe,
     ReadProbeSeen,
+    Removed,
     Resigned,
     SnapshotOffer,
     TermNotice,
@@ -42,14 +43,18 @@ def hears_leader(guard: "Guard", sender: NodeId, term: int, now_ns: int) -> bool
     if term > guard.term or sender != guard.leader or guard.replica.stands:
         guard.replica.follow(sender, term)
         guard.notice(now_ns)
-        guard.leader, guard.ballot, guard.claimed = sender, None, False
+        guard.leader, guard.claimed = sender, False
+        guard.ballot = guard.pre_ballot = None
         guard.restart_timer(now_ns)
+    guard.timer.heard_ns = now_ns
     if sender not in guard.up:
-        guard.ballot = None
         guard.restart_timer(now_ns)  # a late message of an old session: contact, but no claim
-    elif not guard.claimed:
-        guard.claimed, guard.told_index = True, None
-        guard.election_ns = guard.ballot = None
+    elif not guard.claimed or guard.timer.is_doubting:
+        if not guard.claimed:
+            guard.told_index = None
+        guard.claimed, guard.pre_ballot = True, None
+        if guard.may_stand:
+            guard.timer.claimed(now_ns)
         guard.sends.append((sender, LeaderSeen(term=term)))
     return True
 
@@ -101,6 +106,10 @@ def on_resigned(guard: "Guard", sender: NodeId, message: Resigned, now_ns: int) 
         guard.leadership.on_gone(sender, now_ns)
     elif sender == guard.leader:
         guard.drop_claim(now_ns)
+
+
+def on_removed(_guard: "Guard", _sender: NodeId, _message: Removed, _now_ns: int) -> None:
+    """Members do not change with this engine: a leader that says so follows another configuration, and is not heard."""
 
 
 def on_read_probe(guard: "Guard", sender: NodeId, message: ReadProbe, now_ns: int) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 from jetraft.raft import pysyncobj_electing as electing
 from jetraft.raft import pysyncobj_following as following
 from jetraft.raft import pysyncobj_leading as leading
+from jetraft.raft.election_timer import ElectionTimer
 from jetraft.raft.engine import (
     Append,
     AppendAccepted,
@@ -40,6 +41,7 @@ from jetraft.raft.engine import (
     Proposal,
     ReadProbe,
     ReadProbeSeen,
+    Removed,
     Resigned,
     Role,
     SnapshotOffer,
@@ -65,23 +67,23 @@ class Guard:
     __slots__ = (
         "_alone",
         "_held",
-        "_stood_back",
         "_term_seen",
         "ballot",
         "claimed",
         "commit_index",
         "configurations",
-        "election_ns",
         "leader",
         "leadership",
         "log",
         "node_id",
         "pending_offer",
+        "pre_ballot",
         "reluctant",
         "replica",
         "sends",
         "setup",
         "snapshot_offer",
+        "timer",
         "timing",
         "told_index",
         "up",
@@ -109,9 +111,9 @@ class Guard:
         self.log = log
         self.leader: NodeId | None = None
         self.leadership: leading.GuardedLeadership | None = None  # exactly while leader
-        self.ballot: Ballot | None = None  # while asking for votes
-        self.election_ns: int | None = None  # None while a leader claims the group, and for those who do not vote
-        self._stood_back = False  # the timer waited once for another candidate
+        self.ballot: Ballot | None = None  # of the present term, while asking for votes; a pre-vote leaves it alone
+        self.pre_ballot: Ballot | None = None  # of the next term, while asking whether that could be won
+        self.timer = ElectionTimer(setup)
         self.claimed = False  # the leader spoke in this link session
         self.told_index: int | None = None  # the commit index that it spoke of last, since the claim began
         self.commit_index = commit_index
@@ -185,9 +187,13 @@ class Guard:
         """When `tick` is due; None for a member that waits for events only."""
         if self.leadership is not None:
             return self.leadership.deadline_ns(self.commit_index)
-        if self.ballot is not None and self.election_ns is not None:
-            return min(self.ballot.resend_ns, self.election_ns)
-        return self.election_ns
+        due_ns = self.timer.deadline_ns
+        if due_ns is None:
+            return None
+        for ballot in (self.ballot, self.pre_ballot):
+            if ballot is not None:
+                due_ns = min(due_ns, ballot.resend_ns)
+        return due_ns
 
     def peer_progress(self) -> list[PeerProgress]:
         """What the leader knows of the members; nothing elsewhere."""
@@ -199,7 +205,7 @@ class Guard:
         """Begin: a group of one stands for election at once, others wait for a leader or their timer."""
         if self._alone:
             electing.stand(self, now_ns, transfer=False)
-        elif self.setup.eager and self.log.last_index == 0:
+        elif self.is_preferred:
             electing.ask_pre_votes(self, now_ns)
         else:
             self.restart_timer(now_ns)
@@ -214,11 +220,15 @@ class Guard:
         if self.leadership is not None:
             if self.leadership.tick(now_ns):
                 self.raise_term(self.term + 1, now_ns)  # PySyncObj leads until it hears of a higher term
-        elif self.election_ns is not None and self.election_ns <= now_ns:
-            electing.ask_pre_votes(self, now_ns)
-        elif self.ballot is not None and self.ballot.resend_ns <= now_ns:
-            self.ballot.resend_ns = now_ns + self.timing.vote_retry_ns
-            electing.ask(self, self.ballot)
+            return
+        due_ns = self.timer.deadline_ns
+        if due_ns is None:
+            return
+        if due_ns <= now_ns:
+            electing.look_for_leader(self, now_ns)
+        for ballot in (self.ballot, self.pre_ballot):
+            if ballot is not None and ballot.resend_ns <= now_ns:
+                electing.ask(self, ballot, now_ns)
 
     def persisted(self, now_ns: int) -> None:
         """The log's durable token moved: release what waited, and let the own disk of a group of one speak."""
@@ -226,6 +236,8 @@ class Guard:
         while self._held and self._held[0][0] <= durable_token:
             _, to, message = self._held.popleft()
             self.sends.append((to, message))
+        if self.timer.pending_ns is not None and self.log.hard_state_token <= durable_token:
+            electing.on_promise_kept(self, now_ns)
         if self._alone and self.log.hard_state_token <= durable_token:
             if self.replica.stands:
                 self.replica.count_vote(OWN_DISK)
@@ -250,10 +262,11 @@ class Guard:
         self.up.add(node)
         if self.leadership is not None:
             self.leadership.link_changed(node, up=True, now_ns=now_ns)
-        elif self.ballot is not None:
-            self.ballot.resend_ns = now_ns
-        else:
-            self._look_soon(now_ns)
+            return
+        for ballot in (self.ballot, self.pre_ballot):
+            if ballot is not None:
+                ballot.resend_ns = now_ns
+        self._look_soon(now_ns)
 
     def peer_down(self, node: NodeId, now_ns: int) -> None:
         """The link session ended: its claim and what was in flight are gone."""
@@ -289,7 +302,8 @@ class Guard:
             self._end_leadership(self.leadership)
         elif self.leader is not None:
             self.sends.append((self.leader, Resigned(term=self.term)))
-        self.leader = self.election_ns = self.ballot = None
+        self.leader = self.ballot = self.pre_ballot = None
+        self.timer.stop()
         self._held.clear()
 
     # Terms and timers.
@@ -306,9 +320,16 @@ class Guard:
         self._term_seen = self.term
         if self.leadership is not None:
             self._end_leadership(self.leadership)
-        self.leader, self.ballot, self.claimed, self.verified_index = None, None, False, 0
+        self.leader, self.claimed, self.verified_index = None, False, 0
+        self.ballot = self.pre_ballot = None
         self._held.clear()
+        self.note_promise(now_ns)
         self.restart_timer(now_ns)
+
+    def note_promise(self, now_ns: int) -> None:
+        """The replica may have set term or vote: until they are durable this member waits for nothing else."""
+        if self.log.hard_state_token > self.log.durable_token:
+            self.timer.promise(now_ns)
 
     def _end_leadership(self, leadership: leading.GuardedLeadership) -> None:
         for node in leadership.replication.peers:
@@ -318,31 +339,32 @@ class Guard:
     def drop_claim(self, now_ns: int) -> None:
         """The leader is silent or gave up: look for another soon, not all members at the same moment."""
         self.claimed, self.leader = False, None
-        if self.ballot is None:
-            self._arm_timer(now_ns, 0, self.timing.failover_spread_ns)
+        if self.ballot is None and self.may_stand:
+            self.pre_ballot = None  # it asked whether the leader is alive
+            self.timer.look_soon(now_ns, is_reluctant=self.reluctant)
 
     def _look_soon(self, now_ns: int) -> None:
         """Nobody is known to lead and a majority can be asked, as after the start of all: do not wait for the timer."""
-        asks = self.leader is None and not self.reluctant and self.ballot is None and self.election_ns is not None
-        if asks and self.configuration.has_quorum({*self.up, self.node_id}):
-            soon_ns = now_ns + self.setup.rng.randrange(0, self.timing.failover_spread_ns)
-            self.election_ns = min(soon_ns, self.election_ns or soon_ns)
+        asks = self.leader is None and not self.reluctant and self.ballot is None and self.pre_ballot is None
+        if asks and self.may_stand and self.configuration.has_quorum({*self.up, self.node_id}):
+            self.timer.look_no_later(now_ns)
+
+    @property
+    def is_preferred(self) -> bool:
+        """Whether the others would rather have this one: the group is new, and was given to it."""
+        return self.setup.eager and self.log.last_index == 0
+
+    @property
+    def may_stand(self) -> bool:
+        """Only voters stand for election."""
+        return self.node_id in self.configuration.voters
 
     def restart_timer(self, now_ns: int) -> None:
         """Wait for a leader for a random while."""
-        self._arm_timer(now_ns, self.timing.election_min_ns, self.timing.election_max_ns)
-
-    def stand_back(self, now_ns: int) -> None:
-        """Let a member with good chances try first, once per timer, so that it cannot hold us off for ever."""
-        if self.election_ns is not None and self.ballot is None and not self._stood_back:
-            self.election_ns = max(self.election_ns, now_ns + self.timing.precedence_ns)
-            self._stood_back = True
-
-    def _arm_timer(self, now_ns: int, low_ns: int, high_ns: int) -> None:
-        self._stood_back = False
-        is_voter = self.node_id in self.configuration.voters
-        begins_ns = now_ns + (self.timing.reluctance_ns if self.reluctant else 0)
-        self.election_ns = begins_ns + self.setup.rng.randrange(low_ns, high_ns) if is_voter else None
+        if self.may_stand:
+            self.timer.wait(now_ns, is_reluctant=self.reluctant)
+        else:
+            self.timer.stop()
 
     def count_commit(self) -> None:
         """As leader: what the replica counted, but the own vote for an entry is its fsync (rule 4)."""
@@ -376,6 +398,7 @@ HANDLERS: Final[dict[type, Callable[..., None]]] = {
     Append: following.on_append,
     CommitNotice: following.on_commit_notice,
     Resigned: following.on_resigned,
+    Removed: following.on_removed,
     ReadProbe: following.on_read_probe,
     SnapshotOffer: following.on_snapshot_offer,
     AppendAccepted: leading.on_append_accepted,

@@ -72,7 +72,9 @@ def lead_if_won(guard: "Guard", now_ns: int) -> None:
     """The replica counts the votes; its no-op is in the log when it leads."""
     if not guard.replica.leads or guard.leadership is not None:
         return
-    guard.leader, guard.ballot, guard.election_ns = guard.node_id, None, None
+    guard.leader, guard.ballot, guard.pre_ballot = guard.node_id, None, None
+    guard.timer.stop()
+    guard.timer.ballots = 0
     guard.leadership = GuardedLeadership(
         guard.setup,
         log=guard.log,

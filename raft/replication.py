@@ -117,6 +117,27 @@ class Replication:
             peer.next_index = peer.match_index + 1
         peer.probe()
 
+    def lose_contact(self, node: NodeId) -> bool:
+        """The member takes no part for now. It is asked from time to time, as it may be back in this same session."""
+        peer = self.peers.get(node)
+        if peer is None:
+            return False
+        peer.responded = False
+        if peer.state is PeerState.REPLICATE:
+            self.probe_again(node)
+            peer.retry_ns = self._timing.probe_retry_ns  # without entries: nobody is there to take them
+        return True
+
+    def renew(self, now_ns: int) -> None:
+        """Ask the members that have been silent: so they hear of their leader, and the leader of them (rule 41)."""
+        timing = self._timing
+        for peer in self.peers.values():
+            if now_ns - peer.active_ns >= timing.contact_lease_ns:
+                peer.responded = False
+            is_idle = peer.state is PeerState.REPLICATE and not peer.inflight
+            if is_idle and now_ns - peer.active_ns >= timing.renewal_min_ns // 2:
+                self.probe_again(peer.node)
+
     def in_contact(self) -> list[NodeId]:
         """The members that answered in this link session."""
         return [peer.node for peer in self.peers.values() if peer.up and peer.responded]
@@ -153,6 +174,7 @@ class Replication:
         has_entries = with_entries and peer.next_index <= self._log.last_index
         entries: Sequence[Entry] = self._read(peer.next_index)[0] if has_entries else ()
         self._send_append(peer, prev_index, prev_term, commit_index, entries)
+        peer.commit_sent = commit_index
         timing = self._timing
         peer.retry_ns = min(peer.retry_ns * 2, timing.probe_retry_max_ns) or timing.probe_retry_ns
         peer.wake_ns = now_ns + peer.retry_ns
@@ -217,8 +239,9 @@ class Replication:
         """The member holds everything up to `verified_index`, durably."""
         peer.acknowledge(min(verified_index, self._log.last_index))
         if peer.state is not PeerState.REPLICATE:
+            told_index = min(peer.commit_sent, verified_index)  # it believes no commit index beyond what it verified
             peer.probe()
-            peer.state = PeerState.REPLICATE
+            peer.state, peer.commit_sent = PeerState.REPLICATE, told_index
             peer.next_index = peer.match_index + 1
         peer.wake_ns = now_ns + self._timing.ack_timeout_ns if peer.inflight else None
 

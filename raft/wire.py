@@ -25,6 +25,7 @@ from jetraft.raft.engine import (
     PreVoteRequest,
     ReadProbe,
     ReadProbeSeen,
+    Removed,
     Resigned,
     SnapshotOffer,
     TermNotice,
@@ -78,6 +79,7 @@ _TYPES: tuple[tuple[int, type, tuple[str, ...]], ...] = (
     (13, ReadProbe, ("round",)),
     (14, ReadProbeSeen, ("round",)),
     (15, SnapshotOffer, ("index", "index_term")),
+    (16, Removed, ()),
 )
 _CODES = {message_type: (code, names) for code, message_type, names in _TYPES}
 _CLASSES: dict[int, tuple[type, tuple[str, ...]]] = {code: (cls, names) for code, cls, names in _TYPES}

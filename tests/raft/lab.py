@@ -138,6 +138,9 @@ class Lab:
             self.settle()
 
     def leader_of(self, name: str = "S-R3F-test0000") -> NodeId:
-        leaders = [node for node in self.nodes if self.managers[node].groups[GroupId(name)].is_leader]
+        return self.leader_of_those(self.nodes, GroupId(name))
+
+    def leader_of_those(self, nodes: Sequence[NodeId], name: GroupId) -> NodeId:
+        leaders = [node for node in nodes if self.managers[node].groups[name].is_leader]
         assert len(leaders) == 1, leaders
         return leaders[0]

@@ -115,7 +115,7 @@ class Rig:
     def make_leader(self) -> "Rig":
         """Win an election the long way: pre-votes, durable own vote, votes."""
         self.core.start(self.now_ns)
-        if self.core.ballot is None and self.core.role is Role.FOLLOWER:
+        if self.core.pre_ballot is None and self.core.role is Role.FOLLOWER:
             self.tick_at_deadline()
         others = [voter for voter in self.core.configuration.voters if voter != A]
         if others:

@@ -11,6 +11,7 @@ from jetraft.raft.engine import (
     Proposal,
     ReadProbe,
     ReadProbeSeen,
+    Resigned,
     SnapshotOffer,
     Timing,
     TransferNow,
@@ -260,11 +261,12 @@ def test_unacknowledged_entries_are_verified_again_after_a_while() -> None:
     assert {to for to, _ in rig.sent(Append)} == {B, C}
 
 
-def test_an_idle_leader_waits_for_nothing() -> None:
+def test_an_idle_leader_waits_for_the_renewal_of_its_claim_only() -> None:
     rig = leading_rig()
     rig.now_ns += Timing().commit_notice_ns
     rig.flush()
-    assert rig.core.deadline_ns is None
+    assert rig.core.deadline_ns is not None
+    assert rig.core.deadline_ns - rig.now_ns > Timing().renewal_min_ns // 2
 
 
 def test_a_peer_behind_the_log_is_offered_a_snapshot() -> None:
@@ -418,3 +420,14 @@ def test_a_change_waits_for_an_entry_of_the_own_term() -> None:
     rig = Rig().make_leader()
     with pytest.raises(MembershipChangeRefusedError, match="not committed"):
         rig.core.change_members(Configuration(voters=(A, B)), rig.now_ns)
+
+
+def test_who_is_removed_is_told_that_nobody_leads_it_any_more() -> None:
+    """Should the change be rolled back, the others need its vote: it must not go on waiting for this leader."""
+    rig = Rig(log=entries(1), term=1).make_leader()
+    rig.sync()
+    rig.step(B, AppendAccepted(term=2, prev_index=1, verified_index=2))
+    rig.sent()
+    rig.core.change_members(Configuration(voters=(A, B)), rig.now_ns)
+    rig.sync()
+    assert (C, Resigned(term=2)) in rig.sent(Resigned)

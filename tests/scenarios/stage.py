@@ -116,7 +116,7 @@ class Stage:
     def _on_time_out(self, words: list[str]) -> None:
         actor = self._actors[NodeId(words[1])]
         core = actor.core
-        deadline_ns = core.deadline_ns if core.leadership is not None else core.election_ns
+        deadline_ns = core.deadline_ns if core.leadership is not None else core.timer.deadline_ns
         if deadline_ns is None:
             self._say(f"{actor.node} waits for nothing")
             return
@@ -316,7 +316,7 @@ def _state(actor: Actor) -> tuple[str, ...]:
         Role.CANDIDATE: f"stands in term {core.term}",
         Role.FOLLOWER: f"follows {core.leader or 'nobody'} in term {core.term}",
     }[core.role]
-    asks = ("asks whether it could win",) if core.ballot is not None and core.ballot.preliminary else ()
+    asks = ("asks whether it could win",) if core.pre_ballot is not None else ()
     configuration = core.configuration
     members = f"voters {' '.join(configuration.voters)}, learners {' '.join(configuration.learners) or 'none'}"
     return (
