@@ -130,7 +130,7 @@ class Core:
 
     @property
     def term_start_index(self) -> int:
-        """The index of the own no-op while leader, else 0."""
+        """As leader: the state is complete when this index is applied. Else 0."""
         return self.leadership.term_start_index if self.leadership is not None else 0
 
     @property
@@ -332,6 +332,7 @@ class Core:
             term=self.term,
             configurations=self.configurations,
             up=self.up,
+            commit_index=self.commit_index,
             now_ns=now_ns,
             send=self._send_in_term,
             snapshot_offer=self._snapshot_offer,

@@ -320,7 +320,7 @@ class Engine(Protocol):
 
     @property
     def term_start_index(self) -> int:
-        """The index of the leader's no-op; its state is complete when that is applied."""
+        """As leader: the state is complete when this index is applied, that of its no-op where it needs one."""
         ...
 
     @property

@@ -2,6 +2,11 @@
 
 It begins with a no-op of the own term (only entries of the own term are committed by counting, rule 16) and ends when
 the core drops it: a higher term, or no majority in contact for a second (rule 19).
+
+Where everything that the new leader holds is known to be committed there is nothing to find out: it holds all that was
+ever committed, so its state is complete, and the first entry that somebody wants does what the no-op would. So a
+thousand idle groups change their leader without writing to a thousand files. A change of members asks for the no-op all
+the same: an entry of the own term has to be committed before it (rule 28).
 """
 
 from collections.abc import Callable, Sequence
@@ -59,6 +64,7 @@ class Leadership:
         term: int,
         configurations: ConfigurationHistory,
         up: set[NodeId],
+        commit_index: int,
         now_ns: int,
         send: Callable[[NodeId, Message], None],
         snapshot_offer: Callable[[int], SnapshotOffer | None],
@@ -83,10 +89,17 @@ class Leadership:
             snapshot_offer=snapshot_offer,
         )
         self._follow_members()
-        self.term_start_index = self.propose([Proposal(kind=Kind.NOOP)])
+        self._first_index = log.last_index + 1  # where the entries of this term begin
+        self.term_start_index = log.last_index  # once this is applied the state is complete
+        if commit_index < log.last_index or not log.last_index:
+            self._first_index = self.term_start_index = self._begin_term()
         self.check_contact(now_ns)
 
     # Entries.
+
+    def _begin_term(self) -> int:
+        """Append the no-op that makes everything before it committed as soon as it is (rule 16)."""
+        return self.propose([Proposal(kind=Kind.NOOP)])
 
     def propose(self, proposals: Sequence[Proposal]) -> int:
         """Append one entry per proposal and return the first index. `pump` sends them."""
@@ -120,7 +133,7 @@ class Leadership:
         configuration, index = self._configurations.current, self._log.durable_index
         if configuration.voters != (self._setup.node_id,):
             index = self.replication.quorum_index(configuration, self._setup.node_id, index)
-        return index if index >= self.term_start_index else 0
+        return index if index >= self._first_index else 0
 
     def pump(self, now_ns: int, commit_index: int) -> None:
         """Send what became due, never a commit index beyond what is durable here (rule 5)."""
@@ -265,8 +278,10 @@ class Leadership:
         """
         current = self._configurations.current
         settled_index = min(commit_index, self._log.durable_index)
-        if settled_index < max(self.term_start_index, self._configurations.current_index):
-            raise MembershipChangeRefusedError("an earlier change is not committed yet")
+        if self._log.last_index < self._first_index:
+            self._begin_term()  # asked for again when it is committed
+        if settled_index < max(self._first_index, self._configurations.current_index):
+            raise MembershipChangeRefusedError("an earlier change, or the beginning of this term, is not committed yet")
         if not current.differs_by_one_voter(configuration):
             raise MembershipChangeRefusedError("one voter at a time")
         if self._setup.node_id not in configuration.voters:

@@ -51,6 +51,7 @@ class GuardedLeadership(Leadership):
             term=term,
             configurations=configurations,
             up=up,
+            commit_index=0,  # PySyncObj has appended its no-op, whatever is committed
             now_ns=now_ns,
             send=send,
             snapshot_offer=snapshot_offer,

@@ -12,7 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from jetraft.raft.catchup import LEASE_NS, METHOD, Catchup
-from jetraft.raft.engine import Append, SnapshotOffer
+from jetraft.raft.engine import Append, Proposal, SnapshotOffer
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager
@@ -22,6 +22,7 @@ from jetraft.raft.snapshot import CHUNK, OPEN, STATE, SnapshotFetch, SnapshotReq
 from jetraft.raft.swap import Swap
 from jetraft.raft.wire import encode
 from jetraft.store._frame import seal
+from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import NodeId
@@ -305,6 +306,8 @@ async def test_what_is_being_fetched_stays_until_nobody_asks_for_it_any_more() -
     assert fetch.staging.finish().last_index == 60
 
     lab.clock.advance(LEASE_NS + 1)
+    group.propose(Proposal(kind=Kind.META, body=b"one more"))
+    lab.settle()
     group.checkpoint()
     lab.settle()
     assert group.log.first_index > manifest.parts[0].last_index

@@ -422,6 +422,42 @@ def test_a_change_waits_for_an_entry_of_the_own_term() -> None:
         rig.core.change_members(Configuration(voters=(A, B)), rig.now_ns)
 
 
+def test_a_leader_that_has_nothing_to_find_out_writes_nothing() -> None:
+    """All that it holds is known to be committed, so it holds all that ever was: idle groups fail over so."""
+    rig = Rig(log=entries(1, 1, 1), term=1, commit_index=3).make_leader()
+    assert (rig.log.last_index, rig.core.term_start_index) == (3, 3)
+    rig.flush()
+    assert {(to, message.prev_index, tuple(message.entries)) for to, message in rig.sent(Append)} == {
+        (B, 3, ()),
+        (C, 3, ()),
+    }
+    propose(rig, b"x")
+    rig.sync()
+    assert rig.core.commit_index == 3
+    rig.step(B, AppendAccepted(term=2, prev_index=3, verified_index=4))
+    assert rig.core.commit_index == 4
+
+
+def test_a_leader_that_does_not_know_whether_all_is_committed_writes_a_no_op() -> None:
+    rig = Rig(log=entries(1, 1, 1), term=1, commit_index=2).make_leader()
+    assert (rig.log.last_index, rig.core.term_start_index) == (4, 4)
+
+
+def test_a_change_of_members_waits_for_an_entry_of_the_own_term_and_asks_for_it() -> None:
+    """Rule 28: else two leaders could change the members of one configuration, each by another majority."""
+    rig = Rig(log=entries(1, 1, 1), term=1, commit_index=3, learners=(D,)).make_leader()
+    wanted = Configuration(voters=(A, B, C))
+    with pytest.raises(MembershipChangeRefusedError, match="beginning of this term"):
+        rig.core.change_members(wanted, rig.now_ns)
+    assert rig.log.last_index == 4
+    with pytest.raises(MembershipChangeRefusedError, match="beginning of this term"):
+        rig.core.change_members(wanted, rig.now_ns)
+    assert rig.log.last_index == 4, "one no-op is enough"
+    rig.sync()
+    rig.step(B, AppendAccepted(term=2, prev_index=3, verified_index=4))
+    assert rig.core.change_members(wanted, rig.now_ns) == 5
+
+
 def test_who_is_removed_is_told_that_nobody_leads_it_any_more() -> None:
     """Should the change be rolled back, the others need its vote: it must not go on waiting for this leader."""
     rig = Rig(log=entries(1), term=1).make_leader()
