@@ -1,9 +1,9 @@
 """All groups of a node: their deadlines, their messages, and one flush per turn.
 
-An idle group costs nothing: it is stepped only on a message, a proposal, a finished fsync, a link that changed, or its
-deadline, which waits in one heap. What the groups send in a turn leaves as one payload per peer. `flush` ends a turn;
-when something is queued outside of one (a finished fsync, a proposal from a task), `on_dirty` tells the shell to
-schedule it.
+An idle group costs next to nothing: it is stepped only on a message, a proposal, a finished fsync, a link that changed
+(some groups in each turn, raft/peer_events.py), or its deadline, which waits in one heap. What the groups send in a
+turn leaves as one payload per peer. `flush` ends a turn; when something is queued outside of one (a finished fsync, a
+proposal from a task), `on_dirty` tells the shell to schedule it.
 
 Messages for groups that this node does not have, or has in another incarnation, are dropped and counted: a peer may be
 a moment ahead in learning of a creation or a removal (rule 30).
@@ -20,6 +20,7 @@ import attrs
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.machine import StateMachine
+from jetraft.raft.peer_events import PeerEvents
 from jetraft.raft.wire import decode, encode
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import GroupId, NodeId
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 CHANNEL_RAFT = 1
 PAYLOAD_BYTES_MAX = 16 << 20  # a turn's messages to one peer are cut into link frames of about this size
+TICKS_PER_TURN = 200  # some 10 ms of questions
 ROUNDS_PER_FLUSH = 8  # callbacks may propose again; what is left after these rounds waits for the next turn
 
 
@@ -82,6 +84,7 @@ class Manager:
         self._deadline_count = 0
         self._flushing = False
         self._up: set[NodeId] = set()  # nodes whose link session began in this process
+        self._peer_events = PeerEvents()
         self._outgoing: dict[NodeId, list[bytes]] = {}
         self._messages_sent = self._messages_received = self._messages_dropped = self._payload_bytes_sent = 0
         self._unwritten: dict[GroupId, Group] = {}  # advanced in this turn
@@ -123,6 +126,7 @@ class Manager:
             group.log.note_floor()
         self._collect(group)
         self._dirty.pop(group_id, None)
+        self._peer_events.forget(group_id)
         if self._outgoing:
             self.on_dirty()
 
@@ -130,9 +134,11 @@ class Manager:
 
     def flush(self) -> None:
         """End a turn: advance every group that has something to do, then send, one payload per peer."""
-        if not (self._dirty or self._unwritten or self._outgoing or self._last_writer):
+        if not (self._dirty or self._unwritten or self._outgoing or self._last_writer or self._peer_events):
             return
         now_ns = self._clock.mono_ns()
+        if self._peer_events:
+            self._peer_events.tell_some(now_ns)
         if self._last_writer is not None:  # a turn ended before its time
             self._unwritten[self._last_writer.group_id] = self._last_writer
             self._last_writer = None
@@ -147,7 +153,7 @@ class Manager:
         self._hand_over()
         self._flushing = False
         self._send_all()
-        if self._dirty:
+        if self._dirty or self._peer_events:
             self.on_dirty()
 
     def _advance(self, dirty: dict[GroupId, Group], now_ns: int) -> None:
@@ -206,14 +212,20 @@ class Manager:
         return len(self._written)
 
     def tick(self, now_ns: int) -> None:
-        """Step the groups whose deadline passed; the turn's flush follows."""
-        while self._deadlines and self._deadlines[0][0] <= now_ns:
+        """Step the groups whose deadline passed, the oldest first; the turn's flush follows.
+
+        Only so many in a turn: when a thousand look for a leader, the answers to the first come before the questions of
+        the last, and before the first ask again.
+        """
+        left = TICKS_PER_TURN
+        while left and self._deadlines and self._deadlines[0][0] <= now_ns:
             deadline_ns, _, group = heapq.heappop(self._deadlines)
             if group.scheduled_ns != deadline_ns:
                 continue  # a nearer deadline was scheduled since
             group.scheduled_ns = None
             due_ns = group.deadline_ns
             if due_ns is not None and due_ns <= now_ns:
+                left -= 1
                 group.tick(now_ns)
             else:
                 self._schedule(group)
@@ -287,19 +299,28 @@ class Manager:
                 self._messages_dropped += 1
                 self.on_stray(sender, addressed.group_id, addressed.incarnation)
                 continue
+            if self._peer_events:
+                self._peer_events.settle(group, sender, now_ns)
             group.step(sender, addressed.message, now_ns)
 
     def _on_peer_up(self, node: NodeId) -> None:
-        now_ns = self._clock.mono_ns()
         self._up.add(node)
-        for group in self._groups.values():
-            group.peer_up(node, now_ns)
+        self._peer_events.add(node, self._groups.values(), up=True)
+        self._tell_some()
 
     def _on_peer_down(self, node: NodeId) -> None:
-        now_ns = self._clock.mono_ns()
+        """Those that it leads hear of it first."""
         self._up.discard(node)
-        for group in self._groups.values():
-            group.peer_down(node, now_ns)
+        groups = self._groups.values()
+        self._peer_events.add(node, [group for group in groups if group.leader == node], up=False)
+        self._peer_events.add(node, [group for group in groups if group.leader != node], up=False)
+        self._tell_some()
+
+    def _tell_some(self) -> None:
+        """The first ones now, the others at the beginning of the turns to come."""
+        self._peer_events.tell_some(self._clock.mono_ns())
+        if self._peer_events:
+            self.on_dirty()
 
 
 def _no_catchup(group: Group, sender: NodeId, _offer: "SnapshotOffer") -> None:

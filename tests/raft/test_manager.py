@@ -1,5 +1,6 @@
 from jetraft.raft.engine import Proposal
 from jetraft.raft.group_spec import GroupSpec
+from jetraft.raft.manager import TICKS_PER_TURN
 from jetraft.raft.membership import Configuration
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
@@ -68,6 +69,29 @@ def test_a_node_that_is_added_later_is_known_to_be_up() -> None:
     group.change_members(Configuration(voters=NODES[:2], learners=NODES[2:]))
     lab.run(50 * MS)
     assert machines[NODES[2]].bodies == [b"x"]
+
+
+def test_a_turn_asks_for_a_bounded_number_of_elections() -> None:
+    """The answers to the first come before the questions of the last; else each asks again while it waits."""
+    lab = Lab(nodes=NODES)
+    names = [GroupId(f"S-R3F-{number:08d}") for number in range(2 * TICKS_PER_TURN)]
+    for name in names:
+        lab.create(str(name), preferred=NODES[0])
+    lab.run(1000 * MS, 20 * MS)
+    lab.unlink(NODES[0], NODES[1])
+    lab.unlink(NODES[0], NODES[2])
+    manager = lab.managers[NODES[1]]
+    manager.flush()  # tells the rest of the groups of the link
+    lab.clock.advance(10_000 * MS)
+    manager.tick(lab.clock.now_ns)
+    manager.flush()
+    assert sum(message[0] == NODES[1] for message in lab.queue) <= 2, "one payload per peer"
+    assert manager.next_deadline_ns is not None
+    assert manager.next_deadline_ns <= lab.clock.now_ns, "the others are due in the next turn"
+    before = manager.statistics().messages_sent
+    manager.tick(lab.clock.now_ns)
+    manager.flush()
+    assert 0 < manager.statistics().messages_sent - before <= 2 * TICKS_PER_TURN
 
 
 class DiskLog(MemLog):
