@@ -1,5 +1,7 @@
 """`python -m tests.simulator.failover [--runs 100]`: how long a group is without a leader, in virtual time.
 
+With `--groups 3000 [--fsyncs-per-s 250]`: how long so many are that lose their leader at once, on disks of that rate.
+
 Measured from the fault to the first message acknowledged by the new leader. `kill`: the leader's process ends and its
 connections with it. `isolate`: nothing reaches it or leaves it, silence has to be noticed. `pause`: SIGSTOP.
 """
@@ -8,6 +10,7 @@ import argparse
 import sys
 from statistics import median
 
+from tests.simulator.herd import Herd
 from tests.simulator.run import MODES, Simulation
 from tests.simulator.world import MS
 
@@ -42,10 +45,25 @@ def one_run(seed: int, members: str, fault: str) -> int | None:
     return None
 
 
+def fail_over_many(groups: int, syncs_per_s: int) -> None:
+    """One row: the time without a leader of many groups, and what it cost."""
+    found = Herd(1, groups=groups).fail_over(syncs_per_s=syncs_per_s, limit_ns=60_000 * MS)
+    waits = {name: found.percentile_ns(percent) for name, percent in (("p50", 50), ("p99", 99), ("all", 100))}
+    text = ", ".join(f"{name} {'never' if wait is None else f'{wait // MS} ms'}" for name, wait in waits.items())
+    print(  # noqa: T201  (a command)
+        f"{groups} groups, {syncs_per_s} fsyncs/s: {text}; {found.terms} terms at most, {found.syncs} fsyncs"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--groups", type=int)
+    parser.add_argument("--fsyncs-per-s", type=int, default=250)
     options = parser.parse_args()
+    if options.groups:
+        fail_over_many(options.groups, options.fsyncs_per_s)
+        return 0
     for members in ("base", "five"):
         for fault in ("kill", "isolate", "pause"):
             times = [one_run(seed, members, fault) for seed in range(options.runs)]

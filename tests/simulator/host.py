@@ -128,6 +128,11 @@ class Host(Process):
         return self.alive and self.shell is not None and self.shell.is_leader
 
     @property
+    def is_elected(self) -> bool:
+        """Whether it has won an election, though it may not lead before its no-op is committed."""
+        return self.alive and self.group is not None and self.group.core.role is Role.LEADER
+
+    @property
     def has_failed(self) -> bool:
         return self.group is not None and self.group.failed is not None
 

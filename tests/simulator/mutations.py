@@ -1,8 +1,8 @@
 """The rules of Raft (ARCHITECTURE.md), switched off one at a time: can the simulator see that one is missing?
 
 Each entry says what is done instead of the rule, where that is looked for and within how many seeds it must be
-noticed: a mode of `run`; `shuffle` and `mend`, the directed generators; or a scenario, where luck does not reach. What
-no seed can notice stands in `unit_mutations`, with the reason and the tests that do.
+noticed: a mode of `run`; `shuffle`, `mend` or one of `slow`, the directed generators; or a scenario, where luck does not
+reach. What no seed can notice stands in `unit_mutations`, with the reason and the tests that do.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,14 @@ from jetraft.raft import acceptor, ballot, elections, following, group, leadersh
 from jetraft.raft import catchup as fetching
 from jetraft.raft.acceptor import Verified
 from jetraft.raft.core import HANDLERS, Core
-from jetraft.raft.engine import Append, AppendAccepted, Proposal, Role, SnapshotOffer, VoteRequest
+from jetraft.raft.election_timer import ElectionTimer
+from jetraft.raft.engine import Append, AppendAccepted, PreVoteRequest, Proposal, Role, SnapshotOffer, VoteRequest
 from jetraft.raft.joining import Admission
 from jetraft.raft.leadership import Leadership
 from jetraft.raft.membership import Configuration, ConfigurationHistory
 from jetraft.raft.proposals import Proposals
 from jetraft.raft.replication import Replication
+from jetraft.raft.tempo import Peak
 from jetraft.store import log
 from jetraft.store.dedup import Dedup
 from jetraft.store.format import Kind
@@ -36,6 +38,7 @@ from tests.simulator.engines import play
 from tests.simulator.host import Host
 from tests.simulator.mending import Mending
 from tests.simulator.shuffle import Shuffle
+from tests.simulator.slow import GENERATORS
 
 Patch = pytest.MonkeyPatch
 SHUFFLE = "shuffle"
@@ -82,16 +85,15 @@ def errors_are_forgotten(patch: Patch) -> None:
 
 
 def own_vote_counts_at_once(patch: Patch) -> None:
-    begin = elections._begin
+    stand = elections.stand
 
-    def careless(core: Core, term: int, now_ns: int, *, preliminary: bool, transfer: bool = False) -> Any:
-        found = begin(core, term, now_ns, preliminary=preliminary, transfer=transfer)
-        found.grant(core.node_id)
-        if not preliminary:
-            elections.count(core, now_ns)
-        return found
+    def careless(core: Core, now_ns: int, *, transfer: bool) -> None:
+        stand(core, now_ns, transfer=transfer)
+        if core.ballot is not None:
+            core.ballot.grant(core.node_id)
+            elections.count(core, core.ballot, now_ns)
 
-    patch.setattr(elections, "_begin", careless)
+    patch.setattr(elections, "stand", careless)
 
 
 def own_entries_count_at_once(patch: Patch) -> None:
@@ -185,6 +187,48 @@ def votes_are_given_again(patch: Patch) -> None:
 
 def any_log_is_up_to_date(_core: Core, _request: Any) -> bool:
     return True
+
+
+# Elections that end.
+
+
+def timers_run_meanwhile(patch: Patch) -> None:
+    patch.setattr(ElectionTimer, "deadline_ns", property(lambda timer: timer.due_ns))
+
+
+def pre_votes_are_granted_meanwhile(patch: Patch) -> None:
+    """Though the own vote, which may decide the election before, is on its way to disk."""
+    on_pre_vote_request = elections.on_pre_vote_request
+
+    def careless(core: Core, sender: NodeId, message: Any, now_ns: int) -> None:
+        pending_ns, core.timer.pending_ns = core.timer.pending_ns, None
+        on_pre_vote_request(core, sender, message, now_ns)
+        core.timer.pending_ns = pending_ns
+
+    patch.setitem(HANDLERS, PreVoteRequest, careless)
+
+
+def pre_votes_end_ballots(patch: Patch) -> None:
+    canvass = elections._canvass
+
+    def careless(core: Core, now_ns: int) -> None:
+        core.ballot = None
+        canvass(core, now_ns)
+
+    patch.setattr(elections, "_canvass", careless)
+
+
+def claims_have_no_end(patch: Patch) -> None:
+    def may_rest(timer: ElectionTimer, now_ns: int) -> bool:
+        timer.due_ns = now_ns + timer._timing.lease_max_ns
+        return True
+
+    patch.setattr(ElectionTimer, "may_rest", may_rest)
+
+
+def the_silent_are_left_alone(patch: Patch) -> None:
+    patch.setattr(Replication, "renew", lambda *_: None)
+    patch.setattr(Replication, "lose_contact", lambda replication, node: node in replication.peers)
 
 
 def reads_ask_nobody(patch: Patch) -> None:
@@ -364,6 +408,12 @@ MUTATIONS = [
     Mutation(40, "silence is a no", repairs.silence_is_a_no, MEND, 60),
     Mutation(40, "each member decides what is lost", repairs.one_no_is_enough, MEND, 120),
     Mutation(40, "the promise that goes with a no is not kept", repairs.promises_are_not_kept, MEND, 250),
+    Mutation(41, "timers run while the own vote is not durable", timers_run_meanwhile, "disks", 40),
+    Mutation(41, "pre-votes are granted while a vote is not durable", pre_votes_are_granted_meanwhile, "disks", 40),
+    Mutation(41, "a pre-vote ends the ballot of the term", pre_votes_end_ballots, "disks", 40),
+    Mutation(41, "nothing is measured", replaced(Peak, "read", lambda *_: 0), "disks", 40),
+    Mutation(41, "a claim has no end", claims_have_no_end, "lost-words", 12),
+    Mutation(41, "who is silent is never asked again", the_silent_are_left_alone, "lost-words", 12),
 ]
 
 
@@ -384,6 +434,8 @@ def _problem(where: str, seed: int) -> str | None:
         return Shuffle(seed).run()
     if where == MEND:
         return Mending(seed).run()
+    if where in GENERATORS:
+        return GENERATORS[where](seed)
     if where.endswith(".txt"):
         found = perform((SCENARIOS / where).read_text())
         return "violation" if "VIOLATION" in found else None
