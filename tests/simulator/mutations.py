@@ -349,7 +349,7 @@ MUTATIONS = [
     Mutation(
         8, "leaders of lower terms are heard", replaced(following, "hears_leader", any_term_is_heard), SHUFFLE, 800
     ),
-    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 800),
+    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 1600),
     Mutation(
         10,
         "the commit index of others is believed",
@@ -372,7 +372,7 @@ MUTATIONS = [
         "figure-8.txt",
         1,
     ),
-    Mutation(17, "a vote that comes twice counts twice", votes_are_counted, SHUFFLE, 800),
+    Mutation(17, "a vote that comes twice counts twice", votes_are_counted, SHUFFLE, 1600),
     Mutation(17, "a vote is given to everybody", votes_are_given_again, SHUFFLE, 200),
     Mutation(
         17,
