@@ -21,6 +21,9 @@ DIFFERENT = {
     "test_impossible_changes_are_refused": "fixed membership",
     "test_nobody_is_removed_when_those_that_remain_are_no_majority": "fixed membership",
     "test_a_change_waits_for_an_entry_of_the_own_term": "fixed membership",
+    "test_a_change_of_members_waits_for_an_entry_of_the_own_term_and_asks_for_it": "fixed membership",
+    "test_who_is_removed_is_told_that_nobody_leads_it_any_more": "fixed membership",
+    "test_a_leader_that_has_nothing_to_find_out_writes_nothing": "the library appends its no-op whatever is committed",
     "test_only_a_leader_that_is_alone_gives_each_message_a_checksum_of_its_own": "it writes none",
     "test_a_transfer_to_a_member_that_is_removed_meanwhile_ends_too": "fixed membership",
 }
