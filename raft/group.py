@@ -256,10 +256,10 @@ class Group:
 
     def change_members(self, configuration: Configuration, done: Done | None = None) -> None:
         """Change the members by one voter, or the learners. Raises MembershipChangeRefusedError."""
+        self._mark_dirty(self)  # also when it is refused: the entry that has to be committed first was appended then
         index = self.core.change_members(configuration, self._clock.mono_ns())
         if done is not None:
             self._proposals.add_waiting(index, done)
-        self._mark_dirty(self)
 
     def outlive(self, configuration: Configuration, term: int) -> None:
         """Lead alone from now on: too few others remember this group (raft/survivor.py)."""

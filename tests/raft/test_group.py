@@ -8,6 +8,7 @@ from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine import Proposal, Resigned, VoteRequest
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSpec
+from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration
 from jetraft.raft.proposals import NotLeaderError, Outcome, OutcomeUnknownError
 from jetraft.store.format import Kind
@@ -365,6 +366,27 @@ def test_how_far_a_follower_is_behind_is_known_from_the_leader_of_this_session_a
     lab.link(leader.node_id, follower.node_id)
     lab.run(2000 * MS)
     assert follower.behind_entries == 0
+
+
+def test_members_change_under_a_leader_that_had_nothing_to_find_out() -> None:
+    """It is refused once, for want of an entry of the own term: that entry is written, though nobody publishes."""
+    lab, _, group = lab_with_leader(ONE)
+    group.propose(command(b"x"))
+    lab.run(10 * MS)
+    group.checkpoint()
+    lab.run(10 * MS)
+    manager = lab.managers[group.node_id]
+    manager.remove(NAME)
+    again = manager.create(GroupSpec(group_id=NAME, incarnation=7, members=ONE), group.log, ListMachine())
+    lab.run(100 * MS)
+    assert again.is_leader
+    assert again.log.last_index == group.log.last_index == again.commit_index, "no no-op"
+    wanted = Configuration(voters=ONE, learners=THREE[1:2])
+    with pytest.raises(MembershipChangeRefusedError, match="beginning of this term"):
+        again.change_members(wanted)
+    lab.run(10 * MS)
+    again.change_members(wanted)
+    assert again.configuration == wanted
 
 
 def test_a_member_goes_on_voting_while_another_one_is_changed() -> None:
