@@ -96,7 +96,10 @@ class AppendAccepted:
 
 @attrs.frozen(kw_only=True, slots=True)
 class AppendRejected:
-    """My log does not contain the point `prev_index` of the request; try `hint_index` as the next index (rule 14)."""
+    """My log does not contain the point `prev_index` of the request; try `hint_index` as the next index (rule 14).
+
+    A point behind the end of your log, which you did not ask for: mine goes on to there, in a term that is over.
+    """
 
     term: int
     prev_index: int

@@ -74,6 +74,19 @@ def on_append(core: "Core", sender: NodeId, message: Append, now_ns: int) -> Non
     core.verified_index = max(core.verified_index, outcome.index)
     _learn_commit(core, message.commit_index)
     core.send(sender, AppendAccepted(term=core.term, prev_index=message.prev_index, verified_index=outcome.index))
+    if not message.entries:
+        _tell_of_remains(core, sender, outcome.index)
+
+
+def _tell_of_remains(core: "Core", leader: NodeId, verified_index: int) -> None:
+    """Behind what the leader has asked about there are entries of an earlier term: only one of this term ends them.
+
+    A configuration among them would stay in force here, and this member could not be elected without those of it.
+    """
+    last_index = core.log.last_index
+    last_term = core.log.term_at(last_index)
+    if last_index > verified_index and last_term is not None and last_term < core.term:
+        core.send(leader, AppendRejected(term=core.term, prev_index=last_index, hint_index=verified_index + 1))
 
 
 def _note_configurations(core: "Core", entries: Sequence[Entry], now_ns: int) -> None:

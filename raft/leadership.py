@@ -6,7 +6,8 @@ the core drops it: a higher term, or no majority in contact for a second (rule 1
 Where everything that the new leader holds is known to be committed there is nothing to find out: it holds all that was
 ever committed, so its state is complete, and the first entry that somebody wants does what the no-op would. So a
 thousand idle groups change their leader without writing to a thousand files. A change of members asks for the no-op all
-the same: an entry of the own term has to be committed before it (rule 28).
+the same: an entry of the own term has to be committed before it (rule 28). So does a member whose log goes on where
+this one ends: that was never committed, but a configuration there is in force at the member until it is cut.
 """
 
 from collections.abc import Callable, Sequence
@@ -175,9 +176,12 @@ class Leadership:
             self.check_contact(now_ns)
 
     def on_rejected(self, sender: NodeId, message: AppendRejected, now_ns: int) -> None:
-        """The sender's log does not match ours at the point asked for."""
+        """The sender's log does not match ours at the point asked for; or it goes on where ours ends."""
         peer = self.replication.heard(sender, now_ns)
-        if peer is not None:
+        if peer is not None and message.prev_index > self._log.last_index:
+            if self._log.last_index < self._first_index:
+                self._begin_term()  # there is something to find out after all: what the sender has is cut off
+        elif peer is not None:
             self.replication.rejected(peer, message.prev_index, message.hint_index)
             self.check_contact(now_ns)
 

@@ -389,6 +389,34 @@ def test_members_change_under_a_leader_that_had_nothing_to_find_out() -> None:
     assert again.configuration == wanted
 
 
+def test_a_change_of_members_that_nobody_else_has_does_not_outlive_the_next_leader() -> None:
+    """The deposed leader keeps it in force until it is cut; with the next one gone, it and the other one must elect."""
+    lab, _, group = lab_with_leader()
+    group.propose(command(b"x"))
+    lab.run(1000 * MS)
+    first, second, third = THREE
+    groups = {node: lab.managers[node].groups[NAME] for node in THREE}
+    group.change_members(Configuration(voters=(first, second)))
+    lab.managers[first].flush()
+    lab.queue.clear()
+    lab.unlink(first, second)
+    lab.unlink(first, third)
+    lab.run(3000 * MS)
+    if groups[third].is_leader:
+        groups[third].transfer_leadership(second)
+        lab.run(1000 * MS)
+    assert groups[second].is_leader
+    assert groups[second].log.last_index < groups[first].log.last_index, "it had nothing to find out"
+    lab.link(first, second)
+    lab.link(first, third)
+    lab.run(3000 * MS)
+    assert groups[first].configuration == groups[second].configuration
+    lab.unlink(second, first)
+    lab.unlink(second, third)
+    lab.run(5000 * MS)
+    assert lab.leader_of_those((first, third), NAME) in {first, third}
+
+
 def test_a_member_goes_on_voting_while_another_one_is_changed() -> None:
     lab, _, leader = lab_with_leader()
     lab.run(100 * MS)
