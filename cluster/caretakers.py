@@ -1,7 +1,8 @@
 """What looks after a node's replicas without being asked, for as long as the node runs.
 
 The scrubber reads everything at rest, the comparer compares replicas, the mender opens again what a disk has stopped,
-the compactor rewrites blocks that are mostly dead, and yielding hands over what is led while there is no room.
+the compactor rewrites blocks that are mostly dead, yielding hands over what is led while there is no room, and unproved
+what is led and not served.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from jetraft.cluster.streams.compactor import Compactor
 from jetraft.cluster.streams.comparer import Comparer
 from jetraft.cluster.streams.mender import Mender
 from jetraft.cluster.streams.scrubber import Scrubber
+from jetraft.cluster.streams.unproved import Unproved
 from jetraft.cluster.streams.yielding import Yielding
 from jetraft.store.model.config import StorageType
 from jetraft.store.scrub import PERIOD_NS, Scrub
@@ -85,6 +87,7 @@ class Caretakers:
         advisories: Advisories,
         space: SpaceWatch,
         tell: Callable[[], None],
+        is_table_proved: Callable[[], bool],
     ) -> None:
         self._setting = setting
         self._backend = backend
@@ -114,6 +117,7 @@ class Caretakers:
             is_node_short=lambda node: view.profile_of(node).is_short,
             tell=tell,
         )
+        self._unproved = Unproved(clock=ports.clock, groups=lambda: self._census().groups, is_proved=is_table_proved)
         self.comparer: Comparer | None = None
         if ports.mesh is not None:
             self.comparer = Comparer(
@@ -128,6 +132,7 @@ class Caretakers:
         """Look after everything until cancelled; what the setting says "never" to is left out."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._yielding.run)
+            nursery.start_soon(self._unproved.run)
             if self._setting.scrub_period_ns is not None:
                 nursery.start_soon(self._scrubber.run)
             nursery.start_soon(self._mender.run)

@@ -225,6 +225,7 @@ class ClusterNode:
             advisories=advisories,
             space=space,
             tell=self._telling.tell,
+            is_table_proved=lambda: self.currency.is_proved,
         )
         self._room.on_low.append(self.caretakers.compact_now)
         self.catchup = None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=self._reopen)

@@ -12,7 +12,8 @@ messages that nobody has. So until the table is proved to be current, once in th
 
 Proved: the meta group's leader, confirmed by a majority, has said how far the group had committed, and that is applied
 here. From then on the table only goes forward (MetaMachine.rewind), and a row that comes later is of a later time.
-Without a majority of the meta group a restarted node serves nothing; one that has not been restarted goes on.
+Without a majority of the meta group a restarted node serves nothing; one that has not been restarted goes on. What a
+node leads meanwhile it hands over to others, which may have been confirmed (cluster/streams/unproved.py).
 """
 
 from __future__ import annotations

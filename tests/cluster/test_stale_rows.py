@@ -7,9 +7,14 @@ meta group's leader. The disks of all nodes are intact, and every node is only s
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 
 from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+from jetraft.cluster.node import ClusterNode
+from jetraft.cluster.streams import unproved
+from jetraft.raft.group import Group
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.port import GroupLog
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 
@@ -243,3 +248,43 @@ async def test_limits_of_the_past_delete_nothing_when_a_cluster_is_restarted(tmp
         await story.publish(1)
         assert story.messages() == 31
         nursery.cancel_scope.cancel()
+
+
+async def test_a_node_that_nobody_confirms_does_not_keep_a_stream_from_being_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is elected as ever, and the others see a leader that is alive: it has to hand over by itself."""
+    asked = ClusterNode._committed_index
+    unheard = set[str]()
+
+    async def committed_index(node: ClusterNode) -> int | None:
+        return None if node.view.name_of(node.view.node_id) in unheard else await asked(node)
+
+    monkeypatch.setattr(ClusterNode, "_committed_index", committed_index)
+    monkeypatch.setattr(unproved, "PATIENCE_NS", NS_PER_S // 2)
+    async with trio.open_nursery() as nursery:
+        story = Story(tmp_path, nursery, FIVE[:3])
+        await story.begin(replicas=3)
+        await story.publish(3)
+        unheard.add("n1")
+        await story.cluster.stop(story.cluster["n1"])
+        await story.restart("n1")
+        first = story.cluster["n1"]
+        await until(lambda: first.node.backend.get(KEY) is not None)
+        replica = first.node.backend.get(KEY)
+        assert replica is not None
+        await until(lambda: _takes_over(story, replica.group))
+        assert not replica.is_leader, "it serves nothing"
+        await until(lambda: story.led_by() is not None)
+        await story.publish(3)
+        assert story.messages() == 6
+        nursery.cancel_scope.cancel()
+
+
+def _takes_over(story: Story, group: Group) -> bool:
+    """Have the group led by this member; whether it is."""
+    led = story.led_by()
+    found = None if led is None else led.node.backend.get(KEY)
+    if found is not None:
+        found.transfer_leadership(group.node_id)
+    return group.is_leader
