@@ -26,10 +26,10 @@ It covers two voters beside a learner as well, where nothing is lost. A majority
 When none of the members remembers (a memory stream after all its servers were restarted) there is nothing left to
 protect: once all of them say so, and mean the same members, and say it again, all begin anew. They are asked twice, as
 the first may have been filled by the last one while that was still to be asked; what all say twice was so for all at
-the moment between. Who begins remembers whom it counted on, by a number that each process draws: one of those that asks
-later may begin too, but not if it was restarted since, and may have promised something.
+the moment between. Who begins remembers whom it counted on, by a number that each draws when it begins to wait: one of
+those that asks later may begin too, but not if it was restarted or has begun since, and may have promised something.
 
-    request (msgpack): group, incarnation, number of the asking process
+    request (msgpack): group, incarnation, the number that was drawn for this wait
     answer (msgpack): ["admitted", term, configuration, commit index] | ["waiting", number, members]
                       | ["anew", {member: number}] | ["elsewhere", leader or "", term, configuration]
 """
@@ -111,13 +111,12 @@ class Joining:
         self._manager = manager
         self._links = links
         self._may_join = may_join
-        self._number = secrets.token_bytes(NUMBER_BYTES)
-        self._waiting: dict[GroupKey, list[NodeId]] = {}  # asked for, not begun; all that may be members
+        self._waiting: dict[GroupKey, Forgot] = {}  # asked for, not begun
         self._begun: dict[GroupKey, dict[NodeId, bytes]] = {}  # begun anew, and on whom that counted
         self._admitted = 0
         self.on_admitted: Callable[[GroupId], None] = _ignore  # a group that is led here has another learner
         self.on_forgotten: Callable[[GroupId], None] = _ignore  # one that goes on here may have lost entries elsewhere
-        self._survivors = Survivors(manager, links, waiting=self._waits)
+        self._survivors = Survivors(manager, links, waiting=self._waiting.get)
         links.serve(METHOD, self._serve)
 
     def statistics(self) -> JoiningStatistics:
@@ -130,8 +129,9 @@ class Joining:
 
     def forget(self, group_id: GroupId) -> None:
         """The group is deleted."""
-        self._waiting = {key: members for key, members in self._waiting.items() if key[0] != group_id}
-        self._begun = {key: counted for key, counted in self._begun.items() if key[0] != group_id}
+        for known in (self._waiting, self._begun):
+            for key in [key for key in known if key[0] == group_id]:
+                del known[key]
 
     # Asking.
 
@@ -140,7 +140,10 @@ class Joining:
     ) -> Admission:
         """How this node may take part. `others` are all that may be members besides it. Raises JoinPendingError."""
         key = group_id, incarnation
-        members = self._waiting[key] = sorted({own, *others})
+        members = sorted({own, *others})
+        before = self._waiting.get(key)
+        own_number = secrets.token_bytes(NUMBER_BYTES) if before is None else before.number
+        self._waiting[key] = Forgot(own_number, tuple(members))
         forgetful: dict[NodeId, bytes] = {}
         hints = list(others)
         asked: set[NodeId] = set()
@@ -150,7 +153,7 @@ class Joining:
             if node in asked or node == own:
                 continue
             asked.add(node)
-            match await self._call(node, key, refusals):
+            match await self._call(node, key, own_number, refusals):
                 case [str(what), int(term), bytes(packed), int(commit_index)] if what == ADMITTED:
                     del self._waiting[key]
                     return _admission(packed, term, node, commit_index)
@@ -164,7 +167,7 @@ class Joining:
                     elif begins is not Begins.NEVER and len(others) == 1 and _is_pair(packed, own, node):
                         del self._waiting[key]
                         return attrs.evolve(_admission(packed, term, node, 0), vote=None)
-        counted = {**forgetful, own: self._number}
+        counted = {**forgetful, own: own_number}
         if (
             begins is Begins.WITH_ALL
             and others
@@ -182,9 +185,9 @@ class Joining:
         del self._waiting[key]
         return Admission(configuration=Configuration(voters=counted))
 
-    async def _call(self, node: NodeId, key: GroupKey, refusals: list[str]) -> Any:
+    async def _call(self, node: NodeId, key: GroupKey, number: bytes, refusals: list[str]) -> Any:
         """What the node answers, None when it does not; its reason goes to the others' refusals."""
-        payload = bytes(msgpack.packb([*key, self._number]))
+        payload = bytes(msgpack.packb([*key, number]))
         try:
             return msgpack.unpackb(await self._links.call(node, METHOD, payload, timeout_s=CALL_TIMEOUT_S))
         except (PeerUnavailableError, CallTimeoutError, RemoteCallError, ValueError) as error:
@@ -203,8 +206,9 @@ class Joining:
     async def _answer(self, sender: NodeId, key: GroupKey, number: bytes) -> list[object]:
         group = self._manager.groups.get(key[0])
         if group is None or group.incarnation != key[1]:
-            if key in self._waiting:
-                return [WAITING, self._number, self._waiting[key]]
+            waits = self._waiting.get(key)
+            if waits is not None:
+                return [WAITING, waits.number, list(waits.members)]
             raise RemoteCallError(f"{key[0]} is not here")
         group.has_no_replica(sender)
         if not group.is_leader:
@@ -221,11 +225,6 @@ class Joining:
         self._admitted += 1
         self.on_admitted(key[0])
         return [ADMITTED, admission.term, admission.configuration.encode(), admission.commit_index]
-
-    def _waits(self, key: GroupKey) -> Forgot | None:
-        """What this process says of itself when it is asked what it remembers of a group that it has no log of."""
-        members = self._waiting.get(key)
-        return None if members is None else Forgot(self._number, tuple(members))
 
 
 def admit(group: Group, node: NodeId, done: Callable[[Admission | str], None]) -> None:

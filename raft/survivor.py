@@ -56,7 +56,7 @@ GroupKey = tuple[GroupId, int]
 
 @attrs.frozen(slots=True)
 class Forgot:
-    """This process, by its number, waits to be admitted, and takes these for all members."""
+    """This process waits to be admitted, by the number of this wait, and takes these for all members."""
 
     number: bytes
     members: tuple[NodeId, ...]

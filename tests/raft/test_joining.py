@@ -196,6 +196,24 @@ async def test_who_was_restarted_after_others_had_counted_on_it_has_to_be_admitt
         await town.ask(N1, N2, N3, begins=Begins.WITH_ALL)
 
 
+async def test_who_has_begun_and_forgotten_since_has_to_be_admitted() -> None:
+    """In the same process: its replica was moved away and back, or its log in memory failed."""
+    town = Town(N1, N2, N3)
+    for node in (N1, N2):
+        with pytest.raises(JoinPendingError):
+            await town.ask(node, *({N1, N2, N3} - {node}), begins=Begins.WITH_ALL)
+    town.begin(N3, await town.ask(N3, N1, N2, begins=Begins.WITH_ALL))
+    town.begin(N1, await town.ask(N1, N2, N3, begins=Begins.WITH_ALL))
+    town.lab.run(2000 * MS)
+    follower, leader = (N1, N3) if town.group(N3).is_leader else (N3, N1)
+    town.begin(N2, await town.ask(N2, follower, begins=Begins.WITH_ALL))
+    town.lab.run(3000 * MS)
+    assert town.group(N2).commit_index > 0, "it has acknowledged something"
+    town.lab.managers[N2].remove(NAME)
+    again = await town.ask(N2, follower, leader, begins=Begins.WITH_ALL)
+    assert again.configuration == Configuration(voters=(N1, N3), learners=(N2,))
+
+
 async def test_nothing_begins_anew_when_one_that_had_forgotten_is_filled_while_the_last_one_is_asked() -> None:
     town = Town(N1, N2, N3)
     for node in (N1, N3):
