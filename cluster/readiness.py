@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from jetraft.cluster.meta.health import GRACE_NS, HEALTHY, Judge, Seen
+from jetraft.cluster.meta.health import GRACE_NS, HTTP_OK, Judge, Seen
 from jetraft.cluster.waiting import wait_until
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
 
@@ -83,7 +83,7 @@ class Readiness:
         if found is not None and self._clock.mono_ns() - found[0] <= VERDICT_NS:
             return found[1]
         verdict = self._assess(with_space=with_space, confirmed=True)
-        if verdict == HEALTHY and self._confirmation is not None:
+        if verdict.http_status == HTTP_OK and self._confirmation is not None:
             confirmed = await self._confirmation.is_fresh()
             verdict = self._assess(with_space=with_space, confirmed=confirmed)  # the table may have changed meanwhile
         self._verdicts[with_space] = self._clock.mono_ns(), verdict

@@ -280,7 +280,7 @@ class JetStreamNode:
         if js_enabled_only:
             return Health()
         verdict = await self.node.health(with_space=not js_server_only)
-        return Health(status=verdict.http_status, error=verdict.reason)
+        return Health(status=verdict.http_status, error=verdict.reason, notice=verdict.notice)
 
     def jsz(self, arguments: dict[str, str]) -> dict[str, Any]:
         """What this node holds, and the meta group as it sees it."""

@@ -27,10 +27,11 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @attrs.frozen(kw_only=True)
 class Health:
-    """What /healthz says: the HTTP status and, when it is not well, why."""
+    """What /healthz says: the HTTP status and, when it is not 200, why; `notice` fails no probe."""
 
     status: int = 200
     error: str = ""
+    notice: str = ""
 
 
 class JetStreamStatus(Protocol):
@@ -114,9 +115,11 @@ class Pages:
             )
         elif arguments.get("js-enabled-only") in ("1", "true"):
             health = Health(status=503, error="JetStream not enabled")
-        if health.status == 200:  # noqa: PLR2004
-            return Page(body=b'{"status":"ok"}')
-        document = {"status": "unavailable", "status_code": health.status, "error": health.error}
+        document: dict[str, Any] = {"status": "ok"}
+        if health.status != 200:  # noqa: PLR2004
+            document = {"status": "unavailable", "status_code": health.status, "error": health.error}
+        if health.notice:
+            document["notice"] = health.notice
         return Page(body=orjson.dumps(document), status=health.status)
 
     def _cpu_percent(self) -> float:

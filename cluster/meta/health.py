@@ -96,10 +96,14 @@ class Seen:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Health:
-    """The verdict: an HTTP status and, unless it is 200, the first reason found."""
+    """The verdict: an HTTP status and, unless it is 200, the first reason found.
+
+    `notice` is something an operator should know that no restart, and no waiting, can change: it fails no probe.
+    """
 
     http_status: int
     reason: str = ""
+    notice: str = ""
 
     @property
     def status(self) -> str:
@@ -129,7 +133,10 @@ class Judge:
     def assess(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Health:
         """Judge; `confirmed` says that the meta leader of now has no more than what is applied here."""
         reason = next(self._reasons(seen, now_ns, confirmed=confirmed), None)
-        return HEALTHY if reason is None else Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}")
+        notice = _forgotten([key for key, loss in seen.lost if loss.is_forgotten])
+        if reason is None:
+            return attrs.evolve(HEALTHY, notice=notice)
+        return Health(http_status=HTTP_UNAVAILABLE, reason=f"JetStream {reason}", notice=notice)
 
     def _reasons(self, seen: Seen, now_ns: int, *, confirmed: bool) -> Iterator[str]:
         if seen.outside:
@@ -142,7 +149,7 @@ class Judge:
         troubles = [(key, self._trouble_of(key, group, now_ns)) for key, group in seen.replicas]
         yield from (f"stream {_named(key)} {trouble}" for key, trouble in troubles if trouble)
         yield from (f"stream {_named(key)} is not current: it is not open yet" for key in seen.unopened)
-        lost = _losses([(key, loss) for key, loss in seen.lost if loss.runs or loss.is_forgotten])
+        lost = _losses([(key, loss) for key, loss in seen.lost if loss.runs])
         if lost is not None:
             yield lost
         if seen.unclaimed:
@@ -201,13 +208,16 @@ def _losses(lost: Sequence[tuple[StreamKey, Loss]]) -> str | None:
 
 
 def _loss(loss: Loss) -> str:
-    parts = []
-    if loss.runs:
-        runs = ", ".join(f"{first}-{last}" for first, last in loss.runs[:LOST_RUNS_SHOWN])
-        parts.append(f"has damaged messages: {runs}")
-    if loss.is_forgotten:
-        parts.append("has lost its messages, as all its members were restarted (it is in memory); a purge ends this")
-    return ", and ".join(parts)
+    return "has damaged messages: " + ", ".join(f"{first}-{last}" for first, last in loss.runs[:LOST_RUNS_SHOWN])
+
+
+def _forgotten(lost: Sequence[StreamKey]) -> str:
+    """Streams in memory whose members were all restarted. No restart brings that back, so it fails no probe."""
+    if not lost:
+        return ""
+    shown = ", ".join(map(_named, lost[:LOST_STREAMS_SHOWN]))
+    more = f" and {len(lost) - LOST_STREAMS_SHOWN} more" if len(lost) > LOST_STREAMS_SHOWN else ""
+    return f"JetStream streams in memory have lost their messages, as all members were restarted: {shown}{more}"
 
 
 def _named(key: StreamKey) -> str:

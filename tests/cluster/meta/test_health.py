@@ -71,10 +71,6 @@ def test_a_server_that_stands_alone_is_healthy_before_its_first_election() -> No
             {"lost": [(S, Loss(runs=[(1, 4)])), (T, Loss()), (U, Loss(runs=[(7, 7), (9, 12)]))]},
             r"stream '\$G > S' has damaged messages: 1-4; stream '\$G > U' has damaged messages: 7-7, 9-12$",
         ),
-        (
-            {"lost": [(S, Loss(is_forgotten=True))]},
-            r"'\$G > S' has lost its messages, as all its members were restarted",
-        ),
         ({"lost": [(S, DAMAGED)] * 25}, "; and 5 more streams have some$"),
         ({"is_full": True}, "JetStream is out of storage: the disk is nearly full"),
         (
@@ -88,6 +84,13 @@ def test_says_what_is_wrong(change: dict[str, Any], words: str) -> None:
     assert health.http_status == 503
     assert health.status == "unavailable"
     assert re.search(words, health.reason)
+
+
+def test_what_all_members_of_a_stream_in_memory_have_forgotten_is_told_and_fails_no_probe() -> None:
+    """A probe that fails for good would have the server restarted again and again, for what nobody can bring back."""
+    health = judged(attrs.evolve(FINE, lost=[(S, Loss(is_forgotten=True)), (T, Loss())]))
+    assert (health.http_status, health.reason) == (200, "")
+    assert health.notice.endswith("have lost their messages, as all members were restarted: '$G > S'")
 
 
 def test_a_table_that_the_meta_leader_has_not_confirmed_proves_nothing() -> None:
