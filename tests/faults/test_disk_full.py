@@ -1,11 +1,13 @@
 """A disk that is nearly full: publishes are refused, all else goes on, and so do publishes when there is room."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.harness.cluster import Cluster
+from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
 from tests.harness.server import Server
 from tests.harness.small_disk import small_disks
@@ -47,6 +49,14 @@ def test_a_leader_whose_disk_alone_is_full_hands_over_and_publishing_goes_on(sto
             assert publish(client)["seq"] == seq
 
 
+def first_refusal(client: RawClient) -> dict[str, object]:
+    """The room is looked at a few times a second, so some publishes may still be taken."""
+    deadline = time.monotonic() + PATIENCE_S
+    while "error" not in (answer := publish(client)):
+        assert time.monotonic() < deadline
+    return answer
+
+
 def publish(client: RawClient) -> dict[str, object]:
     return client.acknowledged("full.a", b"x" * 1000)
 
@@ -62,7 +72,7 @@ def test_publishing_stops_before_the_disk_is_full_and_goes_on_when_there_is_room
         ballast = small_disk / "ballast"
         ballast.write_bytes(bytes((DISK_MIB - LEFT_MIB) << 20))
 
-        refused = publish(client)
+        refused = first_refusal(client)
 
         assert refused["error"] == {
             "code": 500,
@@ -78,5 +88,5 @@ def test_publishing_stops_before_the_disk_is_full_and_goes_on_when_there_is_room
 
         ballast.unlink()
 
-        node.running.wait_until(lambda: publish(client).get("seq") == 11, what="publishing went on")
+        node.running.wait_until(lambda: "seq" in publish(client), what="publishing went on")
         assert node.healthy()

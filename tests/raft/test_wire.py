@@ -101,6 +101,17 @@ def test_entries_of_another_incarnation_are_refused() -> None:
         decode(memoryview(b"".join(encode(b"meta", INCARNATION + 1, append))))
 
 
+def test_any_flipped_bit_of_an_entry_is_refused() -> None:
+    [written] = entries(1)
+    payload = payload_of(Append(term=3, prev_index=0, prev_term=0, commit_index=0, entries=[written]))
+    begin = payload.index(written.frame)
+    for bit in range(8 * len(written.frame)):
+        damaged = bytearray(payload)
+        damaged[begin + bit // 8] ^= 1 << bit % 8
+        with pytest.raises(RemoteProtocolError):
+            decode(memoryview(damaged))
+
+
 @given(st.sampled_from(MESSAGES), st.data())
 def test_a_damaged_append_never_changes_its_entries(message: Message, data: st.DataObject) -> None:
     """One flipped bit anywhere: refused, or the entries are what was sent."""

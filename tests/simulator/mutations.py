@@ -32,7 +32,7 @@ from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreError
 from tests.scenarios.perform import perform
-from tests.simulator import catchup, host, joining
+from tests.simulator import host, joining
 from tests.simulator import repair_mutations as repairs
 from tests.simulator.engines import play
 from tests.simulator.host import Host
@@ -316,12 +316,6 @@ def any_snapshot_is_taken(patch: Patch) -> None:
     _log_is_not_asked(patch)
 
 
-def decided_once(patch: Patch) -> None:
-    """A snapshot that was wanted before its owner was busy is installed after it, over whatever is there (37)."""
-    patch.setattr(catchup, "is_behind_still", lambda *_: True)
-    _log_is_not_asked(patch)
-
-
 def _log_is_not_asked(patch: Patch) -> None:
     """Neither by the shell nor by the store's own last check."""
     for asker in (host, log):
@@ -398,7 +392,6 @@ MUTATIONS = [
     ),
     Mutation(33, "what is applied is trimmed", trim_at_once, "snap", 10),
     Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500),
-    Mutation(37, "a decision to install is not taken again after a wait", decided_once, "forget", 120),
     Mutation(39, "a damaged entry is taken for one of the term before it", repairs.terms_are_guessed, MEND, 20),
     Mutation(39, "a log begins with the lowest term possible", repairs.boundaries_are_guessed, MEND, 40),
     Mutation(39, "any entry is taken for a lost one", repairs.any_frames_are_taken, MEND, 40),
@@ -411,7 +404,7 @@ MUTATIONS = [
     Mutation(41, "timers run while the own vote is not durable", timers_run_meanwhile, "disks", 40),
     Mutation(41, "pre-votes are granted while a vote is not durable", pre_votes_are_granted_meanwhile, "disks", 40),
     Mutation(41, "a pre-vote ends the ballot of the term", pre_votes_end_ballots, "disks", 40),
-    Mutation(41, "nothing is measured", replaced(Peak, "read", lambda *_: 0), "disks", 40),
+    Mutation(41, "nothing is measured", replaced(Peak, "read", lambda *_: 0), "disks", 160),
     Mutation(41, "a claim has no end", claims_have_no_end, "lost-words", 12),
     Mutation(41, "who is silent is never asked again", the_silent_are_left_alone, "lost-words", 12),
 ]
