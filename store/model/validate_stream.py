@@ -97,7 +97,9 @@ def normalise_stream(
 def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """The configuration that replaces `old`; both are normalised. Raises ApiError for what can not be changed.
 
-    Sealing a stream has consequences (no age limit, discard new, no deletes), which are in the result.
+    Sealing a stream has consequences (no age limit, discard new, no deletes), which are in the result. `first_seq` is
+    that of `old`: replicas count from it when they replay the log, whose messages have their sequences already.
+    nats-server takes the new one, and has lost the messages when it is started again after a crash.
     """
     if new.name != old.name:
         _refuse("stream configuration name must match original")
@@ -109,6 +111,7 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     if new.mirror is not None and new.mirror != old.mirror:
         raise errors.STREAM_MIRROR_NOT_UPDATABLE.with_values()
     _check_feature_switches(old, new)
+    new = attrs.evolve(new, first_seq=old.first_seq)
     if not new.sealed:
         return new
     return attrs.evolve(

@@ -195,7 +195,7 @@ UPDATE_CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"max_age": 1}),
     ({}, {"num_replicas": 3}),
     ({"metadata": {"a": "1"}}, {"metadata": {"b": "2"}}),
-    ({"first_seq": 10}, {}),
+    ({"first_seq": 10}, {"first_seq": 10, "max_msgs": 5}),
     ({}, {"consumer_limits": {"max_ack_pending": 10}}),
 ]
 
