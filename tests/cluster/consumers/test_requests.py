@@ -1,6 +1,7 @@
 import pytest
 
 from jetraft.cluster.consumers.requests import (
+    HEARTBEAT_NS_MIN,
     BadRequestError,
     PullRequest,
     Waiting,
@@ -26,7 +27,7 @@ from jetraft.cluster.consumers.requests import (
         (b'{"foo":1,"no_wait":true}', PullRequest(no_wait=True)),
         (
             b'{"batch":9,"expires":50,"max_bytes":7,"idle_heartbeat":25}',
-            PullRequest(batch=9, expires_ns=50, max_bytes=7, heartbeat_ns=25),
+            PullRequest(batch=9, expires_ns=50, max_bytes=7, heartbeat_ns=HEARTBEAT_NS_MIN),
         ),
     ],
 )
