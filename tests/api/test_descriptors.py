@@ -85,10 +85,11 @@ def test_a_stream_that_found_no_descriptor_works_once_others_are_gone(tmp_path: 
         assert client.acknowledged("s0", b"x")["seq"] == 1
         assert any("open files, the limit is 64" in line for line in server.running.lines)
 
-        for gone in range(1, 12):
+        first_left = number - 30  # /healthz is worked out ten times a second: more may have been created than fit
+        for gone in range(1, first_left):
             assert client.api(f"STREAM.DELETE.S{gone}")["success"]
 
         server.wait_healthy()
-        for left in range(12, number):
+        for left in range(first_left, number):
             assert client.acknowledged(f"s{left}", b"x")["seq"] == 1
         assert client.acknowledged("s0", b"x")["seq"] == 2
