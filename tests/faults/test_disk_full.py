@@ -89,4 +89,4 @@ def test_publishing_stops_before_the_disk_is_full_and_goes_on_when_there_is_room
         ballast.unlink()
 
         node.running.wait_until(lambda: "seq" in publish(client), what="publishing went on")
-        assert node.healthy()
+        node.wait_healthy()
