@@ -27,7 +27,7 @@ from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.membership import Configuration
 from jetraft.raft.proposals import Outcome
 from jetraft.raft.rpc import CallTimeoutError, Handler, PeerUnavailableError
-from jetraft.raft.survivor import Answer, Forgot, Remembers, Survival, members_of, survival
+from jetraft.raft.survivor import Answer, Forgot, Survival, members_of, survival
 from jetraft.store.format import Kind
 from jetraft.store.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
@@ -281,17 +281,6 @@ async def test_nothing_is_gone_when_each_waits_for_the_one_before(autojump_clock
         assert not town.acked.difference(town.bodies(THREE[0]))
 
 
-def least_goes_on(own: NodeId, answers: Mapping[NodeId, Answer]) -> Survival | None:
-    """The member with the least goes on instead of that with the most."""
-    turned = {
-        node: attrs.evolve(each, last_term=-each.last_term, last_index=-each.last_index)
-        if isinstance(each, Remembers)
-        else each
-        for node, each in answers.items()
-    }
-    return survival(own, turned)
-
-
 def silence_is_forgetting(own: NodeId, answers: Mapping[NodeId, Answer]) -> Survival | None:
     """Who does not answer is taken to have forgotten."""
     silent = members_of(own, answers) - answers.keys()
@@ -311,13 +300,12 @@ def nobody_goes_on(_own: NodeId, _answers: Mapping[NodeId, Answer]) -> None:
 @pytest.mark.parametrize(
     ("name", "instead", "nodes", "seed"),
     [
-        ("survival", least_goes_on, FIVE, 6),
         ("survival", silence_is_forgetting, THREE, 2),
         ("survival", nothing_is_told, THREE, 2),
         ("survival", nobody_goes_on, THREE, 2),
         ("TERMS_SKIPPED", 0, THREE, 5),
     ],
-    ids=["the least", "silence", "nothing told", "nobody", "the next term"],
+    ids=["silence", "nothing told", "nobody", "the next term"],
 )
 async def test_a_rule_that_is_left_out_is_noticed(  # noqa: PLR0913, PLR0917  (fixtures)
     name: str,
