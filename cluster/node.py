@@ -120,7 +120,7 @@ class ClusterNode:
             is_table_proved=lambda: self.currency.is_proved,
             on_settled=self._report_settled,
             on_abandoned=self._report_abandoned,
-            has_begun_anew=lambda group: self.joining is not None and self.joining.has_begun_anew(group),
+            has_begun_empty=lambda group: self.joining is not None and self.joining.has_begun_empty(group),
             quota=Quota(setting.store_limits, self._held),
             space=space,
         )

@@ -166,7 +166,7 @@ class ReplicaLogs:
         of the way and writing that down leaves a group whose files are missing: it comes here again, and never votes.
         """
         admission = await wish.admit()
-        log_.error("%s: %s; this replica is filled anew, what it held is kept aside", wish.key[0], error)
+        log_.error("%s: %s; this replica is filled again, what it held is kept aside", wish.key[0], error)
         await self.node_dir.set_aside(*wish.key)
         log = await self._opened(wish.key, (), accept_lost_hard_state=True)
         admission.begin(log)

@@ -24,7 +24,7 @@ one that remembers most goes on alone, in memory only, once all the others were 
 It covers two voters beside a learner as well, where nothing is lost. A majority that remembers needs no rule.
 
 When none of the members remembers (a memory stream after all its servers were restarted) there is nothing left to
-protect: once all of them say so, and mean the same members, and say it again, all begin anew. They are asked twice, as
+protect: once all of them say so, and mean the same members, and say it again, all begin empty. They are asked twice, as
 the first may have been filled by the last one while that was still to be asked; what all say twice was so for all at
 the moment between. Who begins remembers whom it counted on, by a number that each draws when it begins to wait: one of
 those that asks later may begin too, but not if it was restarted or has begun since, and may have promised something.
@@ -112,7 +112,7 @@ class Joining:
         self._links = links
         self._may_join = may_join
         self._waiting: dict[GroupKey, Forgot] = {}  # asked for, not begun
-        self._begun: dict[GroupKey, dict[NodeId, bytes]] = {}  # begun anew, and on whom that counted
+        self._begun: dict[GroupKey, dict[NodeId, bytes]] = {}  # begun empty, and on whom that counted
         self._admitted = 0
         self.on_admitted: Callable[[GroupId], None] = _ignore  # a group that is led here has another learner
         self.on_forgotten: Callable[[GroupId], None] = _ignore  # one that goes on here may have lost entries elsewhere
@@ -123,7 +123,7 @@ class Joining:
         """Figures for monitoring and tests."""
         return JoiningStatistics(waiting=len(self._waiting), admitted=self._admitted)
 
-    def has_begun_anew(self, group_id: GroupId) -> bool:
+    def has_begun_empty(self, group_id: GroupId) -> bool:
         """Whether a group began again in this process, as none of its members remembered it."""
         return any(key[0] == group_id for key in self._begun)
 
@@ -179,8 +179,8 @@ class Joining:
         raise JoinPendingError(f"{group_id}: no leader admits this node, which has no memory of the group{why}")
 
     def _begin(self, key: GroupKey, counted: dict[NodeId, bytes]) -> Admission:
-        """All members have forgotten the group: begin anew, now."""
-        log_.warning("%s: no member remembers anything; it begins anew", key[0])
+        """All members have forgotten the group: begin empty, now."""
+        log_.warning("%s: no member remembers anything; it begins empty", key[0])
         self._begun[key] = counted
         del self._waiting[key]
         return Admission(configuration=Configuration(voters=counted))

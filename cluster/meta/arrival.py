@@ -175,7 +175,7 @@ class Arrival:
                 "backup, or move it away to start with an empty one"
             ) from error
         log.error(
-            "%s: %s; it begins anew, what is left of it is kept aside, and every stream is taken back from the ledger",
+            "%s: %s; it begins empty, what is left of it is kept aside, and every stream is taken back from the ledger",
             META_GROUP,
             error,
         )

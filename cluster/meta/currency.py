@@ -2,7 +2,7 @@
 
 After a restart the table is the one of the newest checkpoint of the meta log here, and the entries behind that are only
 learnt to be committed from a leader. Until then a row may be of the past: the stream was moved, changed, deleted, or
-deleted and created again. Going by such a row, a node once founded a stream anew that had left it, and acknowledged
+deleted and created again. Going by such a row, a node once founded again a stream that had left it, and acknowledged
 messages that nobody has. So until the table is proved to be current, once in the life of a process,
 
 - no log is begun for a group that this node's ledger does not know (rule 38), and nothing that a log has lost is given

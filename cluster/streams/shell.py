@@ -305,10 +305,10 @@ class StreamShell:
 
     def became_leader(self, _term: int) -> None:
         """Make sure that the configuration is in the log, then lead."""
-        began_anew = self.machine.config is None and self._site.has_begun_anew(self.group.group_id)
+        began_empty = self.machine.config is None and self._site.has_begun_empty(self.group.group_id)
         self._propose_config()
-        if began_anew or self._has_to_tell:
-            self._propose_note(by_all=began_anew)
+        if began_empty or self._has_to_tell:
+            self._propose_note(by_all=began_empty)
         self._lead()
 
     def became_follower(self, _term: int, _leader: NodeId | None) -> None:

@@ -37,7 +37,7 @@ class Site:
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # nobody restores it
-    has_begun_anew: Callable[[GroupId], bool] = attrs.field(
+    has_begun_empty: Callable[[GroupId], bool] = attrs.field(
         default=lambda _group: False
     )  # all members had forgotten it
     rng: Random = attrs.Factory(SystemRandom)  # draws the names of unnamed consumers

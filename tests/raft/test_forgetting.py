@@ -146,7 +146,7 @@ class Town:
                     break
                 except JoinPendingError:
                     await trio.sleep(0.3)
-            if process.joining.has_begun_anew(NAME):  # terms begin again: nobody is left of the earlier ones
+            if process.joining.has_begun_empty(NAME):  # terms begin again: nobody is left of the earlier ones
                 self.told = True
                 self.led = {term: led for term, led in self.led.items() if led is self.processes[led.node]}
             log = MemLog()
