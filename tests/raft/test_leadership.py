@@ -144,6 +144,20 @@ def test_an_acknowledgement_counts_for_what_is_in_the_own_log_and_is_never_taken
     assert (peer.match_index, rig.core.commit_index) == (2, 2)
 
 
+def test_a_leader_tells_no_commit_index_before_its_state_is_complete() -> None:
+    """More may be committed than it knows: a member that has applied what it was told would take itself for current."""
+    rig = Rig(log=entries(1, 1, 1), term=1)
+    rig.core.commit_index = 2
+    rig.make_leader()
+    rig.flush()
+    rig.sync()
+    assert {message.commit_index for _, message in rig.sent(Append)} == {0}
+    rig.step(B, AppendAccepted(term=2, prev_index=3, verified_index=4))
+    rig.flush()
+    told = [message for to, message in rig.sent() if to == B]
+    assert [getattr(message, "commit_index", 0) for message in told] == [4]
+
+
 def test_learners_do_not_count() -> None:
     """Rule 29. As many learners as a majority of all needs."""
     rig = leading_rig(learners=(D, E))
