@@ -6,6 +6,7 @@ BIN     := $(VENV)/bin
 RAFT    ?=
 IMAGE   ?= jetraft:latest
 JOBS    ?= 2
+WORKERS ?= 3
 COMPOSE := $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
 STAMP   := $(VENV)/.setup
 BUILT   := $(VENV)/.built
@@ -14,7 +15,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store bench-many asan sim crash-states faults faults-disk corruption
+.PHONY: help setup run demo test test-long lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store bench-many asan fuzz sim crash-states faults faults-disk corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,7 +24,7 @@ setup: $(BUILT)  ## create .venv, install everything, compile the data plane
 $(STAMP): pyproject.toml setup.py
 	@command -v $(PYTHON) >/dev/null || { echo "jetraft: $(PYTHON) is missing: install Python 3.11 or later"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "jetraft: Python 3.11 or later is needed"; exit 1; }
-	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || { echo "jetraft: a C compiler is needed: install gcc (Debian: apt-get install gcc libc6-dev python3-dev)"; exit 1; }
+	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || { echo "jetraft: a C compiler is needed: install gcc (Debian: apt-get install gcc libc6-dev libssl-dev python3-dev)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "jetraft: $(PYTHON) cannot make virtual environments (Debian: apt-get install python3-venv)"; exit 1; }
 	JETRAFT_EXT=nothing-yet $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark,demo]'
 	@touch $@
@@ -37,22 +38,26 @@ run: setup       ## start one server on 127.0.0.1:4222, store in .data/
 demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed leader (RAFT=pysyncobj for the other engine)
 	@RAFT=$(RAFT) $(BIN)/python -m demo.main
 
-test: setup      ## the whole test suite, two files at a time (JOBS=n for more)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -q
+test: setup      ## the whole test suite in its short form, three files at a time (WORKERS=n): a part of the tests waits
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q --durations=15 --durations-min=5
 
-sim: setup       ## the seeded simulator: SEEDS=n a mode [SEED=first] [MODE=m, node: whole nodes] [ENGINE=pysyncobj] [JOBS=n]; one seed decides everything
+test-long: setup ## the tests that have a long form, in it: more seeds and moments, each mutation searched from seed 0 (WORKERS=n)
+	JETRAFT_LONG=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m long_form
+
+sim: setup       ## the deterministic simulator: SEEDS=n per mode [SEED=first] [MODE=m, node: whole nodes] [ENGINE=pysyncobj] [JOBS=n]
 	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),50) --first $(or $(SEED),0) --mode $(or $(MODE),all) --engine $(or $(ENGINE),core) --jobs $(JOBS)
 
-crash-states: setup ## what crashes leave of a store, judged: STATES=n SEED=first JOBS=n; ends with a table, fails on a violation
+crash-states: setup ## simulated crashes of a store, each state checked: STATES=n SEED=first JOBS=n; fails on a violation
 	$(BIN)/python -m tests.crash_states --states $(or $(STATES),100000) --first $(or $(SEED),0) --jobs $(JOBS)
 
-faults: setup    ## real servers in network namespaces (root), 20 minutes: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
+faults: setup    ## real servers in network namespaces (root), 20 minutes, then restarts of STREAMS=1000 streams: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
 	$(BIN)/python -m tests.faults --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(addprefix --engine ,$(ENGINE)) $(if $(JSON),--json $(JSON))
+	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m tests.faults.many_streams --kind $(or $(KIND),jetraft) --streams $(or $(STREAMS),1000))
 
 faults-disk: setup ## real servers on disks that fail (root), 20 minutes: SECONDS=n ONLY=name KIND=reference RUNS=n SEED=k SYNC=always
 	$(BIN)/python -m tests.faults.disk --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),3) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(if $(SYNC),--sync-always) $(if $(JSON),--json $(JSON))
 
-corruption: setup ## every kind of file of a store flipped, cut, zeroed, deleted, swapped, put back old: real servers, 20 minutes: SECONDS=n SEED=k ONLY=kind SETUP=name
+corruption: setup ## every kind of store file damaged in six ways, real servers, 20 minutes: SECONDS=n SEED=k ONLY=kind SETUP=name
 	$(BIN)/python -m tests.corruption --seconds $(or $(SECONDS),1080) --seed $(or $(SEED),0) $(if $(ONLY),--only '$(ONLY)') $(addprefix --setup ,$(SETUP)) $(if $(JSON),--json $(JSON))
 
 lint: setup      ## ruff, formatting, types, import rules
@@ -65,46 +70,52 @@ types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
 		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster \
-		-p tests.corruption
+		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.doubles -p tests.fuzz
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
 
-build-debug: setup ## the same with bounds checks and without optimisation; `make build` takes it back
+build-debug: setup ## compile with bounds checks and without optimisation; `make build` restores the normal modules
 	JETRAFT_DEBUG=1 JETRAFT_BUILD=build/cython-debug $(BIN)/python setup.py --quiet build_ext --inplace --force
 
-wheel: setup     ## a wheel with compiled modules, in dist/
+wheel: setup     ## build a wheel with compiled modules, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-conformance: setup ## the same script against nats-server and jetraft: a table of differences
+conformance: setup ## run the same requests against nats-server and jetraft and print the differences
 	$(BIN)/python -m tests.conformance --a reference --b jetraft
 
-bench: setup     ## jetraft and nats-server in turn on the same work: table, bench.json (RUNS=n pairs per case)
+bench: setup     ## benchmark jetraft and nats-server alternately: table, bench.json (RUNS=n pairs per case)
 	$(BIN)/python -m tests.bench $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))
 
-bench-quick: setup ## the short form, under 3 minutes
+bench-quick: setup ## a short benchmark, under 3 minutes
 	$(BIN)/python -m tests.bench --quick
 
-bench-growth: setup ## cost per message while subjects, subscriptions, consumers and messages grow
+bench-growth: setup ## cost per message as subjects, subscriptions, consumers and messages grow
 	$(BIN)/python -m tests.bench.growth
 
 bench-store: setup ## large streams: recovery after SIGKILL, purge, reads, compaction, encryption (MESSAGES=n KIND=jetraft)
 	$(BIN)/python -m tests.bench.store $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(KIND),--kind $(KIND))
 
-bench-many: setup ## many quiet streams: creation, disk, idle cost, restart after SIGKILL (N=10000)
+bench-many: setup ## many idle streams: creation, disk, idle cost, restart after SIGKILL (N=10000)
 	$(BIN)/python -m tests.bench.many $(if $(N),--streams $(N))
 
-asan: setup      ## the tests of the compiled modules under address and undefined-behaviour sanitizers
+asan: setup      ## test the compiled modules under address and undefined-behaviour sanitizers
 	tests/asan.sh $(BIN)/python
 
-image:           ## the container image
+fuzz: setup      ## every reader of foreign bytes, guided by coverage, under the address sanitizer (needs clang): INPUTS=n per target TARGET=name
+	tests/fuzz/run.sh $(BIN)/python $(or $(INPUTS),1000000) $(TARGET)
+
+image:           ## build the container image
 	docker build -f deploy/Dockerfile -t $(IMAGE) .
 
-up:              ## three nodes in containers
+up:              ## start three nodes in containers
 	$(COMPOSE) -f deploy/docker-compose.yml up --build --detach
 
-down:            ## stop them; their volumes stay
+down:            ## stop the containers; their volumes stay
 	$(COMPOSE) -f deploy/docker-compose.yml down
+
+docs: setup      ## write the pages that are made from tables (docs/configuration.md)
+	$(BIN)/python tools/gen_configuration.py
 
 clean:           ## remove what was built; .venv and stores stay
 	rm -rf build dist .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -7,6 +7,7 @@ the writer threads, which hold a mutex then, would wait for a thread that waits 
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from setuptools import Extension, setup
 FOLDERS = ("api", "cluster", "raft", "store")
 DEBUG = os.environ.get("JETRAFT_DEBUG") == "1"
 SANITIZE = os.environ.get("JETRAFT_ASAN") == "1"
+FUZZ = os.environ.get("JETRAFT_FUZZ") == "1"
 
 
 def extension(path: Path) -> Extension:
@@ -25,11 +27,14 @@ def extension(path: Path) -> Extension:
     if SANITIZE:
         compile_args += ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-O1", "-g1"]
         link_args += ["-fsanitize=address,undefined"]
+    if FUZZ:  # clang; what the instrumented code calls is in the library that is preloaded (tests/fuzz/run.sh)
+        compile_args += ["-fsanitize=fuzzer-no-link,address", "-fno-omit-frame-pointer", "-O1", "-g1"]
     return Extension(
         name,
         [str(path)],
         extra_compile_args=[*compile_args, "-Wno-unreachable-code", "-Wno-unused-function", "-Wno-sign-compare"],
         extra_link_args=[*link_args, "-pthread"],
+        libraries=["ssl", "crypto"] if path.parent.name == "tls" or path.name == "_secure.pyx" else [],
     )
 
 
@@ -65,7 +70,20 @@ def require_compiler() -> None:
         sys.exit("jetraft: a C compiler is needed: install gcc (Debian: apt-get install gcc libc6-dev)")
 
 
+def require_openssl() -> None:
+    """The same for what TLS needs: headers of OpenSSL 3, found by the compiler that will want them."""
+    compiler = os.environ.get("CC", "cc").split()
+    program = b"#include <openssl/ssl.h>\n#if OPENSSL_VERSION_MAJOR < 3\n#error too old\n#endif\n"
+    words = [*compiler, "-E", "-x", "c", "-"]
+    done = subprocess.run(words, input=program, capture_output=True, check=False)  # noqa: S603  the builder's compiler
+    if done.returncode:
+        sys.exit(
+            "jetraft: the headers of OpenSSL 3 are needed: install libssl-dev (Debian: apt-get install libssl-dev)"
+        )
+
+
 WANTS_BUILD = bool({"build_ext", "bdist_wheel", "editable_wheel", "build", "develop", "install"} & set(sys.argv))
 if WANTS_BUILD:
     require_compiler()
+    require_openssl()
 setup(ext_modules=extensions() if WANTS_BUILD else [])

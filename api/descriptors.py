@@ -1,19 +1,19 @@
-"""How many files and sockets this process may have open: as many as it is allowed, and a word when that is too few.
+"""The limit of open files: raised to the hard limit at start, with a warning when it is too low for the streams.
 
-Most systems let a process open 1,024 files and raise that itself to far more. A stream keeps one or two files open; one
-that needs another and gets none stops for a while. nats-server raises the limit in the same way (Go does it at start).
+Most systems set a soft limit of 1,024 and a much higher hard limit. A stream keeps one or two files open; a stream that
+cannot open another one stops until it can. The Go runtime raises the limit for nats-server in the same way.
 """
 
 import resource
 from contextlib import suppress
 from typing import Final
 
-PER_STREAM: Final = 2  # the block that grows, and another while a block begins or is read
-SPARE: Final = 256  # peers, clients, the log, what opens and closes meanwhile
+PER_STREAM: Final = 2  # the block that grows, and another one while a block begins or is read
+SPARE: Final = 256  # for peers, clients, the log file and short-lived files
 
 
 def raise_limit() -> int:
-    """Let this process open as many files as it may; returns how many that are."""
+    """Raise the soft limit of open files to the hard limit; returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -22,14 +22,14 @@ def raise_limit() -> int:
 
 
 class DescriptorWatch:
-    """Says once when a number of streams comes near the limit, and again when that has passed and come back."""
+    """Warns when the streams need more open files than the limit allows: once, until they need fewer again."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._was_short = False
 
     def note(self, streams: int) -> str | None:
-        """The warning to be logged now, if any."""
+        """Return the warning to log for this number of streams, if one is needed now."""
         needed = streams * PER_STREAM + SPARE
         was_short, self._was_short = self._was_short, needed > self._limit
         if self._was_short and not was_short:

@@ -1,11 +1,11 @@
-"""How a server ends: the signals it understands, handing over what it leads, and taking leave of its clients.
+"""How a server stops: its signals, the transfer of leadership, and the end of client connections.
 
-As with nats-server: SIGTERM and SIGINT stop, SIGUSR2 is lame duck mode, SIGUSR1 opens the log file anew. SIGHUP, which
-reloads the configuration there, says that it does not.
+As in nats-server SIGTERM and SIGINT stop the server, SIGUSR2 starts lame duck mode, SIGUSR1 reopens the log file.
+SIGHUP reloads the configuration (api/reload).
 """
 
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import attrs
@@ -14,31 +14,34 @@ import trio
 from jetraft.api.config.options import Options
 from jetraft.api.listener import ClientListener
 from jetraft.api.logger import Logger
+from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
-from jetraft.api.routing._plane import Plane
 from jetraft.api.session import Sessions
+from jetraft.api.system.events import SystemEvents
 from jetraft.store.model.clock import NS_PER_S
 
-STEP_DOWN_S = 5.0  # how long a stopping leader waits for its groups to have another one; a thousand take about two
+STEP_DOWN_S = 5.0  # the longest wait for other nodes to lead the groups; a thousand groups take about 2 s
 STEP_DOWN_POLL_S = 0.01
 LAME_DUCK_STEPS = 20
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Ending:
-    """Waits for signals and carries them out."""
+    """Waits for signals and acts on them."""
 
     options: Options
     say: Logger
     plane: Plane
     reactor: Reactor
     sessions: Sessions
-    listener: ClientListener
+    listeners: Sequence[ClientListener]
+    reload: Callable[[], None]
     jetstream: Any  # JetStreamNode, or None where it is not enabled
+    events: SystemEvents | None = None  # None where there is no system account
 
     async def run(self, signals: AsyncIterator[int]) -> None:
-        """Return when a signal has ended the server. One that comes in lame duck mode cuts that short."""
+        """Return when a signal has stopped the server. SIGTERM or SIGINT ends lame duck mode early."""
         async with trio.open_nursery() as nursery:
             ducks = 0
             async for number in signals:
@@ -52,7 +55,7 @@ class Ending:
                 elif number == signal.SIGUSR1:
                     self._reopen_log()
                 elif number == signal.SIGHUP:
-                    self.say.error("Configuration reload is not served yet; restart the server to apply changes")
+                    self.reload()
         await self._stop()
 
     def _reopen_log(self) -> None:
@@ -64,7 +67,9 @@ class Ending:
             self.say.info("File log re-opened")
 
     async def _stop(self) -> None:
-        """Let other nodes take over what this one leads, say goodbye to clients."""
+        """Transfer leadership to other nodes, then close the clients' connections."""
+        if self.events is not None:
+            self.events.tell_shutdown()
         if self.jetstream is not None:
             await self._step_down()
             self.jetstream.retire()
@@ -73,17 +78,20 @@ class Ending:
         self.reactor.end_turn()
 
     async def _step_down(self) -> None:
-        """Return when other nodes lead what they can lead, or after STEP_DOWN_S."""
+        """Transfer leadership until no transfer is left to do, for STEP_DOWN_S at most."""
         with trio.move_on_after(STEP_DOWN_S):
-            while self.jetstream.step_down():  # noqa: ASYNC110  no event says that the last transfer is done
+            while self.jetstream.step_down():  # noqa: ASYNC110  each call starts the next transfers
                 await trio.sleep(STEP_DOWN_POLL_S)
 
     async def _lame_duck(self, done: trio.CancelScope) -> None:
-        """Tell clients to go elsewhere, give them time, close them bit by bit."""
+        """Accept no new client, tell clients to reconnect elsewhere, and close them a few at a time."""
         options = self.options
         self.say.info("Entering lame duck mode, stop accepting new clients")
-        self.listener.close()
+        for listener in self.listeners:
+            listener.close()
         self.sessions.lame_duck = True
+        if self.events is not None:
+            self.events.tell_lame_duck()
         if self.jetstream is not None:
             await self._step_down()
         for cid, session in self.sessions.by_cid.items():

@@ -1,4 +1,4 @@
-"""Log lines in nats-server's form, because tools look for them: `[pid] 2026/01/02 03:04:05.000000 [INF] text`."""
+"""Log lines in nats-server's format, which tools parse: `[pid] 2026/01/02 03:04:05.000000 [INF] text`."""
 
 import logging
 import os
@@ -16,15 +16,16 @@ from jetraft.store.model.clock import NS_PER_S
 
 @attrs.define
 class Logger:
-    """Writes to one stream; debug lines only when asked for."""
+    """Writes lines to one stream, debug lines only with `debug_on`."""
 
     stream: TextIO = attrs.field(factory=lambda: sys.stderr)
     with_time: bool = True
     utc: bool = False
     debug_on: bool = False
+    trace_on: bool = False
     path: str = ""
-    size_limit_bytes: int = 0  # of the file, which is then set aside and begun anew; 0: never
-    files_max: int = 0  # how many to keep, the one in use included; 0: all
+    size_limit_bytes: int = 0  # of the file, which is then renamed and started again; 0: no limit
+    files_max: int = 0  # files to keep, with the one in use; 0: all
     lines: int = 0
 
     def _write(self, label: str, text: str) -> None:
@@ -33,7 +34,7 @@ class Logger:
             seconds, nanoseconds = divmod(time.time_ns(), NS_PER_S)
             moment = time.gmtime(seconds) if self.utc else time.localtime(seconds)
             stamp = f"{time.strftime('%Y/%m/%d %H:%M:%S', moment)}.{nanoseconds // 1000:06d} "
-        # One write per line, so that lines of several processes in one file stay whole.
+        # One write per line, so that lines of several processes in one file are not mixed.
         printable = text.replace("\r", "\\r").replace("\n", "\\n")
         self.stream.write(f"[{os.getpid()}] {stamp}[{label}] {printable}\n")
         self.stream.flush()
@@ -42,43 +43,53 @@ class Logger:
             self._rotate()
 
     def info(self, text: str) -> None:
-        """Something an operator expects to see."""
+        """Log an expected event."""
         self._write("INF", text)
 
     def warning(self, text: str) -> None:
-        """Something an operator should look at."""
+        """Log something that an operator should check."""
         self._write("WRN", text)
 
     def error(self, text: str) -> None:
-        """Something that went wrong and was handled."""
+        """Log a failure that was handled."""
         self._write("ERR", text)
 
     def fatal(self, text: str) -> None:
-        """The reason why the server stops now."""
+        """Log why the server stops."""
         self._write("FTL", text)
 
     def debug(self, text: str) -> None:
-        """For whoever looks for a fault."""
+        """Log a detail for debugging, if debug lines are on."""
         if self.debug_on:
             self._write("DBG", text)
 
+    def trace(self, text: str) -> None:
+        """Log a line of the protocol, if they are on."""
+        if self.trace_on:
+            self._write("TRC", text)
+
     def reopen(self) -> None:
-        """Open the log file anew, after somebody moved it away (SIGUSR1)."""
+        """Open the log file again after it was renamed (SIGUSR1). Raises OSError; the old file stays in use then."""
         if self.path:
             old, self.stream = self.stream, open_for_append(self.path)
             old.close()
 
+    def write_to(self, path: str, stream: TextIO | None) -> None:
+        """Write to a file that was opened, or with None to the standard error stream."""
+        self.close()
+        self.path, self.stream = path, stream if stream is not None else sys.stderr
+
     def close(self) -> None:
-        """Give the file back; the standard error stream stays open."""
+        """Close the log file; the standard error stream stays open."""
         if self.path:
             self.stream.close()
 
     def _rotate(self) -> None:
-        """Set the file aside under the time of day, as nats-server names it, and remove the oldest beyond files_max."""
+        """Rename the file to nats-server's name with a time stamp, start a new one, keep the newest `files_max`."""
         seconds, nanoseconds = divmod(time.time_ns(), NS_PER_S)
         stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(seconds))
         path = Path(self.path)
-        with suppress(OSError):  # a directory that lost its rights: the file grows on, lines are not lost
+        with suppress(OSError):  # such as a read-only directory: the file grows, no line is lost
             path.rename(f"{self.path}.{stamp}.{nanoseconds:09d}")
             self.reopen()
             if self.files_max:
@@ -87,22 +98,23 @@ class Logger:
                     old.unlink()
 
     def statistics(self) -> dict[str, int]:
-        """How many lines were written."""
+        """The number of lines written."""
         return {"lines": self.lines}
 
 
 def open_for_append(path: str) -> TextIO:
-    """The log file; it lives as long as the server."""
+    """Open the log file. Raises OSError."""
     return Path(path).open("a", encoding="utf-8")
 
 
 def open_logger(options: Options) -> Logger:
-    """A logger to the file that the options name, or to the standard error stream. Raises OSError."""
+    """Return a logger to the configured file, or to the standard error stream. Raises OSError."""
     return Logger(
         stream=open_for_append(options.log_file) if options.log_file else sys.stderr,
         with_time=options.logtime,
         utc=options.logtime_utc,
         debug_on=options.debug,
+        trace_on=options.trace,
         path=options.log_file,
         size_limit_bytes=options.log_size_limit,
         files_max=options.log_max_num,
@@ -110,14 +122,14 @@ def open_logger(options: Options) -> Logger:
 
 
 class LogBridge(logging.Handler):
-    """Carries the lines of the lower layers, which know the standard logging only, into the server's log."""
+    """Writes records of the standard `logging`, which the lower layers use, to the server's log."""
 
     def __init__(self, logger: Logger) -> None:
         super().__init__()
         self._say = logger
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line at the level that comes nearest."""
+        """Write a record as one line at the nearest level."""
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]!r}"

@@ -1,21 +1,24 @@
-"""The plane as the cluster layer sees it: a way out for messages, a way in for captured ones."""
+"""The plane as the cluster layer sees it: it sends messages and captures published ones."""
 
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import attrs
 
+from jetraft.api.plane._accounts import Account
+from jetraft.api.plane._delivery import deliver_run
+from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
-from jetraft.api.routing._delivery import deliver_run
-from jetraft.api.routing._plane import Plane
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
-from jetraft.store._records import RecordReader
+from jetraft.store.stream._records import RecordReader
 
 
 @attrs.define(eq=False)
 class PlaneOutbox:
-    """Implements cluster.ports.Outbox. What is sent outside of a turn asks for one."""
+    """Implements cluster.ports.Outbox. A call outside of a turn asks for one."""
 
     plane: Plane
+    account: Account
     reactor: Reactor
 
     def send(
@@ -23,48 +26,48 @@ class PlaneOutbox:
     ) -> int:
         """Deliver to the subscribers of `to`; returns the number of receivers, a peer node counting once."""
         self.reactor.kick_outside()
-        return self.plane.send(to, subject=subject, reply=reply, hdr=hdr, payload=payload)
+        return self.plane.send(self.account, to, subject=subject, reply=reply, hdr=hdr, payload=payload)
 
     def send_batch(self, records: bytes) -> None:
-        """Deliver capture records back to back."""
+        """Deliver the capture records of a batch, each to its subject."""
         self.reactor.kick_outside()
-        self.plane.send_batch(records)
+        self.plane.send_batch(self.account, records)
 
     def has_interest(self, subject: bytes) -> bool:
         """True when somebody on any node would receive it."""
-        return self.plane.has_interest(subject)
+        return self.plane.has_interest(self.account, subject)
 
     def waiting_bytes(self, subject: bytes) -> int:
         """What waits for the receiver of this subject that is furthest behind, in bytes; 0 when it keeps up."""
-        waiting, routes = self.plane.waiting_bytes(subject)
+        waiting, routes = self.plane.waiting_bytes(self.account, subject)
         return max(waiting, *map(self.reactor.route_bytes, routes)) if routes else waiting
 
     def add_sink(
         self, subject: bytes, handler: Callable[[bytes], None], *, queue: bytes = b"", local_only: bool = False
     ) -> int:
-        """Capture what is published to a subject, a batch a turn."""
+        """Call `handler` once a turn with the messages published to a subject; returns a handle."""
         self.reactor.kick_outside()
-        return self.plane.add_sink(subject, handler, queue=queue, local_only=local_only)
+        return self.plane.add_sink(self.account, subject, handler, queue=queue, local_only=local_only)
 
     def extend_sink(self, handle: int, subject: bytes) -> None:
-        """Capture another subject into the same batches: messages of both keep their order."""
+        """Capture another subject into the same batches, so that messages of both keep their order."""
         self.reactor.kick_outside()
         self.plane.extend_sink(handle, subject)
 
     def later(self, callback: Callable[[], None]) -> None:
-        """Call back in this turn, after its batches were handled."""
+        """Call back in this turn, after its batches are handled."""
         self.reactor.later(callback)
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
         """Call back in the turn in which interest in this subject may have changed; returns a handle."""
-        return self.reactor.interest.add(subject, callback)
+        return self.reactor.interest.add(self.account, subject, callback)
 
     def unwatch_interest(self, handle: int) -> None:
         """End a watch."""
         self.reactor.interest.remove(handle)
 
     def remove_sink(self, handle: int) -> None:
-        """Stop capturing."""
+        """Remove a sink."""
         self.reactor.kick_outside()
         self.plane.remove_sink(handle)
 
@@ -76,6 +79,7 @@ class PlaneOutbox:
         self.reactor.kick_outside()
         return deliver_run(
             self.plane,
+            self.account,
             reader,
             run.to,
             run.ack_prefix,
@@ -84,3 +88,19 @@ class PlaneOutbox:
             run.counts,
             run.nums_pending,
         )
+
+
+@attrs.define(eq=False)
+class PlaneOutboxes:
+    """Implements cluster.ports.Outboxes. An account stays in the plane as long as somebody has its outbox."""
+
+    plane: Plane
+    reactor: Reactor
+    _by_name: WeakValueDictionary[str, PlaneOutbox] = attrs.field(factory=WeakValueDictionary)
+
+    def __call__(self, account: str) -> PlaneOutbox:
+        """The way out and in of an account."""
+        outbox = self._by_name.get(account)
+        if outbox is None:
+            outbox = self._by_name[account] = PlaneOutbox(self.plane, self.plane.account(account), self.reactor)
+        return outbox

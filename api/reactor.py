@@ -1,35 +1,84 @@
-"""The turn: what one round of work on a node consists of, and the tasks that start it.
+"""The turn: the steps of one round of work on a node, and the tasks that start it.
 
     plane.turn()          read, parse, route, capture
-    plane.run_sinks()     one handler call per sink with its batch; then what was put off until large answers have left
-    hooks                 Raft groups seal, append, send
-    plane.take_routes()   one frame per peer
+    plane.run_sinks()     one handler call per sink with its batch; then callbacks that were deferred with `later`
+    groups.flush()        Raft groups seal, append, queue messages for peers
     plane.flush()         one send per dirty connection
+    plane.take_routes()   one frame per peer, then peers.flush()
+    groups.write()        a log writes, after everything was sent
 
 Ready sockets, finished fsyncs, frames from peers and deadlines all end with the same `end_turn()`. It is synchronous:
 between two of its steps no other task runs, so streams, consumers and groups need no locks.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Protocol
 
 import attrs
 import trio
 
-from jetraft.api.routing._plane import Plane
-from jetraft.api.routing.interest import InterestWatches
+from jetraft.api.plane._plane import Plane
+from jetraft.api.plane.interest import InterestWatches
 from jetraft.store.model.clock import NS_PER_S, Clock
 
-LINGER_TOTAL_NS = 2_000_000  # timers and other tasks of trio are late by this at most
+LINGER_TOTAL_NS = 2_000_000  # the most by which a turn delays timers and other trio tasks
 HOUSEKEEPING_S = 0.5
-WRITES_PER_TURN = 4  # a write may lead to another; what is left after these waits for the next turn
+WRITES_PER_TURN = 4  # one write may lead to another; the rest waits for the next turn
 
 Parameters = ParamSpec("Parameters")
 ClosedHandler = Callable[[int, int, dict[str, Any] | None], None]
 
 
+class GroupTurns(Protocol):
+    """The part of the Raft groups in a turn. Implemented by api/jetstream/groups.py."""
+
+    def flush(self) -> None:
+        """Advance every group that has something to do and queue its messages for peers."""
+
+    def write(self) -> bool:
+        """Write what the groups appended, after everything was sent; True when `flush` has to run again."""
+
+
+class PeerLinks(Protocol):
+    """The links to peers, as a turn sees them. Implemented by api/routes.py."""
+
+    def send(self, route: int, records: bytes) -> None:
+        """Queue the records of a turn for the peer behind a route."""
+
+    def queued_bytes(self, route: int) -> int:
+        """The bytes that wait in the link behind a route."""
+
+    def flush(self) -> None:
+        """Send what was queued for all peers."""
+
+
+class NoGroups:
+    """The groups of a server without JetStream."""
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def write(self) -> bool:
+        """Return False: there is nothing to write."""
+        return False
+
+
+class NoPeers:
+    """The peers of a server without a cluster."""
+
+    def send(self, route: int, records: bytes) -> None:
+        """Never called: the plane has no routes."""
+
+    def queued_bytes(self, _route: int) -> int:
+        """Return 0."""
+        return 0
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
 class SchedulingProbe(trio.abc.Instrument):
-    """Tells the reactor that some task has become runnable, so that it does not keep it waiting."""
+    """Tells the reactor that a task has become runnable, so that a turn does not delay it."""
 
     def __init__(self, reactor: "Reactor") -> None:
         self._reactor = reactor
@@ -42,60 +91,76 @@ class SchedulingProbe(trio.abc.Instrument):
 
 @attrs.define(eq=False)
 class Reactor:
-    """Runs turns. Everything that wants to act at the end of a turn registers a hook before `run`."""
+    """Runs turns. `on_closed` is called with the id, reason and last counters of each connection that ends.
+
+    Groups and links need the reactor to ask for turns, and a turn needs them. So they are made above it and connected
+    with `connect_groups` and `connect_peers` before the first turn.
+    """
 
     plane: Plane
     clock: Clock
     on_closed: ClosedHandler
-    send_route: Callable[[int, bytes], None]
-    hooks: list[Callable[[], None]] = attrs.field(factory=list)
-    write: Callable[[], bool] = lambda: False  # after everything was sent; True when the hooks have to run again
-    after_send: Callable[[], None] = lambda: None  # links send what the turn queued for peers
-    route_bytes: Callable[[int], int] = lambda _route: 0  # what waits in the link behind a route
-    next_deadline_ns: Callable[[], int] = lambda: 2**63
     interest: InterestWatches = attrs.field(init=False)
     turns: int = 0
+    _groups: GroupTurns = attrs.field(factory=NoGroups, init=False)
+    _peers: PeerLinks = attrs.field(factory=NoPeers, init=False)
     _watched: dict[int, Callable[[], None] | None] = attrs.field(factory=dict)
     _later: list[Callable[[], None]] = attrs.field(factory=list)
     _scheduled: bool = False
     _inside: bool = False
-    _before_hooks: bool = False
+    _before_groups: bool = False
     _kick: trio.Event = attrs.field(factory=trio.Event)
 
     def __attrs_post_init__(self) -> None:
         self.interest = InterestWatches(self.plane)
 
+    def connect_groups(self, groups: GroupTurns) -> None:
+        """Make the Raft groups part of each turn; once, before the first turn."""
+        assert isinstance(self._groups, NoGroups)
+        self._groups = groups
+
+    def connect_peers(self, peers: PeerLinks) -> None:
+        """Make the links to peers part of each turn; once, before the first turn."""
+        assert isinstance(self._peers, NoPeers)
+        self._peers = peers
+
+    def route_bytes(self, route: int) -> int:
+        """The bytes that wait in the link behind a route."""
+        return self._peers.queued_bytes(route)
+
     def end_turn(self) -> None:
-        """Let every layer act on what has come in, then send. Calls from inside a turn fold into it."""
+        """Let every layer act on what was received, then send. A call from inside a turn does nothing."""
         if self._inside:
             return
-        self._inside = self._before_hooks = True
+        self._inside = self._before_groups = True
         try:
             self.plane.run_sinks()
             if self._later:
                 self._run_later()
             self.interest.run()
             for _ in range(WRITES_PER_TURN):
-                self._before_hooks = False
-                for hook in self.hooks:
-                    hook()
+                self._before_groups = False
+                self._groups.flush()
                 self.plane.run_sinks()
                 if self._later:
                     self._run_later()
                 self._send(self.plane.flush())
                 self._forward()
-                self.after_send()
-                self._before_hooks = True
-                if not self.write():
+                self._peers.flush()
+                self._before_groups = True
+                if not self._groups.write():
                     break
             else:
                 self._kick.set()
         finally:
-            self._inside = self._before_hooks = False
+            self._inside = self._before_groups = False
             self.turns += 1
 
     def later(self, callback: Callable[[], None]) -> None:
-        """Call back in this turn, when the batches captured so far were handled: their receivers work meanwhile."""
+        """Call back in this turn, after the sinks' handlers ran and large output was sent.
+
+        The receivers of that output work at the same time.
+        """
         self._later.append(callback)
         self.kick_outside()
 
@@ -106,10 +171,10 @@ class Reactor:
             callback()
 
     def send_early(self) -> None:
-        """Within the hooks: what is ready leaves before the rest of the turn's work."""
+        """Send what is ready before the rest of the turn's work; called by groups inside `flush`."""
         self._send(self.plane.flush())
         if self._forward():
-            self.after_send()
+            self._peers.flush()
 
     def _send(self, closed: Sequence[tuple[int, int, dict[str, Any] | None]]) -> None:
         for cid, reason, counters in closed:
@@ -118,52 +183,55 @@ class Reactor:
     def _forward(self) -> bool:
         routes = self.plane.take_routes()
         for route_id, records in routes:
-            self.send_route(route_id, records)
+            self._peers.send(route_id, records)
         return bool(routes)
 
     def within_turn(self, function: Callable[Parameters, None]) -> Callable[Parameters, None]:
-        """Make a callback that belongs to a turn: `end_turn` follows it, so what it queues needs no turn of its own."""
+        """Wrap a callback that `end_turn` follows, so that what it queues does not ask for another turn."""
 
         def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-            was = self._inside, self._before_hooks
-            self._inside = self._before_hooks = True
+            was = self._inside, self._before_groups
+            self._inside = self._before_groups = True
             try:
                 function(*args, **kwargs)
             finally:
-                self._inside, self._before_hooks = was
+                self._inside, self._before_groups = was
 
         return run
 
     def kick(self) -> None:
-        """Ask for a turn soon: something was queued outside of one."""
+        """Ask for a turn: something was queued outside of one."""
         self._kick.set()
 
     def kick_outside(self) -> None:
-        """Ask for a turn unless one is running, which will send what is queued now."""
+        """Ask for a turn, unless one is running: it sends what is queued now."""
         if not self._inside:
             self._kick.set()
 
-    def kick_for_hooks(self) -> None:
-        """Ask for a turn unless the hooks of one are still to come: something was queued for them."""
-        if not self._before_hooks:
+    def kick_for_groups(self) -> None:
+        """Ask for a turn, unless the groups' part of one is still to come: a group has something to do."""
+        if not self._before_groups:
             self._kick.set()
 
     def watch(self, fd: int, on_ready: Callable[[], None] | None = None) -> None:
-        """Let turns notice this descriptor: call `on_ready` in the turn, or go back to trio for its task."""
+        """End a waiting turn when this descriptor is readable, then call `on_ready` in the turn.
+
+        Without `on_ready` the reactor returns to trio, where a task waits for the descriptor.
+        """
         self._watched[fd] = None if on_ready is None else self.within_turn(on_ready)
         self.plane.watch(fd)
 
     def unwatch(self, fd: int) -> None:
-        """Stop; before the descriptor is closed."""
+        """Stop watching; call it before the descriptor is closed."""
         if self._watched.pop(fd, self) is not self:
             self.plane.unwatch(fd)
 
-    async def run_sockets(self) -> None:
-        """Turns for ready client sockets.
+    async def run_sockets(self, next_deadline_ns: Callable[[], int]) -> None:
+        """Run turns for ready client sockets; `next_deadline_ns` is the earliest timer, in monotonic nanoseconds.
 
-        After a turn the next event is waited for right here for a moment, because a trip through the scheduler costs
-        more than most turns. The lingering ends when another task becomes runnable, a descriptor that belongs to
-        another task is ready, a deadline comes near, or LINGER_TOTAL_NS have passed.
+        After a turn this waits for the next event in compiled code for a moment, because a pass of the scheduler costs
+        more than most turns. The wait ends when another task becomes runnable, a descriptor that belongs to another
+        task is ready, the next deadline comes, or LINGER_TOTAL_NS have passed.
         """
         trio.lowlevel.add_instrument(SchedulingProbe(self))
         while True:
@@ -177,12 +245,12 @@ class Reactor:
                 now_ns = self.clock.mono_ns()
                 if leave or self._scheduled or now_ns >= leave_ns:
                     break
-                wait_ns = min(leave_ns, self.next_deadline_ns()) - now_ns
+                wait_ns = min(leave_ns, next_deadline_ns()) - now_ns
             # Bounded by LINGER_TOTAL_NS and one turn.
             await trio.lowlevel.checkpoint()
 
     def _run_watched(self) -> bool:
-        """Serve ready descriptors of others; True when one of them needs its task to run."""
+        """Call the handlers of ready watched descriptors; True when one of them needs its task to run."""
         leave = False
         for fd in self.plane.take_ready():
             on_ready = self._watched.get(fd)
@@ -193,7 +261,7 @@ class Reactor:
         return leave
 
     async def _wait_ready(self) -> None:
-        """Wait for a ready socket, or for the moment when a paused producer may be read again."""
+        """Wait for a ready socket, or until a paused producer may be read again."""
         wake_ns = self.plane.next_wake_ns()
         if not wake_ns:
             await trio.lowlevel.wait_readable(self.plane.fileno())
@@ -202,19 +270,22 @@ class Reactor:
             await trio.lowlevel.wait_readable(self.plane.fileno())
 
     async def run_kicks(self) -> None:
-        """Turns that were asked for."""
+        """Run turns that were asked for with `kick`."""
         while True:
             await self._kick.wait()
             self._kick = trio.Event()
             self.end_turn()
 
-    async def run_housekeeping(self, *, ping_interval_ns: int, ping_max: int, write_deadline_ns: int) -> None:
-        """Pings, stale and stuck connections, idle buffers."""
+    async def run_housekeeping(self, patience: Callable[[], tuple[int, int, int]]) -> None:
+        """Every HOUSEKEEPING_S: send pings, close stale and stuck connections, free idle buffers.
+
+        `patience` gives the interval between pings, how many are sent, and the write deadline, in nanoseconds.
+        """
         while True:
             await trio.sleep(HOUSEKEEPING_S)
-            self.plane.housekeeping(ping_interval_ns, ping_max, write_deadline_ns)
+            self.plane.housekeeping(*patience())
             self.end_turn()
 
     def statistics(self) -> dict[str, int]:
-        """Turns taken, beside the plane's own counters."""
+        """The number of turns, and the plane's counters."""
         return {"turns_ended": self.turns, **self.plane.statistics()}

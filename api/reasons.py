@@ -1,10 +1,10 @@
-"""Why a connection was closed: the numbers of the data plane with the words of nats-server's monitoring."""
+"""Why a connection was closed: the data plane's numbers and the texts of nats-server's monitoring."""
 
 import enum
 
 
 class Reason(enum.IntEnum):
-    """The values are `CloseReason` of api/wire/_types.pxd."""
+    """The values are `CloseReason` of api/plane/_types.pxd."""
 
     NONE = 0
     CLIENT_CLOSED = 1
@@ -20,6 +20,16 @@ class Reason(enum.IntEnum):
     SERVER_SHUTDOWN = 11
     MAXIMUM_SUBSCRIPTIONS_EXCEEDED = 12
     KICKED = 13
+    AUTHENTICATION_EXPIRED = 14
+    TLS_HANDSHAKE_FAILURE = 20
+    MAXIMUM_CONNECTIONS_EXCEEDED = 21
+    DUPLICATE_LEAFNODE = 22
+    WRONG_PORT = 23
+    CLUSTER_NAMES_IDENTICAL = 24
+    MINIMUM_VERSION_REQUIRED = 25
+    MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED = 26
+    READ_ERROR = 30
+    CREDENTIALS_REVOKED = 40
 
 
 TEXTS = {
@@ -36,4 +46,14 @@ TEXTS = {
     Reason.SERVER_SHUTDOWN: "Server Shutdown",
     Reason.MAXIMUM_SUBSCRIPTIONS_EXCEEDED: "Maximum Subscriptions Exceeded",
     Reason.KICKED: "Kicked",
+    Reason.AUTHENTICATION_EXPIRED: "Authentication Expired",
+    Reason.TLS_HANDSHAKE_FAILURE: "TLS Handshake Failure",
+    Reason.MAXIMUM_CONNECTIONS_EXCEEDED: "Maximum Connections Exceeded",
+    Reason.DUPLICATE_LEAFNODE: "Duplicate Remote LeafNode Connection",
+    Reason.WRONG_PORT: "Wrong Port",
+    Reason.CLUSTER_NAMES_IDENTICAL: "Cluster Names Identical",
+    Reason.MINIMUM_VERSION_REQUIRED: "Minimum Version Required",
+    Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED: "Maximum Account Connections Exceeded",
+    Reason.READ_ERROR: "Read Error",
+    Reason.CREDENTIALS_REVOKED: "Credentials Revoked",
 }

@@ -1,25 +1,33 @@
-"""Core NATS between nodes: the plane's route records ride on the mesh; clients learn where else they can connect.
+"""Core NATS between nodes: the plane's route records travel on the mesh, and clients learn the addresses of peers.
 
-A node that is not linked with this one, while a third is linked with both, has a route too: by a detour over that one
-(raft/detours.py). A node has one route at a time, so no message goes both ways.
+A node without a link to this one is reached by a detour over a third node that has links to both
+(raft/mesh/detours.py). A node has one route at a time, so no message takes both ways.
 """
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
 
 import attrs
 import trio
 
+from jetraft.api.plane._plane import Plane, RouteFormatError
+from jetraft.api.plane._routes import record_bytes
 from jetraft.api.reactor import Reactor
-from jetraft.api.routing._plane import Plane, RouteFormatError
 from jetraft.api.session import Sessions
-from jetraft.raft.detours import Detours
-from jetraft.raft.framing import CHANNEL_DETOUR, CHANNEL_ROUTE
-from jetraft.raft.peers import Mesh
-from jetraft.raft.wire import RemoteProtocolError
+from jetraft.raft.mesh.addresses import Address, parse_route
+from jetraft.raft.mesh.detours import Detours
+from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.raft.mesh.framing import CHANNEL_DETOUR, CHANNEL_ROUTE
+from jetraft.raft.mesh.peers import Mesh, MeshPeer
 from jetraft.store.model.ids import NodeId
 
-DETOURS_LOOK_S = 1.0  # a detour that the node between has refused is tried again
+URLS_MAX = 64  # of one node
+DETOURS_CHECK_S = 1.0  # a detour that the node between has refused is tried again
+WEB_URLS_KEY = "websocket_urls"  # of a node's metadata: where its clients over WebSocket connect
+ACCOUNTS_KEY = "accounts"  # of a node's metadata: it understands route records of accounts other than `$G`
+TRACES_KEY = "traces"  # the same: it delivers nothing that is for a trace only
 FRAME_BYTES_TARGET = 16 * 1024 * 1024  # records of one turn are cut into frames of about this size
 
 
@@ -30,7 +38,7 @@ def cut_records(records: bytes, target: int = FRAME_BYTES_TARGET) -> Iterator[by
         return
     start = at = 0
     while at < len(records):
-        length = int.from_bytes(records[at : at + 4], "little")
+        length = record_bytes(records, at)
         if at > start and at + length - start > target:
             yield records[start:at]
             start = at
@@ -38,9 +46,44 @@ def cut_records(records: bytes, target: int = FRAME_BYTES_TARGET) -> Iterator[by
     yield records[start:]
 
 
+def client_urls(peer: MeshPeer) -> tuple[str, ...]:
+    """Where the clients of a node connect, URLS_MAX addresses at most. Older nodes name one, and some none."""
+    return checked_urls(peer.metadata.get("client_urls") or [peer.client_url])
+
+
+def checked_urls(said: Any) -> tuple[str, ...]:
+    """What a node says of its addresses, as far as it is that."""
+    given = said[:URLS_MAX] if isinstance(said, list) else []
+    return tuple(url for url in given if url and isinstance(url, str))
+
+
+def addresses_of(routes: Iterable[str]) -> frozenset[Address]:
+    """The addresses of configured routes, which were checked before."""
+    return frozenset(parse_route(route).address for route in routes)
+
+
+@attrs.frozen(kw_only=True)
+class RouteFacts:
+    """A route as monitoring shows it."""
+
+    route: int
+    node: NodeId
+    server_id: str
+    name: str
+    configured: bool  # its address is one of the configured routes
+    host: str
+    port: int
+    since_ns: int  # mono
+    last_received_ns: int  # mono
+    figures: Mapping[str, int]
+
+
 @attrs.define(eq=False)
 class Routes:
-    """Joins the plane to the mesh: one route per peer whose link is up, or that is reached by a detour."""
+    """Joins the plane to the mesh: one route per peer whose link is up, or that is reached by a detour.
+
+    Implements reactor.PeerLinks.
+    """
 
     mesh: Mesh
     plane: Plane
@@ -49,6 +92,8 @@ class Routes:
     advertise: bool = True
     by_node: dict[NodeId, int] = attrs.field(factory=dict)
     by_route: dict[int, NodeId] = attrs.field(factory=dict)
+    configured: frozenset[Address] = frozenset()
+    _since_ns: dict[int, int] = attrs.field(factory=dict)
     detours: Detours = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -62,21 +107,24 @@ class Routes:
 
     def start(self) -> None:
         """Listen to the mesh; call before it runs."""
-        self.mesh.on_peer_up.append(self._up)
-        self.mesh.on_peer_down.append(self._down)
-        self.mesh.on_peer_changed.append(self._changed)
-        self.reactor.route_bytes = self.queued_bytes
+        self.mesh.describe(ACCOUNTS_KEY, True)  # noqa: FBT003  (a value)
+        self.mesh.describe(TRACES_KEY, True)  # noqa: FBT003
+        self.mesh.describe(WEB_URLS_KEY, list(self.sessions.web_urls))
+        self.mesh.on_peer_up.connect(self._up)
+        self.mesh.on_peer_down.connect(self._down)
+        self.mesh.on_peer_changed.connect(self._changed)
+        self.reactor.connect_peers(self)
         self.mesh.on_frame(CHANNEL_ROUTE, self.reactor.within_turn(self._on_frame))
         self.mesh.on_frame(CHANNEL_DETOUR, self.reactor.within_turn(self.detours.on_frame))
 
     async def run(self) -> None:
-        """Look for detours now and then, until cancelled; most are found when links come and go."""
+        """Check the detours every DETOURS_CHECK_S until cancelled; a link that comes or goes does so at once."""
         while True:
-            await trio.sleep(DETOURS_LOOK_S)
+            await trio.sleep(DETOURS_CHECK_S)
             self.detours.update()
 
     def _up(self, node: NodeId) -> None:
-        self.detours.update()  # one to this node ends before its route begins
+        self.detours.update()  # a detour to this node ends before its direct route begins
         self._open(node)
         self.update_connect_urls()
 
@@ -85,19 +133,35 @@ class Routes:
         self.detours.update()
         self.update_connect_urls()
 
-    def _changed(self, _node: NodeId) -> None:
+    def _changed(self, node: NodeId) -> None:
+        self._open_accounts(node)
         self.detours.update()
         self.update_connect_urls()
 
     def _open(self, node: NodeId) -> None:
-        route = self.plane.open_route()
+        route = self.plane.open_route(self._name_of(node))
         self.by_node[node], self.by_route[route] = route, node
+        self._since_ns[route] = self.reactor.clock.mono_ns()
+        self._open_accounts(node)
         self.reactor.kick_outside()
+
+    def _open_accounts(self, node: NodeId) -> None:
+        """Tell a node of all accounts once it has said that it understands that: an older one would end the link."""
+        peer, route = self.mesh.peers.get(node), self.by_node.get(node)
+        if route is not None and peer is not None and peer.metadata.get(TRACES_KEY):
+            self.plane.open_traces(route)
+        if route is not None and peer is not None and peer.metadata.get(ACCOUNTS_KEY):
+            self.plane.open_accounts(route)
+            self.reactor.kick_outside()
+
+    def _name_of(self, node: NodeId) -> str:
+        peer = self.mesh.peers.get(node)
+        return peer.name if peer is not None else ""
 
     def _close(self, node: NodeId) -> None:
         route = self.by_node.pop(node, None)
         if route is not None:
-            del self.by_route[route]
+            del self.by_route[route], self._since_ns[route]
             self.plane.close_route(route)
 
     def _on_frame(self, node: NodeId, payload: memoryview) -> None:
@@ -110,7 +174,7 @@ class Routes:
             raise RemoteProtocolError(f"route records: {error}") from error
 
     def send(self, route: int, records: bytes) -> None:
-        """Hand one turn's records to the peer's link."""
+        """Queue the records of a turn on the peer's link, or on its detour."""
         node = self.by_route.get(route)
         if node is not None:
             linked = self.mesh.is_up(node)
@@ -121,24 +185,65 @@ class Routes:
                     self.detours.send(node, piece)
 
     def queued_bytes(self, route: int) -> int:
-        """What waits in the peer's link."""
+        """The bytes that wait in the link of the peer behind a route."""
         node = self.by_route.get(route)
         return 0 if node is None else self.mesh.queued_bytes(node) + self.detours.queued_bytes(node)
 
+    def flush(self) -> None:
+        """Send what the turn queued for peers, as far as the sockets accept it."""
+        self.mesh.flush()
+
+    def describe_clients(self) -> None:
+        """Tell peers and clients where the clients of this node connect now."""
+        urls = self.sessions.client_urls
+        self.mesh.describe("client_url", urls[0] if urls else "")
+        self.mesh.describe("client_urls", list(urls))
+        self.update_connect_urls()
+
+    def follow(self, routes: Iterable[str]) -> None:
+        """Dial these routes from now on. A link that is there stays; what is no route any more is not dialled again."""
+        self.mesh.follow_routes([parse_route(route).address for route in routes])
+
     def update_connect_urls(self) -> None:
-        """Tell clients when the set of servers to connect to has changed."""
+        """Send clients an INFO when the addresses of the cluster's servers have changed."""
         if not self.advertise:
             return
-        own = self.sessions.client_url
-        peers = sorted(peer.client_url for peer in self.mesh.peers.values() if peer.up and peer.client_url)
-        urls = (own, *peers) if own else tuple(peers)
-        if urls != self.sessions.connect_urls:
-            self.sessions.connect_urls = urls
-            for cid, session in self.sessions.by_cid.items():
-                if session.options.protocol:
-                    self.plane.write(cid, self.sessions.info(session))
+        sessions, up = self.sessions, [peer for peer in self.mesh.peers.values() if peer.up]
+        peers = sorted(client_urls(peer) for peer in up)
+        web_peers = sorted(checked_urls(peer.metadata.get(WEB_URLS_KEY)) for peer in up)
+        urls = tuple(dict.fromkeys(chain(sessions.client_urls, *peers)))
+        web_urls = tuple(dict.fromkeys(chain(sessions.web_urls, *web_peers)))
+        changed = (urls != sessions.connect_urls, web_urls != sessions.web_connect_urls)
+        sessions.connect_urls, sessions.web_connect_urls = urls, web_urls
+        for cid, session in sessions.by_cid.items():
+            if session.options.protocol and changed[session.web is not None]:
+                self.plane.write(cid, sessions.info(session))
+
+    def facts(self) -> list[RouteFacts]:
+        """All routes, the oldest first."""
+        links = self.mesh.statistics().links
+        found = []
+        for route, node in sorted(self.by_route.items()):
+            peer, link, figures = self.mesh.peers.get(node), links.get(node), self.plane.route_figures(route)
+            if peer is None or figures is None:
+                continue
+            found.append(
+                RouteFacts(
+                    route=route,
+                    node=node,
+                    server_id=str(peer.metadata.get("server_id", "")),
+                    name=peer.name,
+                    configured=peer.address in self.configured,
+                    host=peer.address.host if peer.address is not None else "",
+                    port=peer.address.port if peer.address is not None else 0,
+                    since_ns=self._since_ns[route],
+                    last_received_ns=link.last_received_ns if link is not None else self._since_ns[route],
+                    figures=figures,
+                )
+            )
+        return found
 
     def statistics(self) -> dict[str, int]:
-        """Peers that messages are routed to; those of them by a detour, and frames passed on for others."""
+        """The number of routes, those of them by a detour, and the frames relayed for other nodes."""
         detours = self.detours
         return {"routes": len(self.by_node), "detours": len(detours.nodes), "relayed": detours.relayed}

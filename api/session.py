@@ -1,44 +1,41 @@
-"""What a connection says about itself, and what the server says back: CONNECT judged, INFO written.
+"""What the server knows of each connection, and INFO, which tells it about the server.
 
-`Sessions` keeps one small record per connection; the bytes are the plane's business. The texts were compared with
+`Sessions` keeps one small record per connection; the plane parses and sends the bytes. The texts were compared with
 nats-server 2.15.1.
 """
 
-import hmac
+import base64
+import logging
+import os
+import platform
+from collections import Counter, deque
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import orjson
 
-from jetraft.api.config.options import Options, User
-from jetraft.api.reasons import Reason
+from jetraft.api.auth.deadlines import AuthDeadlines
+from jetraft.api.auth.log_budget import LogBudget
+from jetraft.api.auth.rules import STANDARD, WEBSOCKET
+from jetraft.api.auth.verdicts import Verdict
+from jetraft.api.config.options import Options
+from jetraft.api.connect import ConnectOptions
+from jetraft.api.interfaces import join_host_port, split_host_port
+from jetraft.api.reasons import TEXTS, Reason
+from jetraft.api.tls.facts import TlsState, info_fields
+from jetraft.api.websocket.facts import WebSocketFacts, varz_fields
+from jetraft.store.model.clock import Clock
+from jetraft.store.model.gosyntax import go_quote
+from jetraft.store.model.gotime import format_time
+from jetraft.store.model.ids import GLOBAL_ACCOUNT
+from jetraft.store.model.signal import Signal
+from jetraft.store.model.versioning import API_LEVEL, SERVER_VERSION
+
+log = logging.getLogger(__name__)
 
 PROTOCOL_ASYNC_INFO = 1
-API_LEVEL = 5  # 2.15, see protocol.md 2.11 of nats-architecture-and-design (ADR-44)
-COMPATIBLE_VERSION = "2.15.1"  # clients switch features on it, so it must read like the server that we serve like
-AUTHORIZATION_VIOLATION = b"-ERR 'Authorization Violation'\r\n"
-NO_RESPONDERS_NEED_HEADERS = b"-ERR 'no responders requires headers support'\r\n"
-INVALID_PROTOCOL = b"-ERR 'invalid client protocol'\r\n"
-BOOL_FIELDS = ("verbose", "pedantic", "echo", "tls_required", "headers", "no_responders")
-TEXT_FIELDS = ("user", "pass", "auth_token", "jwt", "nkey", "sig", "name", "lang", "version")
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class ConnectOptions:
-    """What a CONNECT asks for. `error` is said and `close_reason` closes when the server does not accept it."""
-
-    verbose: bool = True
-    pedantic: bool = True
-    echo: bool = True
-    headers: bool = False
-    no_responders: bool = False
-    protocol: int = 0
-    name: str = ""
-    lang: str = ""
-    version: str = ""
-    user: str = ""
-    error: bytes | None = None
-    close_reason: int = 0
+NONCE_BYTES = 11  # as nats-server's; 15 characters
 
 
 @attrs.define
@@ -50,35 +47,77 @@ class Session:
     port: int
     start_unix_ns: int
     options: ConnectOptions = attrs.field(factory=ConnectOptions)
+    verdict: Verdict | None = None  # None until it has said who it is
+    tls: TlsState | None = None
+    web: WebSocketFacts | None = None  # of a connection to the listener for WebSocket
+    nonce: str = ""  # what a user with a key signs
+    named: str = ""  # the user that a refused CONNECT named
+    document: dict[str, Any] | None = attrs.field(default=None, repr=False)  # of the last CONNECT: it has secrets
+
+    @property
+    def account(self) -> str:
+        """Where it is; until it has said who it is, in the global account."""
+        return GLOBAL_ACCOUNT if self.verdict is None else self.verdict.account
+
+    @property
+    def kind(self) -> str:
+        """Over what it came: one of CONNECTION_TYPES."""
+        return STANDARD if self.web is None else WEBSOCKET
+
+    @property
+    def client_type(self) -> str:
+        """The same as pages and events say it."""
+        return "nats" if self.web is None else "websocket"
+
+    @property
+    def title(self) -> str:
+        """How log lines begin that speak of this connection."""
+        address, mark = join_host_port(self.ip, self.port), "cid"
+        if self.web is not None:
+            mark = "wid"
+            if self.web.forwarded_ip:
+                address = f"{bracketed(self.web.forwarded_ip)}/{address}"
+        parts = [f"{address} - {mark}:{self.cid}"]
+        version = f"v{self.options.version}" if self.options.version else ""
+        said = ":".join(filter(None, (version, self.options.lang, self.options.name)))
+        if said and self.verdict is not None:  # what a refused client said is on pages alone
+            parts.append(go_quote(said))
+        if self.verdict is not None and self.verdict.label:
+            parts.append(go_quote(f"{self.verdict.account}/{self.verdict.label}"))
+        return " - ".join(parts)
+
+
+@attrs.frozen(kw_only=True)
+class Closed:
+    """A connection that has ended: why and when, and the plane's last counters of it."""
+
+    session: Session
+    reason: Reason
+    stop_unix_ns: int
+    stop_mono_ns: int
+    counters: Mapping[str, Any] = attrs.field(repr=False)
 
 
 @attrs.frozen(kw_only=True)
 class ServerIdentity:
-    """What INFO says of this server and does not change."""
+    """The fields of INFO that never change."""
 
     server_id: str
     server_name: str
     cluster_name: str = ""
+    domain: str = ""  # of JetStream
     git_commit: str = "jetraft"
-    go_version: str = "go1.27.2"
+    runtime: str = f"python{platform.python_version()}"  # in the field `go`, the version of Go in nats-server
 
 
-def parse_connect(text: bytes) -> dict[str, Any] | None:
-    """The CONNECT document, or None where nats-server would close the connection without a word."""
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(document, dict):
-        return None
-    for field in BOOL_FIELDS:
-        if not isinstance(document.get(field, False), bool | None):
-            return None
-    for field in TEXT_FIELDS:
-        if not isinstance(document.get(field, ""), str | None):
-            return None
-    protocol = document.get("protocol", 0)
-    return document if isinstance(protocol, int) and not isinstance(protocol, bool) else None
+def bracketed(ip: str) -> str:
+    """An address as it stands before a port."""
+    return f"[{ip}]" if ":" in ip else ip
+
+
+def new_nonce() -> str:
+    """Random bytes as text, for one connection to sign."""
+    return base64.urlsafe_b64encode(os.urandom(NONCE_BYTES)).rstrip(b"=").decode()
 
 
 @attrs.define
@@ -87,96 +126,198 @@ class Sessions:
 
     options: Options
     identity: ServerIdentity
+    clock: Clock
     port: int = 0
     jetstream: bool = False
+    web_port: int = 0  # of the listener for WebSocket
     by_cid: dict[int, Session] = attrs.field(factory=dict)
+    applicants: dict[int, Any] = attrs.field(factory=dict)
     connect_urls: tuple[str, ...] = ()
-    client_url: str = ""  # host:port of this server as peers tell it to clients
+    client_urls: tuple[str, ...] = ()  # host:port of this server that peers send to their clients
+    web_connect_urls: tuple[str, ...] = ()  # the same two for clients over WebSocket
+    web_urls: tuple[str, ...] = ()
     lame_duck: bool = False
+    tls_not_after: str = ""  # when the listener's certificate ends
+    web_tls_not_after: str = ""
+    read_errors: LogBudget = attrs.field(init=False)
+    on_admitted: Signal[[Session]] = attrs.field(factory=Signal, init=False)
+    on_ended: Signal[[Closed]] = attrs.field(factory=Signal, init=False)
+    closed: deque[Closed] = attrs.field(init=False)  # the last ones
+    ended: Counter[Reason] = attrs.field(factory=Counter, init=False)  # all since the start
+    deadlines: AuthDeadlines = attrs.field(init=False)
+    web_deadlines: AuthDeadlines = attrs.field(init=False)  # a listener for WebSocket may give another time
+
+    def __attrs_post_init__(self) -> None:
+        self.read_errors = LogBudget(log.error, self.clock)
+        web = self.options.websocket
+        web_timeout_ns = web.auth_timeout_ns if web is not None else 0
+        self.closed = deque(maxlen=self.options.max_closed_clients)
+        self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock)
+        self.web_deadlines = AuthDeadlines(web_timeout_ns or self.options.auth_timeout_ns, self.clock)
+
+    def add(self, session: Session) -> None:
+        """A connection was accepted. Its time to name itself begins, or does so after its handshake (`is_secure`)."""
+        self.by_cid[session.cid] = session
+        web, tls = self.options.websocket, self.options.tls
+        if not self.requires_auth(session):
+            return
+        if session.web is not None and web is not None:
+            self.web_deadlines.begin(session.cid)
+        elif tls is None or tls.allow_non_tls:
+            self.deadlines.begin(session.cid)
+
+    def is_secure(self, session: Session, state: TlsState) -> None:
+        """The handshake of a connection is complete; where somebody has to name itself its time begins."""
+        session.tls = state
+        if self.auth_required:
+            self.deadlines.begin(session.cid)
+
+    def remove(self, cid: int) -> Session | None:
+        """A connection is closed; None for one that was not added."""
+        self.deadlines.gone(cid)
+        self.web_deadlines.gone(cid)
+        if applicant := self.applicants.pop(cid, None):
+            applicant.cancel()
+        return self.by_cid.pop(cid, None)
+
+    def on_closed(self, cid: int, reason: int, counters: Mapping[str, Any] | None) -> None:
+        """Forget a connection that the plane has closed, but for what `/connz?state=closed` shows of it."""
+        session = self.remove(cid)
+        if session is None or counters is None:
+            return
+        if "read_error" in counters:
+            self.read_errors.line(f"{session.title} - read error: {counters['read_error']}")
+        why = Reason(reason)
+        log.debug("%s - Client connection closed: %s", session.title, TEXTS.get(why, "Unknown"))
+        session.document = None
+        now_ns, mono_ns = self.clock.unix_ns(), self.clock.mono_ns()
+        ended = Closed(session=session, reason=why, stop_unix_ns=now_ns, stop_mono_ns=mono_ns, counters=counters)
+        self.closed.append(ended)
+        self.ended[why] += 1
+        self.on_ended.emit(ended)
 
     @property
     def auth_required(self) -> bool:
         """True when a client must name a user or a token."""
-        return bool(self.options.users)
+        return self.options.auth.required or self.options.trust is not None
 
-    def info(self, session: Session | None, *, connect_info: bool = False) -> bytes:
-        """The INFO line, greeting or later update, with the field order of nats-server."""
-        host = self.options.host
+    @property
+    def needs_nonce(self) -> bool:
+        """True when INFO carries a nonce, which users with a key sign."""
+        return self.options.auth.needs_nonce or self.options.trust is not None
+
+    def requires_auth(self, session: Session | None) -> bool:
+        """The same for one client: over WebSocket there may be rules of its own."""
+        web = self.options.websocket if session is not None and session.web is not None else None
+        return self.auth_required or (web is not None and web.overrides_auth)
+
+    def info(self, session: Session | None, *, connect_info: bool = False, lame_duck: bool = False) -> bytes:
+        """Return an INFO line, as greeting or later update, with nats-server's order of fields."""
+        view = self._view(session)
         document: dict[str, Any] = {
             "server_id": self.identity.server_id,
             "server_name": self.identity.server_name,
-            "version": COMPATIBLE_VERSION,
+            "version": SERVER_VERSION,
             "proto": PROTOCOL_ASYNC_INFO,
             "git_commit": self.identity.git_commit,
-            "go": self.identity.go_version,
-            "host": host,
-            "port": self.port,
+            "go": self.identity.runtime,
+            "host": view.host,
+            "port": view.port,
             "headers": True,
         }
-        if self.auth_required:
+        is_greeting = session is not None and not connect_info
+        if self.requires_auth(session) and not (is_greeting and view.no_auth_user):
             document["auth_required"] = True
-        document["max_payload"] = self.options.max_payload_bytes
+        document |= view.tls
+        limit = -1 if session is None or session.verdict is None else session.verdict.max_payload
+        document["max_payload"] = self.options.max_payload_bytes if limit < 0 else limit
         if self.jetstream:
             document["jetstream"] = True
         if session is not None:
             document |= {"client_id": session.cid, "client_ip": session.ip}
-        if self.identity.cluster_name:
-            document["cluster"] = self.identity.cluster_name
-        if self.connect_urls:
-            document["connect_urls"] = list(self.connect_urls)
-        if self.lame_duck:
+            if self.needs_nonce and session.verdict is None:
+                session.nonce = session.nonce or new_nonce()
+                document["nonce"] = session.nonce
+        named = {"cluster": self.identity.cluster_name, "domain": self.identity.domain}
+        document |= {field: name for field, name in named.items() if name}
+        if view.connect_urls:
+            document["connect_urls"] = list(view.connect_urls)
+        if self.lame_duck or lame_duck:
             document["ldm"] = True
         if connect_info:
-            document |= {"connect_info": True, "remote_account": "$G"}
+            account = GLOBAL_ACCOUNT if session is None else session.account
+            is_system = {"acc_is_sys": True} if account == self.options.system_account else {}
+            document |= {"connect_info": True, "remote_account": account, **is_system}
         document["api_lvl"] = API_LEVEL
         return b"INFO " + orjson.dumps(document) + b" \r\n"
 
-    def on_connect(self, cid: int, text: bytes) -> ConnectOptions:
-        """Judge a CONNECT line (everything after the verb) of one connection."""
-        document = parse_connect(text)
-        if document is None:
-            return ConnectOptions(close_reason=Reason.PROTOCOL_VIOLATION)
-        if document.get("protocol", 0) not in (0, PROTOCOL_ASYNC_INFO):
-            return ConnectOptions(error=INVALID_PROTOCOL, close_reason=Reason.PROTOCOL_VIOLATION)
-        options = ConnectOptions(
-            verbose=bool(document.get("verbose", True)),
-            pedantic=bool(document.get("pedantic", True)),
-            echo=bool(document.get("echo", True)),
-            headers=bool(document.get("headers", False)),
-            no_responders=bool(document.get("no_responders", False)),
-            protocol=document.get("protocol", 0),
-            name=document.get("name") or "",
-            lang=document.get("lang") or "",
-            version=document.get("version") or "",
-            user=document.get("user") or "",
-        )
-        if not self.authorised(document):
-            return attrs.evolve(options, error=AUTHORIZATION_VIOLATION, close_reason=Reason.AUTHENTICATION_FAILURE)
-        if options.no_responders and not options.headers:
-            return attrs.evolve(options, error=NO_RESPONDERS_NEED_HEADERS, close_reason=Reason.PROTOCOL_VIOLATION)
-        session = self.by_cid.get(cid)
-        if session is not None:
-            session.options = options
-        return options
+    def request_info(self, cid: int, account: str, through: str, shared: bool) -> bytes:  # noqa: FBT001  (the plane's)
+        """What the exporter of a service is told of a requester: its account, and that which handed the request on.
 
-    def authorised(self, document: dict[str, Any]) -> bool:
-        """Compare the offered secret with every user's, taking the same time whether the name exists or not."""
-        if not self.options.users:
-            return True
-        name, secret = document.get("user") or None, document.get("pass") or ""
-        token = document.get("auth_token") or ""
-        accepted = False
-        for user in self.options.users:
-            offered = token if user.name is None else secret
-            same = hmac.compare_digest(offered.encode(), user.secret.encode())
-            accepted |= same and (user.name is None or user.name == name)
-        return accepted
+        Of a requester whose account shares that: all that nats-server tells, but for the round trip time, which is not
+        measured.
+        """
+        session = self.by_cid.get(cid) if shared else None
+        if session is None:
+            return orjson.dumps({"acc": account, **({"svc": through} if through else {})})
+        options, verdict = session.options, session.verdict
+        told = {
+            "start": format_time(session.start_unix_ns),
+            "host": session.ip,
+            "id": cid,
+            "acc": account,
+            "svc": through,
+            "user": verdict.user if verdict is not None else "",
+            "name": options.name,
+            "lang": options.lang,
+            "ver": options.version,
+            "server": self.identity.server_name,
+            "cluster": self.identity.cluster_name,
+            "kind": "Client",
+            "client_type": "nats",
+        }
+        return orjson.dumps({key: value for key, value in told.items() if value})
+
+    def _view(self, session: Session | None) -> "ListenerView":
+        options = self.options
+        if options.websocket is not None and session is not None and session.web is not None:
+            web = options.websocket
+            return ListenerView(
+                host=web.host,
+                port=self.web_port,
+                tls={"tls_required": True, "tls_available": True} if web.tls is not None else {},
+                no_auth_user="",  # which nats-server does not look at here
+                connect_urls=self.web_connect_urls,
+            )
+        host, port = split_host_port(options.client_advertise, options.host, self.port)
+        state = session.tls if session is not None else None
+        return ListenerView(
+            host=host,
+            port=port,
+            tls=info_fields(options.tls, state) if options.tls is not None else {},
+            no_auth_user=options.auth.no_auth_user,
+            connect_urls=self.connect_urls,
+        )
+
+    def listeners_varz(self) -> Mapping[str, Any]:
+        """What /varz says of the addresses that clients are told, and of the listener for WebSocket."""
+        urls = {"connect_urls": list(self.connect_urls)}
+        if self.web_connect_urls:
+            urls["ws_connect_urls"] = list(self.web_connect_urls)
+        return urls | varz_fields(self.options.websocket, self.web_port, self.web_tls_not_after)
 
     def on_first_ping(self, cid: int) -> bytes:
-        """The INFO that follows the first PONG and tells the client which account it is in (2.11)."""
+        """Return the INFO that follows the first PONG and names the client's account (since nats-server 2.11)."""
         session = self.by_cid.get(cid)
         return b"" if session is None else self.info(session, connect_info=True)
 
-    def users(self) -> tuple[User, ...]:
-        """Who may connect."""
-        return self.options.users
+
+@attrs.frozen(kw_only=True)
+class ListenerView:
+    """What INFO says that differs between the listeners."""
+
+    host: str
+    port: int
+    tls: Mapping[str, Any]
+    no_auth_user: str
+    connect_urls: tuple[str, ...]

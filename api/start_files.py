@@ -1,7 +1,7 @@
-"""Files for whoever started the server: its process id, and the ports that it listens on.
+"""The files that a server writes when it is ready: its process id, and its ports.
 
-`<program>_<pid>.ports` is nats-server's: a JSON object of lists of URLs, written beside its place and renamed into it,
-so that a reader sees all of it or nothing.
+`<program>_<pid>.ports` is nats-server's: a JSON object of lists of URLs. It is written under another name and renamed,
+so that a reader never sees a part of it.
 """
 
 import json
@@ -13,23 +13,23 @@ from pathlib import Path
 
 import attrs
 
-WILDCARDS = ("0.0.0.0", "::", "")  # noqa: S104  compared with
+from jetraft.api.interfaces import join_host_port, local_addresses
 
 
 class StartFilesError(Exception):
-    """A file that the starter asked for cannot be written; the text is one line."""
+    """A configured file cannot be written; the text is one line."""
 
 
 @attrs.define(kw_only=True)
 class StartFiles:
-    """The files of one server; an empty name means that nobody asked for it."""
+    """The files of one server; a file with an empty name is not written."""
 
     pid_file: str
     ports_file_dir: str
     written: list[Path] = attrs.field(factory=list)
 
     def write(self, addresses: Mapping[str, tuple[str, str, int]]) -> None:
-        """Write both: `addresses` are scheme, host and port by what is served there. Raises StartFilesError."""
+        """Write the configured files. `addresses` has scheme, host and port by service. Raises StartFilesError."""
         if self.pid_file:
             try:
                 Path(self.pid_file).write_text(str(os.getpid()), encoding="ascii")
@@ -38,7 +38,7 @@ class StartFiles:
             self.written.append(Path(self.pid_file))
         if self.ports_file_dir:
             document = {
-                name: [f"{scheme}://{'127.0.0.1' if host in WILDCARDS else host}:{port}"]
+                name: [f"{scheme}://{join_host_port(address, port)}" for address in local_addresses(host)]
                 for name, (scheme, host, port) in addresses.items()
             }
             path = Path(self.ports_file_dir) / f"{Path(sys.argv[0]).name or 'jetraft'}_{os.getpid()}.ports"
@@ -51,7 +51,7 @@ class StartFiles:
             self.written.append(path)
 
     def remove(self) -> None:
-        """Remove what was written; what is gone already is well."""
+        """Remove the files that were written; a missing file is no error."""
         for path in self.written:
             with suppress(OSError):
                 path.unlink()

@@ -1,4 +1,4 @@
-"""Deadlines of streams, consumers and sessions: one heap per node, served by one task.
+"""Timers of streams, consumers and groups: one heap of deadlines per node, served by one task.
 
 A callback runs synchronously inside a turn; `run` ends each round of them with the reactor's `end_turn`.
 """
@@ -13,38 +13,38 @@ import trio
 
 from jetraft.store.model.clock import NS_PER_S, Clock
 
-FAR_NS: Final = (1 << 63) - 1  # what the compiled loop can be told to wait for
+FAR_NS: Final = (1 << 63) - 1  # the largest deadline that the compiled loop takes
 
 
 @attrs.define(eq=False)
-class TimerHandle:
-    """A deadline that can be called off."""
+class TrioTimerHandle:
+    """A timer that can be cancelled."""
 
     callback: Callable[[], None] | None
 
     def cancel(self) -> None:
-        """Never call back; harmless after the deadline."""
+        """Do not call back. No error after the deadline."""
         self.callback = None
 
 
 @attrs.define
-class Timers:
+class TrioTimers:
     """A heap of deadlines in monotonic nanoseconds."""
 
     clock: Clock
     end_turn: Callable[[], None]
     within_turn: Callable[[Callable[[], None]], Callable[[], None]] = lambda function: function
-    _heap: list[tuple[int, int, TimerHandle]] = attrs.field(factory=list)
+    _heap: list[tuple[int, int, TrioTimerHandle]] = attrs.field(factory=list)
     _order: "itertools.count[int]" = attrs.field(factory=itertools.count)
     _wake: trio.Event = attrs.field(factory=trio.Event)
 
-    def call_at(self, mono_ns: int, callback: Callable[[], None]) -> TimerHandle:
-        """Call back once the monotonic clock has reached `mono_ns`; calls of one deadline keep their order.
+    def call_at(self, mono_ns: int, callback: Callable[[], None]) -> TrioTimerHandle:
+        """Call back once the monotonic clock reaches `mono_ns`; callbacks with one deadline keep their order.
 
-        A deadline that 64 bits do not hold (a duration of a client's that is close to it, from now) is the last one.
+        A deadline above 64 bits, such as now plus a client's longest duration, becomes FAR_NS.
         """
         mono_ns = min(mono_ns, FAR_NS)
-        handle = TimerHandle(callback)
+        handle = TrioTimerHandle(callback)
         earliest = not self._heap or mono_ns < self._heap[0][0]
         heapq.heappush(self._heap, (mono_ns, next(self._order), handle))
         if earliest:
@@ -52,7 +52,7 @@ class Timers:
         return handle
 
     def run_due(self) -> int:
-        """Call everything that is due; returns how many were called."""
+        """Call back for every deadline that has passed; returns the number of calls."""
         now_ns, called = self.clock.mono_ns(), 0
         while self._heap and self._heap[0][0] <= now_ns:
             callback = heapq.heappop(self._heap)[2].callback
@@ -62,7 +62,7 @@ class Timers:
         return called
 
     def next_deadline_ns(self) -> int:
-        """The earliest deadline, cancelled or not; far away when there is none."""
+        """The earliest deadline, cancelled or not; FAR_NS when there is none."""
         return self._heap[0][0] if self._heap else FAR_NS
 
     async def run(self) -> None:
@@ -70,17 +70,17 @@ class Timers:
         while True:
             while self._heap and self._heap[0][2].callback is None:
                 heapq.heappop(self._heap)
-            # Work that goes on at once (a consumer with more to deliver) does not pay for arranging a wait.
+            # A deadline that has passed, such as a consumer's with more to deliver, does not pay for a wait.
             if self.next_deadline_ns() > self.clock.mono_ns():
                 await self._wait()
             self._wake = trio.Event()
             if self.run_due():
                 self.end_turn()
-            # At most one round of due deadlines between two checkpoints.
+            # One round of callbacks at most between two checkpoints.
             await trio.lowlevel.checkpoint()
 
     async def _wait(self) -> None:
-        """Return at the earliest deadline, or when an earlier one has come."""
+        """Return at the earliest deadline, or when an earlier one is added."""
         if not self._heap:
             await self._wake.wait()
             return
@@ -89,5 +89,5 @@ class Timers:
             await self._wake.wait()
 
     def statistics(self) -> dict[str, int]:
-        """How many deadlines wait."""
+        """The number of deadlines in the heap."""
         return {"waiting": len(self._heap)}

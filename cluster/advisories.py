@@ -1,8 +1,10 @@
 """Advisories: what JetStream tells about itself on `$JS.EVENT.ADVISORY.>`, in nats-server's words.
 
-Nobody is told what nobody listens to: an event costs one look at the interest in its subject, and is made only when
-there is some. They are told once, to whoever listens at that moment, and never wait for anything; a server that ends
-between a deed and its advisory does not tell it later. Source: server/jetstream_events.go, observed on 2.15.1.
+What concerns an account is told within it.
+
+An event costs one look at the interest in its subject, and is made only when there is some. An advisory is published
+once, to the subscribers of that moment, and never waits for anything; a server that ends between an action and its
+advisory does not publish it later. Source: server/jetstream_events.go, observed on 2.15.1.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from random import Random
 
-    from jetraft.cluster.ports import Outbox
+    from jetraft.cluster.ports import Outbox, Outboxes
     from jetraft.store.model.clock import Clock
 
 SUBJECT_PREFIX: Final = "$JS.EVENT.ADVISORY."
@@ -26,14 +28,28 @@ OURS: Final = "io.jetraft.advisory.v1."
 ID_CHARS: Final = 22  # as long as nats-server's
 
 
-class Advisories:
-    """Tells events of one node."""
+class NodeAdvisories:
+    """Those of one node, for each account."""
 
-    def __init__(self, *, outbox: Outbox, clock: Clock, rng: Random) -> None:
+    def __init__(self, *, outboxes: Outboxes, clock: Clock, rng: Random, domain: str = "") -> None:
+        self.domain = domain
+        self._outboxes = outboxes
+        self._clock = clock
+        self._rng = rng
+
+    def of(self, account: str) -> Advisories:
+        """What tells an account."""
+        return Advisories(outbox=self._outboxes(account), clock=self._clock, rng=self._rng, domain=self.domain)
+
+
+class Advisories:
+    """Tells events of one account on one node."""
+
+    def __init__(self, *, outbox: Outbox, clock: Clock, rng: Random, domain: str = "") -> None:
+        self._domain = domain
         self._outbox = outbox
         self._clock = clock
         self._rng = rng
-        self.told = 0
 
     # --- streams
 
@@ -102,11 +118,21 @@ class Advisories:
 
     # --- the API
 
-    def api_audit(self, *, server: str, account: str, subject: bytes, request: bytes, response: bytes) -> None:
-        """A request was answered. Of the client only the account is told: requests travel between nodes without it."""
+    def api_audit(
+        self,
+        *,
+        server: str,
+        client: Callable[[], Mapping[str, object]],
+        subject: bytes,
+        request: bytes,
+        response: bytes,
+    ) -> None:
+        """A request was answered. `client` describes who asked; it is called only if the event is wanted."""
+        if not self.is_wanted("API"):
+            return
         fields = {
             "server": server,
-            "client": {"acc": account},
+            "client": client(),
             "subject": subject.decode(errors="replace"),
             **({"request": request.decode(errors="replace")} if request else {}),
             "response": response.decode(errors="replace"),
@@ -119,18 +145,22 @@ class Advisories:
 
     # --- inside
 
+    def is_wanted(self, subject: str) -> bool:
+        """Whether anything has subscribed to events of this kind."""
+        return self._outbox.has_interest((SUBJECT_PREFIX + subject).encode())
+
     def _tell(self, subject: str, kind: str, fields: Mapping[str, object]) -> None:
         to = (SUBJECT_PREFIX + subject).encode()
-        if not self._outbox.has_interest(to):
+        if not self.is_wanted(subject):
             return
         event = {
             "type": kind if kind.startswith(OURS) else TYPE_PREFIX + kind,
             "id": "".join(self._rng.choice(ALPHABET) for _ in range(ID_CHARS)),
             "timestamp": format_time(self._clock.unix_ns()),
             **fields,
+            **({"domain": self._domain} if self._domain else {}),
         }
         self._outbox.send(to, payload=encode(event))
-        self.told += 1
 
     def _span(self, began_ns: int) -> dict[str, str]:
         return {"start": format_time(began_ns), "end": format_time(self._clock.unix_ns())}

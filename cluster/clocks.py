@@ -10,23 +10,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-import msgpack
 import trio
 
-from jetraft.cluster.waiting import ask_peer
+from jetraft.cluster.calls.messages.clocks import METHOD, ClockAnswer
+from jetraft.cluster.calls.waiting import ask_for
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
-from jetraft.store.model.steady import APART_NS, Reading
+from jetraft.store.model.steady import APART_NS, ClockReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.raft.peers import Mesh
+    from jetraft.raft.mesh.peers import Mesh
     from jetraft.store.model.ids import NodeId
     from jetraft.store.model.steady import SteadyClock, SteadyStatistics
 
 log = logging.getLogger(__name__)
 
-METHOD: Final = "cluster.clock"
 LOOK_S: Final = 2.0  # a step of a wall clock is followed at 1 %: it matters little when that begins
 ANSWER_S: Final = 1.0
 ROUND_TRIP_NS_MAX: Final = 500 * NS_PER_MS  # half of it is the error: well below what counts as agreement
@@ -43,10 +42,10 @@ class ClockWatch:
         self._wake = trio.Event()
         self._is_apart = False
         if mesh is None:
-            clock.adjust((), nodes=1)  # nobody else to ask: what is stored begins with this
+            clock.adjust((), nodes=1)  # no other node to ask: stored times begin with this clock
         else:
             mesh.serve(METHOD, self._answer)
-            mesh.on_peer_up.append(lambda _node: self._wake.set())
+            mesh.on_peer_up.connect(lambda _node: self._wake.set())
 
     async def run(self) -> None:
         """Follow the clocks until cancelled."""
@@ -66,18 +65,19 @@ class ClockWatch:
         return self._clock.statistics()
 
     async def _answer(self, _peer: NodeId, _payload: bytes) -> bytes:
-        return bytes(msgpack.packb(self._clock.reading()))
+        wall_ns, steady_ns = self._clock.reading()
+        return ClockAnswer(wall_ns=wall_ns, steady_ns=steady_ns).pack()
 
-    async def _ask(self) -> list[Reading]:
+    async def _ask(self) -> list[ClockReading]:
         """The clocks of all peers that answer soon."""
-        found: list[Reading] = []
+        found: list[ClockReading] = []
         mesh = self._mesh
         if mesh is None:
             return found
 
         async def ask(peer: NodeId) -> None:
             asked_ns = self._clock.elapsed_ns()
-            answer = await ask_peer(mesh, peer, METHOD, b"", timeout_s=ANSWER_S)
+            answer = await ask_for(ClockAnswer, mesh, peer, METHOD, b"", timeout_s=ANSWER_S)
             reading = None if answer is None else read_answer(answer, asked_ns, self._clock.elapsed_ns())
             if reading is not None:
                 found.append(reading)
@@ -104,15 +104,10 @@ class ClockWatch:
         self._is_apart = is_apart
 
 
-def read_answer(answer: bytes, asked_ns: int, answered_ns: int) -> Reading | None:
-    """Return a peer's reading; None when it took too long to be of use, or is none."""
+def read_answer(answer: ClockAnswer, asked_ns: int, answered_ns: int) -> ClockReading | None:
+    """Return a peer's reading; None when it took too long to be of use."""
     if answered_ns - asked_ns > ROUND_TRIP_NS_MAX:
         return None
-    try:
-        wall_ns, steady_ns = msgpack.unpackb(answer)
-    except (ValueError, TypeError, msgpack.UnpackException):
-        return None
-    if type(wall_ns) is not int or (steady_ns is not None and type(steady_ns) is not int):
-        return None
+    wall_ns, steady_ns = answer.wall_ns, answer.steady_ns
     middle_ns = (asked_ns + answered_ns) // 2
-    return Reading(wall_ns=wall_ns - middle_ns, steady_ns=None if steady_ns is None else steady_ns - middle_ns)
+    return ClockReading(wall_ns=wall_ns - middle_ns, steady_ns=None if steady_ns is None else steady_ns - middle_ns)

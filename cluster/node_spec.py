@@ -1,4 +1,4 @@
-"""What JetStream's part of a node is made from, and how it shows itself."""
+"""What JetStream's part of a node is made from: its setting, and the ports that it works with."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.store.log.scrub import BYTES_PER_S_MAX, PERIOD_NS
 from jetraft.store.model.validate import NO_LIMITS, ServerLimits
-from jetraft.store.scrub import BYTES_PER_S_MAX, PERIOD_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
-    from jetraft.cluster.caretakers import CaretakerStatistics
-    from jetraft.cluster.meta.backend import BackendStatistics
-    from jetraft.cluster.meta.bootstrap import BootstrapStatistics
-    from jetraft.cluster.meta.table import TableStatistics
-    from jetraft.cluster.ports import Outbox, Timers
-    from jetraft.cluster.service import ServiceStatistics
-    from jetraft.raft.group_spec import GroupStatistics
+    from jetraft.cluster.ports import Outboxes, Timers, Traces
     from jetraft.raft.manager import Manager
-    from jetraft.raft.peers import Mesh
-    from jetraft.raft.repair import RepairStatistics
-    from jetraft.store.block_cache import BlockCache
-    from jetraft.store.io import Disk
-    from jetraft.store.keyring import Secrets
+    from jetraft.raft.mesh.peers import Mesh
+    from jetraft.store.blocks.cache import BlockCache
+    from jetraft.store.disk.io import Disk
+    from jetraft.store.frames.keyring import Secrets
+    from jetraft.store.ledger.node_dir import NodeDir
     from jetraft.store.model.config import StorageType
     from jetraft.store.model.ids import NodeId
-    from jetraft.store.model.steady import SteadyClock, SteadyStatistics
-    from jetraft.store.node_dir import NodeDir
+    from jetraft.store.model.state import AccountLimits
+    from jetraft.store.model.steady import SteadyClock
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -39,8 +33,11 @@ class NodeSetting:
     node_id: NodeId
     server_name: str
     cluster_name: str | None
+    domain: str = ""  # of JetStream
     expected: int = 1
     limits: ServerLimits = NO_LIMITS
+    accounts: Mapping[str, AccountLimits | None] = attrs.field(factory=dict)  # not named, or None: no limits
+    accounts_may_change: bool = False  # the mapping does, while the node runs
     tags: tuple[str, ...] = ()
     unique_tag: str = ""  # a prefix of tags whose values no two replicas of a stream may share
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes; without one most of what is free
@@ -55,7 +52,7 @@ class NodePorts:
 
     mesh: Mesh | None
     manager: Manager
-    outbox: Outbox
+    outboxes: Outboxes
     timers: Timers
     clock: SteadyClock
     rng: Random
@@ -63,17 +60,4 @@ class NodePorts:
     disk: Disk
     cache: BlockCache
     secrets: Secrets | None = None  # of a store that is encrypted
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class NodeStatistics:
-    """A snapshot of everything."""
-
-    bootstrap: BootstrapStatistics
-    table: TableStatistics
-    backend: BackendStatistics
-    service: ServiceStatistics
-    meta_group: GroupStatistics | None
-    repairs: RepairStatistics
-    caretakers: CaretakerStatistics
-    clocks: SteadyStatistics
+    traces: Traces | None = None

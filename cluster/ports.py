@@ -14,6 +14,8 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    Outboxes = Callable[[str], "Outbox"]  # the one of an account, by its name
+
 
 class StoredLike(Protocol):
     """The part of a stored message that a delivery needs."""
@@ -60,14 +62,14 @@ class DeliveryRun:
 
 
 class Outbox(Protocol):
-    """The plane, seen from below: routing, interest and capture."""
+    """The plane, seen from below, by one account: routing, interest and capture. Nothing crosses to another account."""
 
     def send(
         self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
     ) -> int:
         """Deliver to the subscribers of `to` on any node, who see `subject` (`to` when None).
 
-        Returns the number of receivers (local subscriptions plus nodes with interest); 0 means that nobody listens.
+        Returns the number of receivers (local subscriptions plus nodes with interest); 0 means no interest.
         """
 
     def send_batch(self, records: bytes) -> None:
@@ -77,7 +79,7 @@ class Outbox(Protocol):
         """
 
     def has_interest(self, subject: bytes) -> bool:
-        """Say whether somebody on any node would receive a message sent to this subject."""
+        """Say whether a subscriber on any node would receive a message sent to this subject."""
 
     def waiting_bytes(self, subject: bytes) -> int:
         """Return what waits to be sent to the receiver of this subject that is furthest behind, in bytes.
@@ -117,6 +119,16 @@ class Outbox(Protocol):
         Messages gone from the source are skipped. Returns how many had a receiver. Implementations without a faster
         way call `deliver_one_by_one`, which is also what this means.
         """
+
+
+class Traces(Protocol):
+    """Where traces of messages are made, for the leaders of streams to say what became of a message."""
+
+    def trace_sink(self, handle: int, stream: str) -> None:
+        """The sink of this handle is a stream's: it gets traced messages with the number of their trace as origin."""
+
+    def settle_trace(self, number: int, stream: str, *, subject: str, no_interest: bool, error: str) -> None:
+        """The stream stores the message under this subject, or would; or does not, with this error."""
 
 
 class TimerHandle(Protocol):

@@ -1,4 +1,4 @@
-"""The operator's last resort: groups whose majority is lost for ever go on with one member that is left.
+"""The operator's last resort: groups whose majority is permanently lost go on with one member that is left.
 
 Offline, on the directory of a stopped server, and on each server that is left with the same list of them. A group that
 has a majority of its voters on that list is left alone. Of any other the first of the list that is a voter *keeps* the
@@ -18,28 +18,28 @@ from __future__ import annotations
 import enum
 import select
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
-from jetraft.raft.membership import BadConfigurationError, Configuration
-from jetraft.raft.recovery import configurations_of
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import Identity, Kind
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.keyring import Secrets
-from jetraft.store.log_open import open_log
-from jetraft.store.log_start import LogOptions
+from jetraft.raft.engine.membership import BadConfigurationError, Configuration
+from jetraft.raft.replay import configurations_of
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.frames.keyring import Secrets
+from jetraft.store.ledger.node_dir import GROUPS_NAME, IDENTITY_NAME, NodeDir, peek_identity
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import node_id_of
-from jetraft.store.node_dir import GROUPS_NAME, IDENTITY_NAME, NodeDir, peek_identity
 from jetraft.store.port import Entry, HardState, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
-    from jetraft.store.log import FileLog
+    from jetraft.store.log.file_log import FileLog
     from jetraft.store.model.ids import GroupId, NodeId
 
 TERMS_SKIPPED: Final = 1000  # a lost member may have stood for election a few times more than this one knows of
@@ -55,7 +55,7 @@ class Fate(enum.Enum):
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Verdict:
+class RecoveryVerdict:
     """One group as this server knows it, and what is to be done with its copy."""
 
     group_id: GroupId
@@ -76,25 +76,31 @@ class NotRecoverableError(Exception):
 class Recovering:
     """The store of a stopped server, locked until `close`."""
 
-    def __init__(self, path: Path, key: bytes | None = None) -> None:
-        """`key` opens an encrypted store. Raises NotRecoverableError."""
+    def __init__(self, node_dir: NodeDir, writer: Writer, *, server_name: str, secrets: Secrets | None) -> None:
+        self.server_name = server_name
+        self._node_dir = node_dir
+        self._writer = writer
+        self._secrets = secrets
+        self._cache = BlockCache()
+
+    @classmethod
+    def open(cls, path: Path, key: bytes | None = None) -> Self:
+        """Lock the store and read its ledger; `key` opens an encrypted one. Raises NotRecoverableError."""
         root = next((place for place in (path, path / "jetstream") if (place / GROUPS_NAME).is_dir()), None)
         if root is None:
             raise NotRecoverableError(f"{path}: no store directory")
-        self.server_name, cluster = _identity_of(root)
-        self._secrets = None if key is None else Secrets(key=key)
+        server_name, cluster = _identity_of(root)
         with _told():
-            self._writer = Writer()
-            disk = LocalDisk(self._writer)
-            self._node_dir = NodeDir.open(disk, root, server_name=self.server_name, named=True, cluster=cluster)
-        self._cache = BlockCache()
+            writer = Writer()
+            node_dir = NodeDir.open(LocalDisk(writer), root, server_name=server_name, named=True, cluster=cluster)
+        return cls(node_dir, writer, server_name=server_name, secrets=None if key is None else Secrets(key=key))
 
     def close(self) -> None:
         """Let a server have it."""
         self._writer.stop()
         self._node_dir.close()
 
-    def judge(self, members: Sequence[str], only: str | None = None) -> list[Verdict]:
+    def judge(self, members: Sequence[str], only: str | None = None) -> list[RecoveryVerdict]:
         """What is to be done with each group, or with one, when no servers are left but these.
 
         Opens the logs, as a start does. Raises NotRecoverableError when this server is not one of them, or has no such
@@ -108,7 +114,7 @@ class Recovering:
             raise NotRecoverableError(f"there is no group {only} here")
         return [self._judge(group_id, incarnation, left) for group_id, incarnation in found]
 
-    def carry_out(self, verdict: Verdict) -> None:
+    def carry_out(self, verdict: RecoveryVerdict) -> None:
         """Do it, durably. Raises NotRecoverableError."""
         key = verdict.group_id, verdict.incarnation
         with _told():
@@ -118,12 +124,12 @@ class Recovering:
                 with closing(self._open(*key)) as log:
                     self._keep(log, verdict)
 
-    def _judge(self, group_id: GroupId, incarnation: int, left: Sequence[NodeId]) -> Verdict:
+    def _judge(self, group_id: GroupId, incarnation: int, left: Sequence[NodeId]) -> RecoveryVerdict:
         try:
             with closing(self._open(group_id, incarnation)) as log:
                 configuration = _configuration_of(log)
                 keeper = _keeper(configuration, left)
-                return Verdict(
+                return RecoveryVerdict(
                     group_id=group_id,
                     incarnation=incarnation,
                     fate=_fate(configuration, left, own=self._node_dir.node_id, keeper=keeper),
@@ -134,16 +140,16 @@ class Recovering:
                     term=log.hard_state.term,
                 )
         except (StoreError, OSError, BadConfigurationError) as error:
-            return Verdict(group_id=group_id, incarnation=incarnation, fate=Fate.UNREADABLE, reason=str(error))
+            return RecoveryVerdict(group_id=group_id, incarnation=incarnation, fate=Fate.UNREADABLE, reason=str(error))
 
     def _open(self, group_id: GroupId, incarnation: int) -> FileLog:
         identity = Identity(node_id=self._node_dir.node_id, group_id=group_id, incarnation=incarnation)
         path = self._node_dir.group(group_id, incarnation)
-        # For whom it voted no longer matters: there is nobody left whom it could contradict.
+        # Its vote no longer matters: no other member is left whom it could contradict.
         options = LogOptions(secrets=self._secrets, accept_lost_hard_state=True)
         return open_log(self._node_dir.ledger, path, identity, self._cache, options)
 
-    def _keep(self, log: FileLog, verdict: Verdict) -> None:
+    def _keep(self, log: FileLog, verdict: RecoveryVerdict) -> None:
         own = self._node_dir.node_id
         index, term = log.last_index + 1, log.hard_state.term + TERMS_SKIPPED
         body = Configuration(voters=(own,)).encode()

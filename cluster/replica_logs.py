@@ -7,10 +7,10 @@
 Who wants a replica says so with a `Wish`: what it knows, and what has to be asked again after each wait (rule 37).
 
 A log that is here and known to the ledger is opened at once; where it has lost something, others are asked for it. One
-that nobody has a memory of is begun with its founding members if this node was never counted on; else its group's
-leader has to admit this node (raft/joining.py). That is so for a node that came later, for one whose disk was wiped,
-and for one that has lost its promises or more of its log than can be had back: what is left of that is set aside first
-(ARCHITECTURE.md, decision 34).
+that no node remembers is begun with its founding members if this node was never counted on; else its group's
+leader has to admit this node (raft/recovery/joining.py). That is so for a node that came later, for one whose disk was
+wiped, and for one that has lost its promises or more of its log than can be recovered: what is left is set aside
+first (decision 34).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.raft.joining import until_durable
-from jetraft.raft.recovery import known_members
-from jetraft.raft.repair import OvertakenError
-from jetraft.store.format import Identity
+from jetraft.raft.recovery.joining import until_durable
+from jetraft.raft.recovery.repair import OvertakenError
+from jetraft.raft.replay import known_members
+from jetraft.store.frames.format import Identity
 from jetraft.store.port import HardStateLost, StoreCorrupt, StoreMisplaced
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from jetraft.raft.joining import Admission
-    from jetraft.raft.repair import Repairs
-    from jetraft.raft.swap import Swap
-    from jetraft.store.block_cache import BlockCache
-    from jetraft.store.ledger_records import GroupKey
-    from jetraft.store.log import FileLog
+    from jetraft.raft.recovery.joining import MemberAdmission
+    from jetraft.raft.recovery.repair import Repairs
+    from jetraft.raft.recovery.swap import Swap
+    from jetraft.store.blocks.cache import BlockCache
+    from jetraft.store.ledger.ledger_records import GroupKey
+    from jetraft.store.ledger.node_dir import NodeDir
+    from jetraft.store.log.file_log import FileLog
     from jetraft.store.model.ids import NodeId
-    from jetraft.store.node_dir import NodeDir
     from jetraft.store.port import GroupLog
 
 log_ = logging.getLogger(__name__)
@@ -49,12 +49,12 @@ class Wish:
     """A replica that should run here. All that may change while a log is opened is a question, asked when it counts."""
 
     key: GroupKey
-    is_alone: Callable[[], bool]  # whether nobody else holds the group, for certain
+    is_alone: Callable[[], bool]  # whether it is certain that no other node holds the group
     others: Callable[[FileLog], Sequence[NodeId]]  # who may have what this log has lost; may raise StoreError
     may_be_known: Callable[[], bool]  # whether the group may count on a self of this node that it does not remember
     require_current: Callable[[], None]  # raises StoreError while what is wished for may be of the past
-    admit: Callable[[], Awaitable[Admission]]  # asks the group's leader; raises JoinPendingError
-    may_lose: Callable[[], bool]  # whether it may go on without entries that nobody has
+    admit: Callable[[], Awaitable[MemberAdmission]]  # asks the group's leader; raises JoinPendingError
+    may_lose: Callable[[], bool]  # whether it may go on without entries that no member has
 
 
 @attrs.define(eq=False)
@@ -66,9 +66,9 @@ class ReplicaLogs:
     repairs: Repairs
 
     async def open(self, wish: Wish) -> GroupLog:
-        """Return the group's log, sound and begun; everything in it that somebody may count on is durable.
+        """Return the group's log, sound and begun; everything in it that others may count on is durable.
 
-        Raises RepairPendingError or JoinPendingError: somebody has to be asked again; StoreError, OSError.
+        Raises RepairPendingError or JoinPendingError: other members have to be asked again; StoreError, OSError.
         """
         try:
             return await self._open(wish)
@@ -154,6 +154,7 @@ class ReplicaLogs:
         if wish.is_alone() and log.last_index and not log.boundary[0]:
             return  # the only member has all its entries: who the members are is among them
         must_ask = wish.may_be_known()
+        # The log of an admitted member begins with a checkpoint, as does a trimmed one: without it, it is gone.
         if log.boundary[0] or (must_ask and log.last_index):
             raise StoreCorrupt(f"{wish.key[0]}: the checkpoints are gone")
         if must_ask:
@@ -182,9 +183,9 @@ def _check_losses(log: FileLog, wish: Wish) -> None:
 def members_of(log: FileLog, believed: Iterable[NodeId], *, if_unnamed: Iterable[NodeId] = ()) -> set[NodeId]:
     """Who may have what a log has lost: the members by its own newest configuration, and those believed to be some.
 
-    `if_unnamed` count when the log can name nobody. The log is read only if it has lost something.
+    `if_unnamed` count when the log names none. The log is read only if it has lost something.
     """
-    named = known_members(log) if log.damaged or not has_checkpoints(log) else ()
+    named = known_members(log) if log.damaged_blocks or not has_checkpoints(log) else ()
     return {*believed, *(named or if_unnamed)}
 
 

@@ -1,4 +1,4 @@
-"""Watches the room on this node's disk: says when it runs out, and keeps the emergency file (store/emergency.py).
+"""Watches the room on this node's disk: says when it runs out, and keeps the emergency file (store/disk/emergency.py).
 
 What is refused while there is little is decided where it is asked for (`SpaceWatch.is_low`); what gives space back is
 the compactor, which does not wait then.
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from jetraft.store.emergency import Verdict
-from jetraft.store.io import run_blocking
+from jetraft.store.disk.emergency import EmergencyAction
+from jetraft.store.disk.io import run_blocking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.store.emergency import EmergencyFile
+    from jetraft.store.disk.emergency import EmergencyFile
+    from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.clock import Clock
-    from jetraft.store.space import SpaceWatch
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,15 @@ LOOK_S: Final = 0.25
 class RoomKeeper:
     """See the module. One task (`run`); `look` once before the first log is opened."""
 
-    def __init__(self, *, clock: Clock, space: SpaceWatch, emergency: EmergencyFile) -> None:
+    def __init__(
+        self, *, clock: Clock, space: SpaceWatch, emergency: EmergencyFile, give_back: Callable[[], None]
+    ) -> None:
+        """`give_back` is called when the disk becomes nearly full."""
         self._clock = clock
         self._space = space
         self._emergency = emergency
         self._was_low = False
-        self.on_low: list[Callable[[], None]] = []  # the disk is nearly full
+        self._give_back = give_back
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -53,8 +56,7 @@ class RoomKeeper:
                 space.free_bytes,
                 space.reserve_bytes,
             )
-            for told in self.on_low:
-                told()
+            self._give_back()
         elif self._was_low and not is_low:
             log.warning("the disk has room again: %d bytes are free; messages are taken", space.free_bytes)
         self._was_low = is_low
@@ -62,9 +64,9 @@ class RoomKeeper:
             free_bytes=space.free_bytes, reserve_bytes=space.reserve_bytes, need_bytes=space.need_bytes
         )
         try:
-            if verdict is Verdict.MAKE:
+            if verdict is EmergencyAction.MAKE:
                 await run_blocking(partial(self._emergency.make, space.need_bytes))
-            elif verdict is Verdict.GIVE_UP:
-                await run_blocking(self._emergency.give_up)
+            elif verdict is EmergencyAction.REMOVE:
+                await run_blocking(self._emergency.remove)
         except OSError as error:
             log.warning("the emergency file of the store: %s", error)

@@ -1,1 +1,1 @@
-"""The main job on real input: three nodes, acknowledged publishes, Spark reading from the replicas (`make demo`)."""
+"""The demo (`make demo`): three nodes, acknowledged publishes of real data, Spark reads from the replicas."""

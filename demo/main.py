@@ -1,6 +1,6 @@
 """`make demo`: publish the flights with acknowledgements, read them with Spark, kill the stream's leader half-way.
 
-Exits 0 only when Spark's table equals the one that pandas computes from the source and every row is in the stream once.
+Exits with 0 only if Spark's table equals that of pandas and every row is in the stream exactly once.
 JETRAFT_DEMO_SERVER=reference runs the same demo against nats-server; RAFT=pysyncobj chooses jetraft's second engine.
 """
 
@@ -41,7 +41,7 @@ SETTLED_ROWS = 3 * WINDOW  # more than can have been in flight when the leader d
 
 @attrs.define
 class Run:
-    """One run of the demo: its processes and what it has measured."""
+    """One run of the demo: its processes and measurements."""
 
     console: Console
     cluster: Cluster
@@ -55,7 +55,7 @@ class Run:
     rss_bytes_max: Counter[str] = attrs.field(factory=Counter)
 
     def say(self, text: str) -> None:
-        """One line for the reader, above the bars."""
+        """Print a line above the progress bars."""
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def spark_table(self) -> dict[flights.Group, flights.Delays]:
@@ -96,7 +96,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def running(console: Console) -> Iterator[Run]:
-    """Three nodes in .demo/, ended with whatever else was started when the block is left."""
+    """Start three nodes in .demo/; on leaving, stop them and everything else that was started."""
     kind: Kind = "reference" if os.environ.get("JETRAFT_DEMO_SERVER") == "reference" else "jetraft"
     engine = os.environ.get("RAFT")
     config = f"jetstream {{ raft_engine: {engine} }}\n" if engine else None
@@ -115,7 +115,7 @@ def running(console: Console) -> Iterator[Run]:
 
 
 async def work(run: Run) -> bool:
-    """The whole job; returns whether the result is correct."""
+    """Run the demo; returns whether the result is correct."""
     create_stream(run)
     start_spark(run)
     frame = await asyncio.to_thread(flights.read)
@@ -149,14 +149,14 @@ async def work(run: Run) -> bool:
 
 # --- the stream -------------------------------------------------------------------------------------------------------
 def api(run: Run, subject: str, body: object = None) -> dict[str, Any]:
-    """One API call through any running node."""
+    """Send an API request to any running node and return its answer."""
     node = next(node for node in run.cluster if node.running.running)
     with RawClient(node.address) as client:
         return client.api(subject, body)
 
 
 def create_stream(run: Run) -> None:
-    """FLIGHTS with three replicas, every one of them answering direct gets."""
+    """Create FLIGHTS with three replicas that all answer direct gets."""
     body = {"name": STREAM, "subjects": ["flights.>"], "num_replicas": NODES, "allow_direct": True, "storage": "file"}
     answer = api(run, f"STREAM.CREATE.{STREAM}", body)
     if "error" in answer:
@@ -174,7 +174,7 @@ def leader(run: Run) -> str | None:
 
 
 def catch_up(run: Run) -> float:
-    """Seconds until every replica is current, the restarted one included."""
+    """Wait until every replica is current, the restarted one included; returns the seconds."""
     started_s = time.monotonic()
 
     def current() -> bool:
@@ -192,14 +192,14 @@ def catch_up(run: Run) -> float:
 
 # --- publishing -------------------------------------------------------------------------------------------------------
 def bars(console: Console) -> Progress:
-    """Progress bars: what, how far, how long."""
+    """Progress bars with name, count and elapsed time."""
     return Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
 
 
 async def publish(run: Run, rows: list[tuple[str, bytes]], progress: Progress) -> Publisher:
-    """Publish everything; half-way the leader is killed and started again."""
+    """Publish everything; half-way kill the leader and start it again."""
     bar = progress.add_task("published and acknowledged", total=len(rows))
     spark_bar = progress.add_task("aggregated by Spark       ", total=len(rows))
     half_way, resumed = asyncio.Event(), asyncio.Event()
@@ -228,12 +228,12 @@ async def publish(run: Run, rows: list[tuple[str, bytes]], progress: Progress) -
 
 
 async def join(task: "asyncio.Task[None]") -> None:
-    """Wait for a task as a member of a group."""
+    """Wait for a task in a task group."""
     await task
 
 
 async def kill_and_restart(run: Run, publisher: Publisher, half_way: asyncio.Event, resumed: asyncio.Event) -> None:
-    """SIGKILL the leader when half of the rows are acknowledged; start it again when its successor acknowledges."""
+    """SIGKILL the leader when half of the rows are acknowledged; start it again when the next leader acknowledges."""
     await half_way.wait()
     name = await asyncio.to_thread(leader, run)
     if name is None:
@@ -252,7 +252,7 @@ async def kill_and_restart(run: Run, publisher: Publisher, half_way: asyncio.Eve
 
 
 async def watch(run: Run, progress: Progress, bar: TaskID) -> None:
-    """Move Spark's bar and keep the largest resident size of every node; a dead Spark ends the demo."""
+    """Update Spark's bar and the largest resident size of each node, until cancelled."""
     while True:
         progress.update(bar, completed=flights.total(run.spark_table()).flights)
         for name, size in run.cluster.statistics().items():
@@ -262,7 +262,7 @@ async def watch(run: Run, progress: Progress, bar: TaskID) -> None:
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
 def start_spark(run: Run) -> None:
-    """Start the query as a process of its own, with a pipe through which it is told to finish."""
+    """Start the query as a process; a line on its standard input tells it to finish."""
     directory = run.directory / "spark"
     directory.mkdir(parents=True, exist_ok=True)
     read_end, run.spark_stdin = os.pipe()
@@ -298,7 +298,7 @@ async def finish_spark(run: Run, progress: Progress) -> None:
 
 
 def served(run: Run) -> dict[str, int]:
-    """Rows that each server has handed to Spark."""
+    """The rows that each server returned to Spark."""
     rows: Counter[str] = Counter()
     for path in (run.directory / "spark" / "stats").glob("*.json"):
         note = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Publishes every row with an acknowledgement, a window at a time, and never doubles one.
+"""Publishes every row with an acknowledgement, a window at a time, without duplicates.
 
 A row that is not acknowledged is sent again with the same Nats-Msg-Id, so the server keeps one of them. While the
 stream has no leader a single row probes for the next one; the rest of the window follows when it is acknowledged.
@@ -24,7 +24,7 @@ GIVE_UP_S = 60.0
 
 @attrs.define
 class Progress:
-    """What has been acknowledged so far, and the longest silence between two acknowledgements."""
+    """The number of acknowledgements, and the longest time between two of them."""
 
     acked: int = 0
     duplicates: int = 0
@@ -46,7 +46,7 @@ class Progress:
 
 
 class PublishFailedError(RuntimeError):
-    """The stream refused a row for good, or was silent for too long."""
+    """The stream refused a row permanently, or sent no acknowledgement for too long."""
 
 
 class Publisher:
@@ -153,4 +153,4 @@ class Publisher:
 
 
 async def ignore(_: Exception) -> None:
-    """Connection errors are expected here: a node is killed on purpose."""
+    """Ignore connection errors: the demo kills a node."""

@@ -1,7 +1,7 @@
-"""The Spark query, a process of its own: counts flights and averages departure delays per carrier and origin.
+"""The process of the Spark query: counts flights and averages departure delays per carrier and origin.
 
-It writes its table to a file after every micro-batch (complete output mode), replacing the previous one. A line on its
-standard input means that everything has been published: it finishes what is there and ends.
+It replaces a file with its table after every micro-batch (complete output mode). A line on its standard input means
+that everything has been published: it processes the rest and exits.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def wait_for_word(finish: threading.Event) -> None:
 
 
 def write(path: Path, value: Any) -> None:
-    """Replace a JSON file at once, so that its reader sees the old one or the new one."""
+    """Replace a JSON file atomically: a reader sees the old content or the new one."""
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(value), encoding="utf-8")
     unfinished.rename(path)

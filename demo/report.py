@@ -1,4 +1,4 @@
-"""What the demo prints at the end, and whether it was correct."""
+"""The report of the demo, and the check of its result."""
 
 import math
 
@@ -9,13 +9,13 @@ from rich.table import Table
 from demo.flights import MEAN_DELAY_MIN, MEAN_TOLERANCE, ROWS, ROWS_WITH_DELAY, Delays, Group, total
 from demo.publisher import Progress
 
-RELATIVE_TOLERANCE = 1e-9  # two orders of adding up the same doubles
+RELATIVE_TOLERANCE = 1e-9  # the same doubles are added in different orders
 MIB = 1024 * 1024
 
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Everything that the demo has measured."""
+    """The measurements of the demo."""
 
     expected: dict[Group, Delays]
     found: dict[Group, Delays]
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def show(console: Console, outcome: Outcome) -> bool:
-    """Print the tables and return whether every figure is the expected one."""
+    """Print the tables; returns whether every figure is the expected one."""
     console.print(comparison(outcome))
     console.print(measures(outcome))
     faults = wrong(outcome)
@@ -45,7 +45,7 @@ def show(console: Console, outcome: Outcome) -> bool:
 
 
 def comparison(outcome: Outcome) -> Table:
-    """Spark's table beside the one of pandas."""
+    """Spark's table next to that of pandas."""
     table = Table(title="flights and mean departure delay in minutes, per carrier and origin", row_styles=["", "dim"])
     for name in ("carrier", "origin"):
         table.add_column(name)
@@ -91,7 +91,7 @@ def measures(outcome: Outcome) -> Table:
 
 
 def wrong(outcome: Outcome) -> list[str]:
-    """Every figure that is not what it must be."""
+    """A line for each figure that is not the expected one."""
     whole = total(outcome.found)
     faults = [
         f"{carrier} {origin}: Spark has {outcome.found.get((carrier, origin))}, pandas {expected}"
@@ -104,12 +104,12 @@ def wrong(outcome: Outcome) -> list[str]:
     if whole.mean_delay_min is None or abs(whole.mean_delay_min - MEAN_DELAY_MIN) > MEAN_TOLERANCE:
         faults.append(f"Spark's mean delay is {whole.mean_delay_min}, not {MEAN_DELAY_MIN}")
     if outcome.stored != ROWS:
-        faults.append(f"the stream holds {outcome.stored} messages, not {ROWS}")
+        faults.append(f"the stream has {outcome.stored} messages, expected {ROWS}")
     return faults
 
 
 def same(expected: Delays | None, found: Delays | None) -> bool:
-    """Equal counts, and means equal but for the order in which they were added up."""
+    """Whether the counts are equal, and the means within RELATIVE_TOLERANCE."""
     if expected is None or found is None:
         return False
     if (expected.flights, expected.with_delay) != (found.flights, found.with_delay):

@@ -1,4 +1,4 @@
-"""Exits 0 when /healthz of the server in this container says ok; the image has no curl."""
+"""Exits with 0 when /healthz of the server in this container returns ok; the image has no curl."""
 
 import json
 import os
@@ -9,7 +9,7 @@ TIMEOUT_S = 2.0
 
 
 def main() -> int:
-    """Ask once; any error is unhealthy, and its text is what `docker inspect` shows."""
+    """Send one request; returns 1 for any error, whose text `docker inspect` shows."""
     url = os.environ.get("JETRAFT_HEALTH_URL", "http://127.0.0.1:8222/healthz")
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  (the image sets the URL)

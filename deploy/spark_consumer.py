@@ -1,10 +1,9 @@
-"""The job of the compose profile `spark`: count the messages of a stream by subject while it grows.
+"""The job of the compose profile `spark`: counts the messages of a stream by subject, continuously.
 
     python deploy/spark_consumer.py --servers nats://n1:4222,nats://n2:4222,nats://n3:4222 --stream ORDERS
 
-Every setting can come from the environment: JETSTREAM_SERVERS, JETSTREAM_STREAM, CHECKPOINT_DIR, STATS_DIR. The
-position is kept in the checkpoint directory: a job that was killed goes on where it was. SIGTERM ends it after the
-present micro-batch.
+Defaults come from the environment: JETSTREAM_SERVERS, JETSTREAM_STREAM, CHECKPOINT_DIR, STATS_DIR. The checkpoint
+directory has the position: a job that was killed continues there. SIGTERM ends it after the present micro-batch.
 """
 
 import argparse
@@ -50,7 +49,7 @@ def main() -> int:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Return the settings: command line first, then environment."""
+    """Return the settings, from the command line, else from the environment."""
     parser = argparse.ArgumentParser(description="Count the messages of a JetStream stream by subject with Spark.")
     parser.add_argument("--servers", default=os.environ.get("JETSTREAM_SERVERS", "nats://127.0.0.1:4222"))
     parser.add_argument("--stream", default=os.environ.get("JETSTREAM_STREAM", "ORDERS"))
@@ -64,8 +63,8 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def session() -> "SparkSession":
-    """Return a local Spark session without a web page."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415  (after the check for Java, which gives the better message)
+    """Return a local Spark session without its web interface."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415  (after the check for Java, which has the better message)
 
     return (
         SparkSession.builder.appName("jetstream-consumer")
@@ -76,7 +75,7 @@ def session() -> "SparkSession":
 
 
 def counts(spark: "SparkSession", given: argparse.Namespace) -> "DataFrame":
-    """Return messages, last sequence and last time by subject, most messages first."""
+    """Return count, last sequence and last time by subject, the most messages first."""
     reader = (
         spark.readStream.format("jetstream")
         .option("servers", given.servers)

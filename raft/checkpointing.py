@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.raft.engine import SnapshotOffer
+from jetraft.raft.engine.membership import ConfigurationHistory
+from jetraft.raft.engine.messages import SnapshotOffer
 from jetraft.raft.machine import StateMachine
-from jetraft.raft.membership import ConfigurationHistory
 from jetraft.store.port import Checkpoint, Entry, GroupLog
 
 if TYPE_CHECKING:
-    from jetraft.store.snapshot import Manifest
+    from jetraft.store.model.manifest import Manifest
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -105,7 +105,7 @@ class Checkpointer:
         return now_ns < self._held_until_ns
 
     def save_if_due(self, applied_index: int, now_ns: int) -> None:
-        """Checkpoint when that is worth its cost now, and nobody fetches."""
+        """Checkpoint when that is worth its cost now, and no member fetches the present one."""
         policy = self._policy
         enough = self._bytes >= policy.applied_bytes_min or self._entries >= policy.applied_entries_min
         if enough and self._bytes >= policy.state_bytes_factor * self._state_bytes and now_ns >= self._held_until_ns:
@@ -149,7 +149,7 @@ class Checkpointer:
         return None if checkpoint is None else (self.manifest_of(checkpoint), checkpoint)
 
     def trim_if_durable(self, now_ns: int) -> int:
-        """Trim once after the newest checkpoint is on disk and nobody fetches; returns how many blocks were dropped."""
+        """Trim once the newest checkpoint is on disk and no member fetches; returns how many blocks were dropped."""
         if self._trim_token is None or self._log.durable_token < self._trim_token or now_ns < self._held_until_ns:
             return 0
         self._trim_token = None

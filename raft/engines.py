@@ -2,26 +2,22 @@
 
 from typing import Final
 
-from jetraft.raft.core import Core
-from jetraft.raft.engine import EngineFactory
+from jetraft.raft.engine.core import create_engine
+from jetraft.raft.engine.port import EngineFactory, EngineUnavailableError
 
 CORE: Final = "core"
 PYSYNCOBJ: Final = "pysyncobj"
 
 
-class EngineUnavailableError(Exception):
-    """The engine that the configuration asks for cannot run here; the message says what is missing."""
-
-
 def engine_factory(name: str) -> EngineFactory:
     """The engine of that name, checked to be able to run. Raises EngineUnavailableError."""
     if name == CORE:
-        return Core
+        return create_engine
     if name != PYSYNCOBJ:
         raise EngineUnavailableError(f"there is no raft_engine {name}")
     try:
-        from jetraft.raft import pysyncobj_engine  # noqa: PLC0415  (an optional dependency, loaded when it is asked for)
+        from jetraft.raft.pysyncobj import engine  # noqa: PLC0415  (an optional dependency, loaded when it is asked for)
     except ImportError as error:
         raise EngineUnavailableError("raft_engine pysyncobj needs the package pysyncobj: jetraft[pysyncobj]") from error
-    pysyncobj_engine.prepare_library()
-    return pysyncobj_engine.create_engine
+    engine.prepare_library()
+    return engine.create_engine

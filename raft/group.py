@@ -1,42 +1,34 @@
-"""One group on one node: engine, log and state machine, and the proposals that wait for their outcome.
+"""One group on one node, as others see it: what they read of it, what they ask of it, and its turns.
 
-Everything happens inside a turn of the node. Between turns proposals queue up; `learn` and `advance`, called by the
-manager's flush, are the whole life of a group: learn what became durable, say what is committed; apply it, tell the
-proposers, seal what is queued, let the engine send. Then the manager hands the log to the writer. Nothing here awaits.
-
-An unexpected exception of apply stops the group (rule 26), as an error of the log does (rule 7): it takes no further
-part, and says so in `failed`.
+Between turns proposals queue up. What happens in a turn of the node, events and all, is `Turns` (raft/turns.py), which
+the manager drives; then it hands the log to the writer. Nothing in a turn awaits.
 """
 
-import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
-from jetraft.raft.acceptor import LogDivergedError
-from jetraft.raft.checkpointing import Checkpointer
-from jetraft.raft.engine import CoreSetup, Engine, Message, Proposal, Resigned, Role, TermNotice
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.messages import Message, Resigned, TermNotice
+from jetraft.raft.engine.port import Proposal
+from jetraft.raft.group_parts import make_parts
 from jetraft.raft.group_spec import GroupSetting, GroupSpec, GroupStatistics, ReplicaLag, lags_of
-from jetraft.raft.machine import StateMachine, apply_entries
-from jetraft.raft.membership import Configuration
-from jetraft.raft.proposals import Committed, Done, NotLeaderError, Outcome, Proposals, result_of
-from jetraft.raft.recovery import recover
-from jetraft.store.io import run_blocking
+from jetraft.raft.handover import Handover
+from jetraft.raft.machine import StateMachine
+from jetraft.raft.proposals import Committed, Done, NotLeaderError, Outcome, Waiter, result_of
+from jetraft.raft.replay import Replayed
+from jetraft.raft.turns import DISK_ERRORS
+from jetraft.store.disk.io import run_blocking
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import NodeId
-from jetraft.store.port import Checkpoint, Entry, GroupLog, StoreCorrupt, StoreError
+from jetraft.store.port import Checkpoint, GroupLog, StoreCorrupt
 
 if TYPE_CHECKING:
-    from jetraft.store.snapshot import Manifest
+    from jetraft.store.model.manifest import Manifest
 
-log_ = logging.getLogger(__name__)
-
-# What a bad disk answers. It ends this group and no other: the owner opens the log again, and has it repaired.
-DISK_ERRORS: Final = (StoreError, OSError)
-APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
 READ_WAIT_S = 1.5  # a leader out of contact steps down after a second
-BLOCKING_BYTES_MAX: Final = 128 << 10  # more than this takes longer to write than a thread takes to wake
 
 
 class Group:
@@ -51,8 +43,10 @@ class Group:
         machine: StateMachine,
         clock: Clock,
         mark_dirty: Callable[["Group"], None],
+        recovered: Replayed,
+        now_ns: int,
     ) -> None:
-        now_ns = clock.mono_ns()
+        """`recovered` is what `recover` found in the log, with which it restored the machine; `start` comes next."""
         self._clock = clock
         self.group_id = spec.group_id
         self.group_name = spec.group_id.encode()
@@ -60,51 +54,22 @@ class Group:
         self.node_id = setting.node_id
         self.log = log
         self.machine = machine
-        self.failed: Exception | None = None
-        self.leader: NodeId | None = None
-        self.leader_since_ns = now_ns
-        self.is_leader = False
         self.scheduled_ns: int | None = None  # the manager's: the entry in its deadline heap
-        self._mark_dirty = mark_dirty
-        self._proposals = Proposals()
-        self._committed: Sequence[Entry] = ()  # between `learn` and `advance`: what is to be applied
-        self._term_led = 0
-        self._elections_won = 0
-        self._submitted_token = -1
-        self._is_awaited = True  # of what is queued or not yet handed to the writer, somebody waits for something
-        self._persisted_token = -1
-        self._damage: StoreCorrupt | OSError | None = None
-        recovered = recover(log, machine, Configuration(voters=spec.members))
-        self.applied_index = recovered.applied_index
+        self._handover = Handover(log)
         self._configurations = recovered.configurations
-        self._checkpointer = Checkpointer(
-            setting.checkpoints,
-            log=log,
-            machine=machine,
-            configurations=recovered.configurations,
-            index=recovered.applied_index,
-            state_bytes=recovered.state_bytes,
-            term=recovered.checkpoint_term,
+        self._mark_dirty = partial(mark_dirty, self)
+        parts = make_parts(
+            spec, setting, recovered, log=log, machine=machine, mark_dirty=self._mark_dirty, now_ns=now_ns
         )
-        setup = CoreSetup(
-            node_id=setting.node_id,
-            incarnation=spec.incarnation,
-            seal=setting.seal,
-            rng=setting.rng,
-            timing=setting.timing,
-            limits=setting.limits,
-            eager=spec.preferred_leader == setting.node_id,
-            tempo=setting.tempo,
-        )
-        self.core: Engine = setting.engine(
-            setup,
-            log=log,
-            configurations=recovered.configurations,
-            commit_index=recovered.applied_index,
-            snapshot_offer=self._checkpointer.offer,
-        )
-        log.on_durable = self._on_durable
+        self._checkpointer = parts.checkpointer
+        self.core = parts.core
+        self.turns = parts.turns
+
+    def start(self, now_ns: int) -> None:
+        """Take part: hear what becomes durable, stand for election or wait for a leader."""
+        self.log.on_durable = self._mark_dirty
         self.core.start(now_ns)
+        self.turns.perform(now_ns)
 
     # What others read.
 
@@ -112,6 +77,31 @@ class Group:
     def term(self) -> int:
         """The current term."""
         return self.core.term
+
+    @property
+    def leader(self) -> NodeId | None:
+        """The leader of the current term, when known."""
+        return self.turns.tenure.leader
+
+    @property
+    def leader_since_ns(self) -> int:
+        """Since when, on the monotonic clock, that is the known leader."""
+        return self.turns.tenure.leader_since_ns
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member leads, and its state is complete."""
+        return self.turns.tenure.is_leader
+
+    @property
+    def applied_index(self) -> int:
+        """The highest index that the state machine has applied."""
+        return self.turns.applied_index
+
+    @property
+    def failed(self) -> Exception | None:
+        """Why this group takes no part any more; None while it does."""
+        return self.turns.failed
 
     @property
     def commit_index(self) -> int:
@@ -162,7 +152,7 @@ class Group:
 
     @property
     def configuration_is_committed(self) -> bool:
-        """Whether nobody can roll back the configuration in force."""
+        """Whether the configuration in force is committed, so that no leader can roll it back."""
         return self._configurations.current_index <= self.core.commit_index
 
     @property
@@ -188,9 +178,9 @@ class Group:
             applied_index=self.applied_index,
             last_index=self.log.last_index,
             durable_index=self.log.durable_index,
-            proposals_queued=self._proposals.queued,
-            proposals_waiting=self._proposals.waiting,
-            elections_won=self._elections_won,
+            proposals_queued=self.turns.proposals.queued,
+            proposals_waiting=self.turns.proposals.waiting,
+            elections_won=self.turns.tenure.elections_won,
             failed=None if self.failed is None else str(self.failed),
         )
 
@@ -202,52 +192,49 @@ class Group:
         `committed` is called in the turn in which the entry is applied, before that: what it sends is on its way while
         this node applies. It is not called when leadership is lost first.
         """
-        if proposal.is_awaited:
-            self._is_awaited = True
-        elif not self._proposals.queued and not self.has_unwritten():
-            self._is_awaited = False
-        self._proposals.add(proposal, done, committed)
-        self._mark_dirty(self)
+        proposals = self.turns.proposals
+        self._handover.note_proposal(is_awaited=proposal.is_awaited, is_first=not proposals.queued)
+        proposals.add(proposal, done, committed)
+        self._mark_dirty()
 
     async def propose_and_wait(self, proposal: Proposal) -> object:
         """The result of apply. Raises NotLeaderError or OutcomeUnknownError; waits as long as the group does."""
-        finished = trio.Event()
-        ended: list[tuple[Outcome, object]] = []
+        waiter = Waiter()
+        self.propose(proposal, waiter.done)
+        return result_of(*await waiter.wait(), group_id=self.group_id)
 
-        def done(outcome: Outcome, result: object) -> None:
-            ended.append((outcome, result))
-            finished.set()
+    async def wait_applied(self, index: int) -> None:
+        """Return when everything up to this index is applied here, or the group has ended (`failed`)."""
+        await self.turns.progress.until(lambda: self.applied_index >= index or self.failed is not None)
 
-        self.propose(proposal, done)
-        await finished.wait()
-        return result_of(*ended[0], group_id=self.group_id)
+    async def wait_durable(self, token: int) -> None:
+        """Return when what the log had when it gave this token is on disk, or the group has ended."""
+        await self.turns.progress.until(lambda: self.log.durable_token >= token or self.failed is not None)
+
+    async def wait_follower(self) -> None:
+        """Return when this member does not lead."""
+        await self.turns.progress.until(lambda: not self.is_leader)
 
     def read_barrier(self, done: Done) -> None:
         """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21)."""
         if not self.is_leader:
             done(Outcome.REFUSED, None)
             return
-        self._proposals.add_read(self.core.begin_read(), self.core.commit_index, done)
-        self._mark_dirty(self)
+        self.turns.proposals.add_read(self.core.begin_read(), self.core.commit_index, done)
+        self.turns.perform(self._clock.mono_ns())
 
     async def confirm_leadership(self) -> None:
         """Return when everything committed before the call is applied here (`read_barrier`). Raises NotLeaderError."""
-        finished = trio.Event()
-        outcomes: list[Outcome] = []
-
-        def done(outcome: Outcome, _result: object) -> None:
-            outcomes.append(outcome)
-            finished.set()
-
-        self.read_barrier(done)
+        waiter = Waiter()
+        self.read_barrier(waiter.done)
         with trio.move_on_after(READ_WAIT_S):
-            await finished.wait()
-        if outcomes != [Outcome.OK]:
+            await waiter.wait()
+        if waiter.outcome is not Outcome.OK:
             raise NotLeaderError(f"this node cannot say whether it still leads {self.group_id}")
 
     def transfer_leadership(self, to: NodeId | None) -> bool:
         """Hand leadership to `to`, or to the most advanced voter. Returns whether a transfer has begun."""
-        self._mark_dirty(self)
+        self._mark_dirty()
         return self.is_leader and self.core.transfer(to, self._clock.mono_ns())
 
     def prefer_others(self, *, wanted: bool) -> None:
@@ -256,22 +243,25 @@ class Group:
 
     def change_members(self, configuration: Configuration, done: Done | None = None) -> None:
         """Change the members by one voter, or the learners. Raises MembershipChangeRefusedError."""
-        self._mark_dirty(self)  # also when it is refused: the entry that has to be committed first was appended then
-        index = self.core.change_members(configuration, self._clock.mono_ns())
+        self._mark_dirty()  # also when it is refused: the entry that has to be committed first was appended then
+        now_ns = self._clock.mono_ns()
+        index = self.core.change_members(configuration, now_ns)
+        self.turns.perform(now_ns)
         if done is not None:
-            self._proposals.add_waiting(index, done)
+            self.turns.proposals.add_waiting(index, done)
 
     def outlive(self, configuration: Configuration, term: int) -> None:
-        """Lead alone from now on: too few others remember this group (raft/survivor.py)."""
-        self.core.outlive(configuration, term, self._clock.mono_ns())
-        self._mark_dirty(self)
+        """Lead alone from now on: too few others remember this group (raft/recovery/survivor.py)."""
+        now_ns = self._clock.mono_ns()
+        self.core.outlive(configuration, term, now_ns)
+        self.turns.perform(now_ns)
 
     def has_no_replica(self, node: NodeId) -> None:
         """A node that asks to be admitted does not lead, and holds nothing, whatever it said before."""
         self.step(node, Resigned(term=self.term), self._clock.mono_ns())
 
     def promise(self, term: int) -> int:
-        """Hear no leader below a term (raft/repair.py). Returns the durably promised one, 0 while that is not sure."""
+        """Hear no leader below a term (raft/recovery/repair.py). Returns the durably promised term, else 0."""
         now_ns = self._clock.mono_ns()
         if term > self.term:
             self.step(self.node_id, TermNotice(term=term), now_ns)
@@ -280,18 +270,20 @@ class Group:
     def forget_member(self, node: NodeId) -> None:
         """A member that does not vote has lost its log: follow it from the beginning."""
         self.core.forget_member(node)
-        self._mark_dirty(self)
+        self._mark_dirty()
 
     def checkpoint(self) -> None:
         """Checkpoint and trim now: after a purge the space should come back soon. No-op when nothing was applied."""
         now_ns = self._clock.mono_ns()
         checkpointer = self._checkpointer
-        if self._takes_part(now_ns) and not checkpointer.is_held(now_ns) and self.applied_index > checkpointer.index:
+        if not self.turns.takes_part(now_ns) or checkpointer.is_held(now_ns):
+            return
+        if self.applied_index > checkpointer.index:
             try:
                 checkpointer.save(self.applied_index)
             except DISK_ERRORS as error:
                 self.fail(error, now_ns)
-            self._mark_dirty(self)
+            self._mark_dirty()
 
     def note_floor(self) -> None:
         """Have it written down apart from the log how far it is durable."""
@@ -305,200 +297,47 @@ class Group:
         to be written goes with the next flush.
         """
         now_ns = self._clock.mono_ns()
-        if not self._takes_part(now_ns) or self._checkpointer.is_held(now_ns):
+        if not self.turns.takes_part(now_ns) or self._checkpointer.is_held(now_ns):
             return 0
         changed = change()
-        self._mark_dirty(self)
+        self._mark_dirty()
         return changed
 
-    # Events, from the manager.
+    # Events that come from elsewhere than the manager, which drives `turns` itself.
 
     def step(self, sender: NodeId, message: Message, now_ns: int) -> None:
         """A peer's message."""
-        if not self._takes_part(now_ns):
-            return
-        self._let(now_ns, self.core.step, sender, message)
-        self._observe(now_ns)
-        self._mark_dirty(self)
-
-    def tick(self, now_ns: int) -> None:
-        """The deadline passed."""
-        if self._takes_part(now_ns):
-            self._let(now_ns, self.core.tick)
-            self._observe(now_ns)
-            self._mark_dirty(self)
+        self.turns.step(sender, message, now_ns)
 
     def peer_up(self, node: NodeId, now_ns: int) -> None:
         """A link session began."""
-        self._let(now_ns, self.core.peer_up, node)
-        self._mark_dirty(self)
+        self.turns.peer_up(node, now_ns)
 
     def peer_down(self, node: NodeId, now_ns: int) -> None:
         """A link session ended."""
-        self._let(now_ns, self.core.peer_down, node)
-        self._observe(now_ns)
-        self._mark_dirty(self)
-
-    def _let(self, now_ns: int, event: Callable[..., None], *arguments: object) -> None:
-        """Let the engine take an event. What it finds wrong with the log ends this group, and no other."""
-        try:
-            event(*arguments, now_ns)
-        except (LogDivergedError, *DISK_ERRORS) as error:
-            self.fail(error, now_ns)
-
-    def _on_durable(self) -> None:
-        self._mark_dirty(self)
-
-    def _takes_part(self, now_ns: int) -> bool:
-        """Whether the group works. A log that has failed since the last turn ends it here, before anything is said."""
-        if self.failed is None and self.log.failed is not None:
-            self.fail(self.log.failed, now_ns)
-        return self.failed is None
-
-    def stop(self, now_ns: int) -> None:
-        """The replica is removed: peers learn it, proposers get UNKNOWN or REFUSED."""
-        if self.failed is None:
-            self.core.resign(now_ns)
-            self._end_leadership()
-            self.failed = GroupStoppedError(f"group {self.group_id} was stopped")
+        self.turns.peer_down(node, now_ns)
 
     def fail(self, error: Exception, now_ns: int) -> None:
         """The log or the state machine is broken: take no part any more (rules 7 and 26)."""
-        if self.failed is not None:
-            return
-        error = self.log.failed or error  # after a failed write every other one is refused because of it
-        log_.error("group %s stops at term %d, applied %d: %r", self.group_id, self.term, self.applied_index, error)
-        self.core.resign(now_ns)
-        self._end_leadership()
-        self.failed = error
-        self.leader = None
-        self.machine.became_follower(self.core.term, None)
-        self._mark_dirty(self)  # peers learn it at the end of the turn, whoever found the error
+        self.turns.fail(error, now_ns)
 
     def distrust(self, error: StoreCorrupt | OSError) -> None:
-        """Damage was met by someone who reads: the group stops at the end of the turn, and its owner has it repaired.
+        """A read met damage: the group stops at the end of the turn, and its owner repairs it."""
+        self.turns.distrust(error)
 
-        Not at once: the reader is in the middle of something, and can still answer with an error. What is proposed
-        until then is refused.
-        """
-        self._damage = self._damage or error
-        self._mark_dirty(self)
-
-    # The life of a group.
-
-    def learn(self, now_ns: int) -> bool:
-        """Count what became durable, and tell those who asked what is committed; returns whether anybody did.
-
-        Called at the end of a turn for groups that were marked dirty. `advance` follows in the same turn.
-        """
-        self._committed = ()
-        log = self.log
-        if self.failed is not None or log.failed is not None or self._damage is not None:
-            return False
-        try:
-            if log.durable_token != self._persisted_token:
-                self._persisted_token = log.durable_token
-                self.core.persisted(now_ns)
-                self._observe(now_ns)
-                self._checkpointer.trim_if_durable(now_ns)
-            target = self.core.applicable_index
-            if self.applied_index >= target:
-                return False
-            self._committed = log.entries(self.applied_index + 1, target, APPLY_BYTES_MAX)
-        except DISK_ERRORS as error:  # the owner repairs the log
-            self.fail(error, now_ns)
-            return False
-        return self._proposals.tell_committed(self._committed[-1].index)
-
-    def advance(self, now_ns: int) -> None:
-        """Apply what is committed, append what is queued, let the engine send."""
-        if not self._takes_part(now_ns):
-            return
-        if self._damage is not None:
-            self.fail(self._damage, now_ns)
-            return
-        try:
-            if self._committed:
-                self._apply(self._committed, now_ns)
-            if self._term_led:
-                self._lead()
-            self._seal_queue()
-            self.core.flush(now_ns)
-        except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
-            self.fail(error, now_ns)
+    # Writing, from the manager.
 
     def has_unwritten(self) -> bool:
         """Whether something waits for the writer."""
-        return self.failed is None and self.log.token() != self._submitted_token
+        return self.failed is None and self._handover.has_unwritten()
 
     def would_block(self) -> bool:
-        """Whether `write(may_block=True)` is likely to wait for the disk: little is to be written, and nobody helps.
-
-        What nobody waits for is the writer's: those who come meanwhile would wait for it here.
-        """
-        if not self._is_awaited:
-            return False
-        configuration = self.core.configuration
-        is_alone = len(configuration.voters) == 1 and not configuration.learners
-        return is_alone and self.log.would_block(BLOCKING_BYTES_MAX)
+        """Whether `write(may_block=True)` is likely to wait for the disk: a group of one, with a small batch."""
+        return self._handover.would_block(self.core.configuration)
 
     def write(self, *, may_block: bool) -> None:
-        """Hand the log to the writer; with `may_block` it may write here and now, as nobody else has work for it."""
-        self._submitted_token, self._is_awaited = self.log.token(), True
-        self.log.submit(may_block=may_block)
-
-    def _observe(self, now_ns: int) -> None:
-        """Notice a change of leadership."""
-        core = self.core
-        leads = core.role is Role.LEADER
-        if self._term_led and not (leads and core.term == self._term_led):
-            self._end_leadership()
-            self.leader, self.leader_since_ns = core.leader, now_ns
-            self.machine.became_follower(core.term, core.leader)
-        if leads and not self._term_led:
-            self._term_led = core.term
-            self._elections_won += 1
-            self.leader, self.leader_since_ns = core.leader, now_ns
-        elif core.leader != self.leader:
-            self.leader, self.leader_since_ns = core.leader, now_ns
-            self.machine.became_follower(core.term, core.leader)
-
-    def _end_leadership(self) -> None:
-        self._term_led = 0
-        self.is_leader = False
-        self._proposals.end()
-
-    def _apply(self, entries: Sequence[Entry], now_ns: int) -> None:
-        """Apply what is committed and durable here, up to a bound per turn."""
-        try:
-            results = apply_entries(self.machine, entries)
-        except Exception as error:  # noqa: BLE001  (whatever apply raises is a bug of the machine: rule 26)
-            self.fail(error, now_ns)
-            return
-        self._committed = ()
-        self.applied_index = entries[-1].index
-        self._checkpointer.note_applied(entries)
-        self._proposals.tell_applied(entries[0].index, results)
-        if self.applied_index < self.core.applicable_index:
-            self._mark_dirty(self)
-        self._checkpointer.save_if_due(self.applied_index, now_ns)
-
-    def _lead(self) -> None:
-        """Begin to lead once everything before the own term is applied; answer reads."""
-        if not self.is_leader and self.applied_index >= self.core.term_start_index:
-            self.is_leader = True
-            self.machine.became_leader(self._term_led)
-        if self._proposals.has_reads:
-            self._proposals.tell_readers(self.core.confirmed_read_round, self.applied_index)
-
-    def _seal_queue(self) -> None:
-        """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
-        if not self._proposals.queued:
-            return
-        if not self.is_leader:
-            self._proposals.refuse_queued()
-        elif self.core.accepts_proposals:
-            self._proposals.seal(self.core.propose)
+        """Hand the log to the writer; with `may_block` it may write here and now, as no other log has work."""
+        self._handover.write(may_block=may_block)
 
     # Snapshots.
 
@@ -514,7 +353,3 @@ class Group:
         """The same, with the checkpoint read in a thread: its state may be large. Nothing may be trimmed meanwhile."""
         checkpoint = await run_blocking(self.log.checkpoint_reader())
         return None if checkpoint is None else (self._checkpointer.manifest_of(checkpoint), checkpoint)
-
-
-class GroupStoppedError(Exception):
-    """The group was removed from this node."""

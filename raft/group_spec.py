@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import attrs
 
 from jetraft.raft.checkpointing import CheckpointPolicy
-from jetraft.raft.core import Core
-from jetraft.raft.engine import EngineFactory, Limits, PeerProgress, Rng, Sealer, Timing
-from jetraft.raft.tempo import Tempo
+from jetraft.raft.engine.core import create_engine
+from jetraft.raft.engine.port import EngineFactory, Limits, PeerProgress, Rng, Sealer, Timing
+from jetraft.raft.engine.tempo import Tempo
 from jetraft.store.model.ids import GroupId, NodeId
 
 
@@ -31,7 +31,7 @@ class GroupSetting:
     timing: Timing = attrs.Factory(Timing)
     limits: Limits = attrs.Factory(Limits)
     checkpoints: CheckpointPolicy = attrs.Factory(CheckpointPolicy)
-    engine: EngineFactory = Core
+    engine: EngineFactory = create_engine
     tempo: Tempo = attrs.Factory(Tempo)
 
 

@@ -1,4 +1,4 @@
-"""The state machine port: what a group does with a committed entry.
+"""The state machine port: what a group does with a committed entry. Pure.
 
 The group calls these methods from the one thread of the node, inside a turn. `apply` is handed whole batches, in log
 order, without the entries that belong to consensus itself (no-ops and configurations). Every replica applies the same
@@ -8,7 +8,7 @@ entries, so `apply` must be deterministic: no clock, no randomness, no iteration
 from collections.abc import Sequence
 from typing import Protocol
 
-from jetraft.store.format import Kind
+from jetraft.store.frames.format import Kind
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry
 

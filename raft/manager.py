@@ -1,15 +1,14 @@
 """All groups of a node: their deadlines, their messages, and one flush per turn.
 
 An idle group costs next to nothing: it is stepped only on a message, a proposal, a finished fsync, a link that changed
-(some groups in each turn, raft/peer_events.py), or its deadline, which waits in one heap. What the groups send in a
-turn leaves as one payload per peer. `flush` ends a turn; when something is queued outside of one (a finished fsync, a
-proposal from a task), `on_dirty` tells the shell to schedule it.
+(some groups in each turn, raft/peer_events.py), or its deadline (raft/deadlines.py). What the groups send in a turn
+leaves as one payload per peer (raft/outgoing.py). `flush` ends a turn; when something is queued outside of one (a
+finished fsync, a proposal from a task), `on_dirty` schedules one.
 
 Messages for groups that this node does not have, or has in another incarnation, are dropped and counted: a peer may be
-a moment ahead in learning of a creation or a removal (rule 30).
+a moment ahead in learning of a creation or a removal (rule 30). Only who follows this node in such a group is answered.
 """
 
-import heapq
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -17,22 +16,28 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from jetraft.raft.deadlines import Deadlines
+from jetraft.raft.engine.answers import disclaimer
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.messages import LeaderSeen
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.machine import StateMachine
+from jetraft.raft.outgoing import Outgoing
 from jetraft.raft.peer_events import PeerEvents
-from jetraft.raft.wire import decode, encode
+from jetraft.raft.replay import recover
+from jetraft.raft.wire import Addressed, decode
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.signal import Signal
 from jetraft.store.port import GroupLog
 
 if TYPE_CHECKING:
-    from jetraft.raft.engine import SnapshotOffer
+    from jetraft.raft.engine.messages import SnapshotOffer
 
 log = logging.getLogger(__name__)
 
 CHANNEL_RAFT = 1
-PAYLOAD_BYTES_MAX = 16 << 20  # a turn's messages to one peer are cut into link frames of about this size
 TICKS_PER_TURN = 200  # some 10 ms of questions
 ROUNDS_PER_FLUSH = 8  # callbacks may propose again; what is left after these rounds waits for the next turn
 
@@ -40,9 +45,20 @@ ROUNDS_PER_FLUSH = 8  # callbacks may propose again; what is left after these ro
 class Links(Protocol):
     """What the manager needs of the mesh."""
 
-    node_id: NodeId
-    on_peer_up: list[Callable[[NodeId], None]]
-    on_peer_down: list[Callable[[NodeId], None]]
+    @property
+    def node_id(self) -> NodeId:
+        """Of this node."""
+        ...
+
+    @property
+    def on_peer_up(self) -> Signal[[NodeId]]:
+        """A link session began."""
+        ...
+
+    @property
+    def on_peer_down(self) -> Signal[[NodeId]]:
+        """A link session ended."""
+        ...
 
     def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
         """Queue a payload; False when the link is down."""
@@ -74,30 +90,50 @@ class ManagerStatistics:
 class Manager:
     """See the module."""
 
-    def __init__(self, setting: GroupSetting, *, links: Links, clock: Clock) -> None:
+    def __init__(  # noqa: PLR0913  (what a turn of the node gives)
+        self,
+        setting: GroupSetting,
+        *,
+        links: Links,
+        clock: Clock,
+        on_dirty: Callable[[], None] = lambda: None,
+        on_committed: Callable[[], None] = lambda: None,
+        may_block: bool = False,
+    ) -> None:
+        """`on_dirty` schedules a turn; `on_committed` lets acknowledgements leave before the rest of the turn.
+
+        With `may_block`, `write` is called after what a turn sends has left.
+        """
         self._setting = setting
         self._links = links
         self._clock = clock
         self._groups: dict[GroupId, Group] = {}
         self._dirty: dict[GroupId, Group] = {}  # in the order in which they were marked
-        self._deadlines: list[tuple[int, int, Group]] = []
-        self._deadline_count = 0
+        self._deadlines = Deadlines()
         self._flushing = False
         self._up: set[NodeId] = set()  # nodes whose link session began in this process
         self._peer_events = PeerEvents()
-        self._outgoing: dict[NodeId, list[bytes]] = {}
-        self._messages_sent = self._messages_received = self._messages_dropped = self._payload_bytes_sent = 0
+        self._outgoing = Outgoing()
+        self._messages_received = self._messages_dropped = 0
         self._unwritten: dict[GroupId, Group] = {}  # advanced in this turn
         self._last_writer: Group | None = None  # what `write` is for
         self._written: dict[GroupId, Group] = {}  # since `note_floors` was called
-        self.may_block = False  # `write` is called after what a turn sends has left
-        self.on_dirty: Callable[[], None] = lambda: None
-        self.on_committed: Callable[[], None] = lambda: None  # acknowledgements may leave now
-        self.on_offer: Callable[[Group, NodeId, SnapshotOffer], None] = _no_catchup
-        self.on_stray: Callable[[NodeId, GroupId, int], None] = lambda _sender, _group, _incarnation: None
+        self._may_block = may_block
+        self._on_dirty = on_dirty
+        self._on_committed = on_committed
+        self._take_offer: Callable[[Group, NodeId, SnapshotOffer], None] = _no_catchup
+        self._take_stray: Callable[[NodeId, GroupId, int], None] = _no_repairs
         links.on_frame(CHANNEL_RAFT, self._on_payload)
-        links.on_peer_up.append(self._on_peer_up)
-        links.on_peer_down.append(self._on_peer_down)
+        links.on_peer_up.connect(self._on_peer_up)
+        links.on_peer_down.connect(self._on_peer_down)
+
+    def serve_offers(self, handler: "Callable[[Group, NodeId, SnapshotOffer], None]") -> None:
+        """Hand the snapshots that leaders offer to members of this node to `handler`."""
+        self._take_offer = handler
+
+    def serve_strays(self, handler: Callable[[NodeId, GroupId, int], None]) -> None:
+        """Tell `handler` of messages for groups that do not run here: the sender, the group and its incarnation."""
+        self._take_stray = handler
 
     @property
     def groups(self) -> Mapping[GroupId, Group]:
@@ -105,10 +141,23 @@ class Manager:
         return MappingProxyType(self._groups)
 
     def create(self, spec: GroupSpec, log: GroupLog, machine: StateMachine) -> Group:
-        """Start a member of a group over its log. A group of one leads as soon as its term and vote are durable."""
+        """Recover a member of a group from its log, and start it.
+
+        A group of one leads as soon as its term and vote are durable. Raises StoreCorrupt or OSError.
+        """
         assert spec.group_id not in self._groups, f"{spec.group_id} exists already"
         now_ns = self._clock.mono_ns()
-        group = Group(spec, self._setting, log=log, machine=machine, clock=self._clock, mark_dirty=self._mark_dirty)
+        group = Group(
+            spec,
+            self._setting,
+            log=log,
+            machine=machine,
+            clock=self._clock,
+            mark_dirty=self._mark_dirty,
+            recovered=recover(log, machine, Configuration(voters=spec.members)),
+            now_ns=now_ns,
+        )
+        group.start(now_ns)
         self._groups[spec.group_id] = group
         for node in sorted(self._up.union(group.members)):  # also those that may be added later
             if node != self._setting.node_id and self._links.is_up(node):
@@ -119,16 +168,16 @@ class Manager:
     def remove(self, group_id: GroupId) -> None:
         """Stop taking part. Waiting proposals end; the log stays as it is, its owner closes or erases it."""
         group = self._groups.pop(group_id)
-        group.stop(self._clock.mono_ns())
-        group.core.pending_offer = None  # nobody may fetch for a log that is about to be closed
+        group.turns.stop(self._clock.mono_ns())
         self._unwritten.pop(group_id, None)
+        # `note_floors` does not see the group any more.
         if self._written.pop(group_id, None) is not None and group.log.failed is None:
             group.log.note_floor()
         self._collect(group)
         self._dirty.pop(group_id, None)
         self._peer_events.forget(group_id)
         if self._outgoing:
-            self.on_dirty()
+            self._on_dirty()
 
     # Turns.
 
@@ -152,19 +201,19 @@ class Manager:
                 self._hand_over()
         self._hand_over()
         self._flushing = False
-        self._send_all()
+        self._outgoing.send(self._send)
         if self._dirty or self._peer_events:
-            self.on_dirty()
+            self._on_dirty()
 
     def _advance(self, dirty: dict[GroupId, Group], now_ns: int) -> None:
-        """One round: first everybody says what is committed, and that leaves; the rest is nobody's waiting time."""
+        """One round: first every group learns what is committed, and its acknowledgements leave; then the rest."""
         told = False
         for group in dirty.values():
-            told |= group.learn(now_ns)
+            told |= group.turns.learn(now_ns)
         if told:
-            self.on_committed()
+            self._on_committed()
         for group in dirty.values():
-            group.advance(now_ns)
+            group.turns.advance(now_ns)
             self._collect(group)
             self._schedule(group)
         self._unwritten |= dirty
@@ -172,13 +221,13 @@ class Manager:
     def _hand_over(self) -> None:
         """Give the logs to the writer, except for a single small batch: `write` waits for that here.
 
-        Two thread switches cost as much as an fsync of a good disk; but nobody else can work meanwhile.
+        Two thread switches cost as much as an fsync of a good disk; but meanwhile this thread does nothing else.
         """
         if not self._unwritten:
             return
         unwritten = [group for group in self._unwritten.values() if group.has_unwritten()]
         self._unwritten.clear()
-        if self.may_block and len(unwritten) == 1 and unwritten[0].would_block():
+        if self._may_block and len(unwritten) == 1 and unwritten[0].would_block():
             self._last_writer = unwritten[0]
             return
         for group in unwritten:
@@ -218,22 +267,20 @@ class Manager:
         the last, and before the first ask again.
         """
         left = TICKS_PER_TURN
-        while left and self._deadlines and self._deadlines[0][0] <= now_ns:
-            deadline_ns, _, group = heapq.heappop(self._deadlines)
-            if group.scheduled_ns != deadline_ns:
-                continue  # a nearer deadline was scheduled since
-            group.scheduled_ns = None
+        for group in self._deadlines.due(now_ns):
             due_ns = group.deadline_ns
-            if due_ns is not None and due_ns <= now_ns:
-                left -= 1
-                group.tick(now_ns)
-            else:
+            if due_ns is None or due_ns > now_ns:
                 self._schedule(group)
+                continue
+            group.turns.tick(now_ns)
+            left -= 1
+            if not left:
+                return
 
     @property
     def next_deadline_ns(self) -> int | None:
         """When `tick` is due; it may find that the deadline has moved on."""
-        return self._deadlines[0][0] if self._deadlines else None
+        return self._deadlines.next_ns
 
     def statistics(self) -> ManagerStatistics:
         """Figures for monitoring and tests."""
@@ -243,51 +290,36 @@ class Manager:
             groups_led=sum(group.is_leader for group in groups),
             groups_failed=sum(group.failed is not None for group in groups),
             deadlines=len(self._deadlines),
-            messages_sent=self._messages_sent,
+            messages_sent=self._outgoing.messages_sent,
             messages_received=self._messages_received,
             messages_dropped=self._messages_dropped,
-            payload_bytes_sent=self._payload_bytes_sent,
+            payload_bytes_sent=self._outgoing.payload_bytes_sent,
         )
 
     def _mark_dirty(self, group: Group) -> None:
         is_first = not self._dirty
         self._dirty[group.group_id] = group
         if is_first and not self._flushing:
-            self.on_dirty()
+            self._on_dirty()
 
     def _schedule(self, group: Group) -> None:
-        """Enter the group's deadline into the heap unless an earlier entry will look at it anyway."""
-        deadline_ns = group.deadline_ns
-        if deadline_ns is None or self._groups.get(group.group_id) is not group:
-            return
-        if group.scheduled_ns is None or deadline_ns < group.scheduled_ns:
-            group.scheduled_ns = deadline_ns
-            self._deadline_count += 1
-            heapq.heappush(self._deadlines, (deadline_ns, self._deadline_count, group))
+        if self._groups.get(group.group_id) is group:  # else it was removed in this turn
+            self._deadlines.schedule(group)
 
     # Messages.
 
     def _collect(self, group: Group) -> None:
-        """Encode what the group's engine sends."""
-        if group.core.pending_offer is not None:
-            (sender, offer), group.core.pending_offer = group.core.pending_offer, None
-            self.on_offer(group, sender, offer)
-        sends = group.core.sends
-        if not sends:
-            return
-        for to, message in sends:
-            self._outgoing.setdefault(to, []).extend(encode(group.group_name, group.incarnation, message))
-        self._messages_sent += len(sends)
-        sends.clear()
+        """Hand on what the group wants sent or fetched."""
+        outbox = group.turns.outbox
+        offered = outbox.take_offer()
+        if offered is not None:
+            self._take_offer(group, *offered)
+        sends = outbox.take_sends()
+        if sends:
+            self._outgoing.add(group.group_name, group.incarnation, sends)
 
-    def _send_all(self) -> None:
-        if not self._outgoing:
-            return
-        outgoing, self._outgoing = self._outgoing, {}
-        for to, parts in outgoing.items():
-            for payload in _payloads(parts):
-                self._payload_bytes_sent += len(payload)
-                self._links.send(to, CHANNEL_RAFT, payload)  # a link that is down: `peer_down` tells the groups
+    def _send(self, to: NodeId, payload: bytes) -> None:
+        self._links.send(to, CHANNEL_RAFT, payload)
 
     def _on_payload(self, sender: NodeId, payload: memoryview) -> None:
         """A peer's messages. Raises RemoteProtocolError before anything was changed."""
@@ -297,11 +329,22 @@ class Manager:
             group = self._groups.get(addressed.group_id)
             if group is None or group.incarnation != addressed.incarnation:
                 self._messages_dropped += 1
-                self.on_stray(sender, addressed.group_id, addressed.incarnation)
+                self._disclaim(sender, addressed)
+                self._take_stray(sender, addressed.group_id, addressed.incarnation)
                 continue
             if self._peer_events:
+                # A group that hears a peer must know of the peer's sessions first, in their order.
                 self._peer_events.settle(group, sender, now_ns)
-            group.step(sender, addressed.message, now_ns)
+            if group.failed is not None:
+                self._disclaim(sender, addressed)
+            group.turns.step(sender, addressed.message, now_ns)
+
+    def _disclaim(self, sender: NodeId, addressed: Addressed) -> None:
+        """A member follows this node in a group that takes no part here: it is to look for another leader (rule 44)."""
+        if isinstance(addressed.message, LeaderSeen):
+            answer = disclaimer(addressed.message)
+            self._outgoing.add(addressed.group_id.encode(), addressed.incarnation, [(sender, answer)])
+            self._on_dirty()
 
     def _on_peer_up(self, node: NodeId) -> None:
         self._up.add(node)
@@ -320,35 +363,13 @@ class Manager:
         """The first ones now, the others at the beginning of the turns to come."""
         self._peer_events.tell_some(self._clock.mono_ns())
         if self._peer_events:
-            self.on_dirty()
+            self._on_dirty()
 
 
 def _no_catchup(group: Group, sender: NodeId, _offer: "SnapshotOffer") -> None:
-    """Without a Catchup (raft/catchup.py) a member that is behind the log stays behind."""
+    """Without a Catchup (raft/recovery/catchup.py) a member that is behind the log stays behind."""
     log.warning("%s is behind the log of %s, and nothing here fetches snapshots", group.group_id, sender)
 
 
-def _payloads(parts: list[bytes]) -> list[bytes]:
-    """Join parts into payloads of bounded size; a message is never cut (its parts begin with a fixed header)."""
-    total = sum(map(len, parts))
-    if total <= PAYLOAD_BYTES_MAX:
-        return [b"".join(parts)]
-    return _split(parts)
-
-
-def _split(parts: list[bytes]) -> list[bytes]:
-    """Cut between messages: the first four bytes of a message give its whole length."""
-    payloads: list[bytes] = []
-    current: list[bytes] = []
-    current_bytes = remaining = 0
-    for part in parts:
-        if remaining == 0:
-            remaining = int.from_bytes(part[:4], "little")
-            if current and current_bytes + remaining > PAYLOAD_BYTES_MAX:
-                payloads.append(b"".join(current))
-                current, current_bytes = [], 0
-        current.append(part)
-        current_bytes += len(part)
-        remaining -= len(part)
-    payloads.append(b"".join(current))
-    return payloads
+def _no_repairs(_sender: NodeId, _group_id: GroupId, _incarnation: int) -> None:
+    """Without Repairs (raft/recovery/repair.py) no log waits for a member to be heard of."""

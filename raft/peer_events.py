@@ -1,7 +1,7 @@
 """Links that came up or went down, told to the groups a few at a time.
 
 A node has thousands of groups, and each has something to do when a peer comes or goes. All of them in one turn are a
-pause for everybody else, so a turn tells `GROUPS_PER_TURN` of them. A group hears of a peer's sessions in order, and
+pause for all other work, so a turn tells `GROUPS_PER_TURN` of them. A group hears of a peer's sessions in order, and
 before any message of the newer one: who hands it such a message tells it first what waits for it (`settle`). A session
 that ended before a group had heard of its beginning is not mentioned.
 """

@@ -7,7 +7,9 @@ when leadership was lost after it was. Who needs no result may ask to hear of th
 import enum
 from collections.abc import Callable, Sequence
 
-from jetraft.raft.engine import Proposal
+import trio
+
+from jetraft.raft.engine.port import Proposal
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.ids import GroupId
 
@@ -89,7 +91,7 @@ class Proposals:
                 done(Outcome.REFUSED, None)
 
     def tell_committed(self, index: int) -> bool:
-        """Everything up to `index` is committed and about to be applied; returns whether anybody wanted to know."""
+        """Everything up to `index` is committed and about to be applied; returns whether any caller had asked."""
         announced = self._announced
         if not announced or announced[0][0] > index:
             return False
@@ -111,15 +113,39 @@ class Proposals:
             reads.popleft()[2](Outcome.OK, None)
 
     def end(self) -> None:
-        """Leadership is over: everybody learns what became of his, and nobody hears of a commit any more."""
+        """Leadership is over: every proposal and read gets its outcome; no commit is announced after this."""
+        # Detached first: a callback may add to them.
         waiting, self._waiting = self._waiting, Fifo()
         reads, self._reads = self._reads, Fifo()
         self._announced.clear()
         for _, done in waiting:
+            # In the log: another leader may commit it, or cut it.
             done(Outcome.UNKNOWN, None)
         for _, _, done in reads:
             done(Outcome.REFUSED, None)
         self.refuse_queued()
+
+
+class Waiter:
+    """A task that waits for the end of one proposal or read: `done` is what is handed to the group."""
+
+    __slots__ = ("_finished", "_result", "outcome")
+
+    def __init__(self) -> None:
+        self._finished = trio.Event()
+        self._result: object = None
+        self.outcome: Outcome | None = None  # None until it has ended
+
+    def done(self, outcome: Outcome, result: object) -> None:
+        """It has ended."""
+        self.outcome, self._result = outcome, result
+        self._finished.set()
+
+    async def wait(self) -> tuple[Outcome, object]:
+        """The outcome, and the result of apply."""
+        await self._finished.wait()
+        assert self.outcome is not None
+        return self.outcome, self._result
 
 
 def result_of(outcome: Outcome, result: object, *, group_id: GroupId) -> object:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.raft.engine import (
+from jetraft.raft.engine.membership import BadConfigurationError, Configuration
+from jetraft.raft.engine.messages import (
     Append,
     AppendAccepted,
     AppendRejected,
@@ -33,9 +34,9 @@ from jetraft.raft.engine import (
     VoteGrant,
     VoteRequest,
 )
-from jetraft.raft.membership import BadConfigurationError, Configuration
-from jetraft.store._frame import parse_header, verify
-from jetraft.store.format import FRAME_HEADER_BYTES, FRAME_VERSION, Kind
+from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.store.frames._frame import parse_header, verify
+from jetraft.store.frames.format import FRAME_HEADER_BYTES, FRAME_VERSION, Kind
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import Entry
 
@@ -46,11 +47,8 @@ _FIXED = struct.Struct("<IBBHQQ")
 _NUMBERS = tuple(struct.Struct(f"<{count}Q") for count in range(4))
 _FLAG_TRANSFER = 1
 GROUP_NAME_BYTES_MAX = 64
-TERM_MAX = (1 << 64) - (1 << 32)  # a term out of the blue must leave room for elections after it
-
-
-class RemoteProtocolError(Exception):
-    """A peer sent what the protocol does not allow; the link to it is closed, nothing was changed."""
+# Leaves room for elections after a term out of the blue, and fits the signed 64 bits in which a term is kept.
+TERM_MAX = 1 << 62
 
 
 @attrs.frozen(kw_only=True, slots=True)

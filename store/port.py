@@ -1,62 +1,59 @@
-"""The contract of a group's log, with durability in words.
+"""The interface of a group's log (`GroupLog`), and the errors of the store.
 
-`store/log.py` keeps a log in files, `store/mem_log.py` in memory.
+`store/log/file_log.py` implements it in files, `store/log/mem_log.py` in memory.
 
-A log holds the entries `first_index..last_index` without a hole, and knows the term of the entry just before (the
-boundary). What is appended can be read at once and is durable later: the caller takes a `token()`, calls `submit()`,
-and may speak of it (acknowledge, vote) when `durable_token` has reached that token. `on_durable` says when to look.
+A log has the entries `first_index..last_index` without a gap, and the term of the entry before them (the boundary).
+Appended entries can be read immediately and are durable later: the caller takes a `token()`, calls `submit()`, and may
+rely on durability (acknowledge, vote) when `durable_token` reaches that token. `on_durable` is called when it changes.
 
-Messages are read from the same frames, by place: (block, offset). A block's number is never used again in this
-process, so a place stays right until the block is trimmed or the entry is cut. Blocks whose messages are live may
-stay below `first_index` after blocks without live messages between them were dropped: Raft no longer reads them,
-messages do.
+Messages are read from the same frames, by (block, offset). Numbers of blocks are unique in a process, so a reference
+stays valid until the block is trimmed or the entry is cut. Blocks with live messages may stay below `first_index` after
+blocks between them were dropped; Raft does not read them, but messages are read from them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
 from jetraft.store.model.ids import NodeId
-
-if TYPE_CHECKING:
-    from jetraft.store.snapshot import Manifest, Staging
+from jetraft.store.model.manifest import Manifest
 
 
 class StoreError(Exception):
-    """What a store cannot do, in one line that names the file or the index."""
+    """An error of the store. The message is one line with the file or the index."""
 
 
-class StoreCorrupt(StoreError):  # noqa: N818  (says what is so; an Error suffix adds nothing)
-    """Bytes on disk are not what was written, and it is not a tail that a crash tore. Nothing was changed on disk."""
+class StoreCorrupt(StoreError):  # noqa: N818  (the name is the state; an Error suffix adds nothing)
+    """Data on disk is damaged, and not as a torn tail after a crash. Nothing was changed on disk."""
 
 
-class StoreRefused(StoreError):  # noqa: N818  (says what is so; an Error suffix adds nothing)
+class StoreRefused(StoreError):  # noqa: N818  (the name is the state; an Error suffix adds nothing)
     """The file is sound, but belongs to another node or group, or was written by a newer version."""
 
 
 class StoreMisplaced(StoreRefused):
-    """A sound file of another node, group or kind lies here: a misdirected write, or a directory from elsewhere.
+    """A sound file of another node, group or kind is here: a misdirected write, or a directory from another node.
 
-    What should be in its place is gone, as with a damaged file; what is in its place is left as it is.
+    The expected file is lost, like a damaged one; the file that is here is not changed.
     """
 
 
 class StoreNewer(StoreRefused):
-    """The file was written by a newer version: whatever else is so, it must not be changed."""
+    """The file was written by a newer version and must not be changed."""
 
 
-class HardStateLost(StoreError):  # noqa: N818  (says what is so; an Error suffix adds nothing)
-    """Term and vote are not known: this member must not vote again under its old identity."""
+class HardStateLost(StoreError):  # noqa: N818  (the name is the state; an Error suffix adds nothing)
+    """Term and vote are unknown: this member must not vote again under its old identity."""
 
 
-class StoreFailed(StoreError):  # noqa: N818  (says what is so; an Error suffix adds nothing)
-    """A write or fsync failed earlier. The log takes no more writes; open it again to find out what is on disk."""
+class StoreFailed(StoreError):  # noqa: N818  (the name is the state; an Error suffix adds nothing)
+    """A write or fsync failed earlier. The log accepts no more writes; open it again to see what is on disk."""
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Entry:
-    """One Raft entry. `frame` is the whole frame with its header (layout: store/format.py)."""
+    """One Raft entry. `frame` is the whole frame with its header (layout: store/frames/format.py)."""
 
     index: int
     term: int
@@ -66,7 +63,7 @@ class Entry:
 
 @attrs.frozen(kw_only=True, slots=True)
 class HardState:
-    """What a member must never forget: the highest term it has seen and whom it voted for in it."""
+    """The highest term that a member has seen and its vote in that term (Raft paper, figure 2); must be durable."""
 
     term: int
     vote: NodeId | None
@@ -74,7 +71,7 @@ class HardState:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Checkpoint:
-    """The state machine after `index` was applied. `members` is Raft's, `state` the machine's; both opaque here."""
+    """The state after `index` was applied: of Raft (`members`) and of the state machine; both opaque to the store."""
 
     index: int
     term: int
@@ -84,7 +81,7 @@ class Checkpoint:
 
 @attrs.frozen(slots=True)
 class FrameRef:
-    """The place of a frame. `block` numbers a block of this process, `offset` counts bytes from the block's start."""
+    """A reference to a frame: the number of its block in this process, and the offset in the block in bytes."""
 
     block: int
     offset: int
@@ -99,41 +96,68 @@ class LogStatistics:
     durable_index: int
     blocks: int
     bytes_used: int  # frames and heads
-    bytes_on_disk: int  # with what is preallocated; 0 in memory
+    bytes_on_disk: int  # with preallocated ones; 0 in memory
     batches: int  # written and fsynced so far
     bytes_written: int
-    pieces_prepared: int  # of growing blocks, by zeros written ahead (store/prepare.py)
+    pieces_prepared: int  # parts of blocks that were filled with zeros in advance (store/log/preallocate.py)
     checkpoint_index: int
     failed: str | None
+
+
+class Staging(Protocol):
+    """A copy of a log that is being received."""
+
+    def missing(self) -> tuple[int, int, int] | None:
+        """(block, offset, size) of the next piece to fetch; None when the copy is complete."""
+        ...
+
+    def put_chunk(self, block: int, offset: int, data: bytes) -> None:
+        """Add the piece that `missing` asked for, or the beginning of it. Raises ValueError for any other piece."""
+        ...
+
+    def finish(self) -> "GroupLog":
+        """Verify the copy, put it in place of the old log, and open it. The old log must be closed.
+
+        The next start finds the new log once everything up to its `token()` is durable; until then a crash leaves the
+        old log, so the copy must not be acknowledged before. Blocking for files: call it in a thread. Raises
+        PartDamagedError when a frame is damaged, and InstallRefusedError when the old log covers the new one by now;
+        the old log is then unchanged and can be opened again.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """Delete what was gathered."""
+        ...
 
 
 class GroupLog(Protocol):
     """The ordered log of one Raft group. All methods are synchronous and belong to the one trio thread."""
 
     @property
-    def faulty(self) -> "tuple[tuple[int, int], ...]":
-        """(first, last) of damaged entries, which cannot be read: ascending, apart from each other.
+    def damaged_entries(self) -> tuple[tuple[int, int], ...]:
+        """Ranges (first, last) of damaged entries, which cannot be read: ascending, not adjacent.
 
-        While there are some, the member must not lead and must not vote: one may be committed thanks to it alone.
+        While there are any, the member must not lead and must not vote: without its copy, an entry may not have been
+        committed by a majority.
         """
         ...
 
     @property
-    def lost(self) -> "tuple[tuple[int, int], ...]":
-        """Damaged entries that no member has: no-ops stand for them."""
+    def lost(self) -> tuple[tuple[int, int], ...]:
+        """Damaged entries that no member has; placeholders replace them."""
         ...
 
     @property
     def sums_records(self) -> bool:
-        """Whether a checksum for each record of a frame is of use here, should one be damaged."""
+        """Whether frames should have a checksum for each record, with which a damaged frame can be salvaged."""
         ...
 
     on_durable: Callable[[], None] | None
-    """Called in the trio thread after `durable_token` moved, or after `failed` was set."""
+    """Called in the trio thread after `durable_token` increased, or after `failed` was set."""
 
     @property
     def first_index(self) -> int:
-        """The lowest index that `entries` can read; last_index + 1 when it can read none."""
+        """The lowest index that `entries` can read; last_index + 1 when there is none."""
         ...
 
     @property
@@ -148,7 +172,7 @@ class GroupLog(Protocol):
 
     @property
     def hard_state(self) -> HardState:
-        """The last one set, durable or not."""
+        """The last one that was set, durable or not."""
         ...
 
     @property
@@ -158,7 +182,7 @@ class GroupLog(Protocol):
 
     @property
     def durable_token(self) -> int:
-        """Every change up to this token is on disk. Never goes back."""
+        """Every change up to this token is on disk. Never decreases."""
         ...
 
     @property
@@ -168,24 +192,24 @@ class GroupLog(Protocol):
 
     @property
     def failed(self) -> Exception | None:
-        """A write or fsync error: final, set before `on_durable` is called."""
+        """The first write or fsync error. Final; set before `on_durable` is called."""
         ...
 
     @property
     def is_starved(self) -> bool:
-        """Whether something waits because no file could be opened: the process has too many. `submit` tries again."""
+        """Whether a write waits because the process has no free file descriptor. `submit` tries again."""
         ...
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry, also of the boundary; None outside, and for a damaged entry where nothing tells it."""
+        """The term of an entry or of the boundary; None outside, and for a damaged entry of unknown term."""
         ...
 
     def term_bounds(self, index: int) -> tuple[int, int] | None:
-        """The lowest and the highest term that an entry can have: the same where it is known. None outside."""
+        """The lowest and the highest term that an entry can have, equal if it is known. None outside."""
         ...
 
     def entries(self, lo: int, hi: int, bytes_max: int) -> list[Entry]:
-        """Entries lo..hi (inclusive, inside the log) in order: at least one, then as many as fit into `bytes_max`.
+        """Entries lo..hi (inclusive, inside the log) in order: at least one, up to `bytes_max` bytes.
 
         Raises StoreCorrupt when a frame on disk is damaged.
         """
@@ -199,42 +223,40 @@ class GroupLog(Protocol):
         ...
 
     def cut_from(self, index: int) -> None:
-        """Drop `index` and everything after it: an uncommitted tail that the leader does not have."""
+        """Remove `index` and everything after it: an uncommitted tail that the leader does not have."""
         ...
 
     def set_hard_state(self, hard_state: HardState) -> None:
-        """Replace term and vote. Use neither before `durable_token` reaches `hard_state_token`."""
+        """Replace term and vote. Do not act on them before `durable_token` reaches `hard_state_token`."""
         ...
 
     def token(self) -> int:
-        """A name for everything appended, cut, set and saved so far."""
+        """The token of all changes so far."""
         ...
 
     def note_floor(self) -> bool:
-        """Have it written down apart from the log how far it is durable; False when that is known already."""
+        """Record in the ledger how far the log is durable; False when it is recorded already (decision 47)."""
         ...
 
     def would_block(self, bytes_max: int) -> bool:
-        """Whether all that waits are at most so many bytes of frames, which a quick disk would write at once."""
+        """Whether only frames wait, at most `bytes_max` bytes of them, which a fast disk may write in the turn."""
         ...
 
     def submit(self, *, may_block: bool = False) -> None:
-        """Hand everything not yet handed over to the writer thread, as one batch with one fsync.
+        """Submit all pending changes to the writer thread, as one batch with one fsync.
 
-        With `may_block` it may be written here and now when the disk is quick; `on_durable` is called then before this
-        returns.
-
-        At most one batch is in flight; when one is, the next starts by itself as soon as that one is done. A file that
-        cannot be opened counts as a failed write: `failed` is set and `on_durable` called before this returns.
+        With `may_block`, the batch may be written in this thread if the disk is fast (decision 26); `on_durable` is
+        then called before the return. If a batch is in flight, the next one starts when it completes. A file that
+        cannot be opened counts as a failed write: `failed` is set and `on_durable` called before the return.
         """
         ...
 
     def locate(self, index: int) -> FrameRef | None:
-        """Where the frame of an entry is; None when it was never appended, was cut or trimmed."""
+        """The reference to the frame of an entry; None when it was never appended, was cut or trimmed."""
         ...
 
     def frame_at(self, block: int, offset: int) -> bytes:
-        """The whole frame at a place that `locate` or `frames` gave, checksum verified.
+        """The frame at a reference from `locate` or `frames`, verified.
 
         Raises KeyError when the block was trimmed, StoreCorrupt when the frame is damaged.
         """
@@ -245,57 +267,57 @@ class GroupLog(Protocol):
         ...
 
     def is_compacted(self, index: int) -> bool:
-        """Whether the block of an entry was compacted: messages that are gone then read as empty ones."""
+        """Whether the block of an entry was compacted: removed messages then read as empty ones."""
         ...
 
     def frames(self, lo: int, hi: int) -> Iterator[tuple[FrameRef, Entry]]:
-        """Every frame kept with lo <= index <= hi, ascending, also those below `first_index`; holes are passed over.
+        """Every frame in the log with lo <= index <= hi, ascending, also below `first_index`; gaps are skipped.
 
-        Reads block by block, around the cache: for rebuilding an index. Faulty entries are passed over. Raises
-        StoreCorrupt at a frame that is found damaged.
+        Reads block by block and bypasses the cache, for rebuilding an index. Known damaged entries are skipped. Raises
+        StoreCorrupt when it finds another damaged frame.
         """
         ...
 
     def save_checkpoint(self, index: int, term: int, members: bytes, state: bytes) -> None:
-        """Keep the state after `index`, beside the previous one. Durable, like an append, through `submit`."""
+        """Add a checkpoint at `index`; the previous one is kept. Durable, like an append, after `submit`."""
         ...
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint that is sound. Raises StoreCorrupt when there are some and none is."""
+        """The newest sound checkpoint; None when there is none. Raises StoreCorrupt when all are damaged."""
         ...
 
     def trim(self, first_live_seq: int, index: int) -> int:
-        """Drop blocks that end at or before `index` and hold no message of `first_live_seq` or above; return how many.
+        """Drop blocks that end at or before `index` and have no message of `first_live_seq` or above; return how many.
 
-        `index` is held back to what is durable and to the oldest checkpoint kept, so that each of them can still be
-        replayed from. The newest block stays. The files go, through `submit`, after the record of it is on disk.
+        `index` is limited to the durable index and to the oldest checkpoint, so that a replay can start from each
+        checkpoint. The newest block stays. `submit` removes the files, after the record of the trim is durable.
         """
         ...
 
-    def manifest(self, first_live_seq: int) -> "tuple[Manifest, Checkpoint] | None":
-        """What a member needs that cannot be brought up to date entry by entry; None while no checkpoint is durable.
+    def manifest(self, first_live_seq: int) -> tuple[Manifest, Checkpoint] | None:
+        """The copy of the log for a member that cannot catch up by entries; None while no checkpoint is durable.
 
-        Covers the newest durable checkpoint and the messages of `first_live_seq` or above up to it.
+        It consists of the newest durable checkpoint and the messages of `first_live_seq` or above up to it.
         """
         ...
 
     def checkpoint_reader(self) -> Callable[[], Checkpoint | None]:
-        """What reads the newest durable checkpoint of now, for any thread: its state may be large.
+        """A function for any thread that reads the current newest durable checkpoint, whose state may be large.
 
-        Raises StoreCorrupt when there are some and none is sound.
+        It raises StoreCorrupt when all checkpoints are damaged.
         """
         ...
 
-    def manifest_of(self, checkpoint: Checkpoint, first_live_seq: int) -> "Manifest":
-        """The parts of blocks that go with a checkpoint that `checkpoint_reader` has read: see `manifest`."""
+    def manifest_of(self, checkpoint: Checkpoint, first_live_seq: int) -> Manifest:
+        """The parts of blocks for a checkpoint from `checkpoint_reader`: see `manifest`."""
         ...
 
     def read_chunk(self, block: int, offset: int, size: int) -> bytes:
-        """Bytes of a block that a manifest names. Raises KeyError when it was trimmed: then make another manifest."""
+        """Bytes of a block in a manifest. Raises KeyError when it was trimmed: then a new manifest is needed."""
         ...
 
-    def begin_install(self, manifest: "Manifest", checkpoint: Checkpoint) -> "Staging":
-        """Start gathering another member's log beside this one. What was gathered before is forgotten."""
+    def begin_install(self, manifest: Manifest, checkpoint: Checkpoint) -> Staging:
+        """Start to receive another member's log beside this one. An earlier unfinished copy is discarded."""
         ...
 
     def statistics(self) -> LogStatistics:
@@ -303,5 +325,5 @@ class GroupLog(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the files back. What was not submitted is lost; wait for `durable_token` first."""
+        """Close the files. Changes that were not submitted are lost; wait for `durable_token` first."""
         ...

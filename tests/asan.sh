@@ -18,5 +18,5 @@ ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print
 LD_PRELOAD="$libasan $libubsan" PYTHONPATH="$copy/src" PYTHONMALLOC=malloc \
     "$python" -m pytest -q -p no:cacheprovider --capture=sys --ignore=tests/store/model --timeout 600 \
     --ignore=tests/cluster/backup/test_over_the_wire.py \
-    tests/api/routing tests/api/jetstream tests/raft tests/store \
+    tests/api/plane tests/api/tls tests/api/websocket/test_frames.py tests/api/websocket/test_listeners.py tests/api/jetstream tests/raft tests/store \
     tests/cluster/streams tests/cluster/consumers tests/cluster/backup

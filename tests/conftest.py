@@ -13,13 +13,28 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
 from tests.harness.cluster import Cluster
+from tests.harness.durations import Durations
+from tests.harness.scheduling import FilesAndSessions
 from tests.harness.server import Kind, Server
 
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("same")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say at the end where the time went."""
+    config.pluginmanager.register(Durations())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesAndSessions | None:
+    """With `--dist loadfile`: ours; else what was asked for."""
+    return FilesAndSessions(config, log) if config.getoption("dist") == "loadfile" else None
+
 
 KINDS: list[str] = [kind for kind in os.environ.get("JETRAFT_SERVERS", "jetraft").split(",") if kind]
 

@@ -1,6 +1,6 @@
 """Write store/model/errors.py from store/model/errors.tsv: `python tools/gen_errors.py`; `--check` only compares."""
 
-# ruff: noqa: INP001  (a script beside the package, not part of it)
+# ruff: noqa: INP001  (a script, not part of a package)
 
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ def rows(table: str) -> list[dict[str, str]]:
 
 
 def generate(table: str) -> str:
-    """The whole text of errors.py for a table."""
+    """Return the text of errors.py for a table."""
     found = rows(table)
     parts = [HEAD]
     for row in found:
@@ -54,7 +54,7 @@ def generate(table: str) -> str:
 
 
 def main() -> int:
-    """Write the file, or compare it; exit code 1 when it was out of date."""
+    """Write the file, or compare it with --check; returns exit status 1 if it is out of date."""
     target = MODEL / "errors.py"
     text = generate((MODEL / "errors.tsv").read_text(encoding="utf-8"))
     if "--check" in sys.argv[1:]:

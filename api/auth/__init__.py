@@ -1,4 +1,7 @@
-"""Who a client is and what it may do; accounts, users and permissions come here.
+"""Who may connect, and what that user may do.
 
-Nothing here decides what a request does: it answers "may this one?" from values that it was given when it was made.
+The core (`authenticator`) judges a CONNECT from the rules of the configuration and the facts of the connection and
+returns a value: a verdict, a refusal, or a password to be hashed first. The shells around it hash in threads
+(`hashing`) and close connections that do not name themselves in time (`deadlines`). Nothing here touches a socket, and
+no secret is in a text that this package makes.
 """

@@ -1,8 +1,9 @@
-"""`jetraft inspect DIR [--json]` and `jetraft verify DIR`: print what store/inspect.py found.
+"""`jetraft inspect DIR [--json]` and `jetraft verify DIR`: print the findings of store/inspection/inspect.py.
 
-`--key-env NAME` says which variable of the environment has the key of an encrypted store; it is on no command line.
+`--key-env NAME` names the environment variable with the key of an encrypted store. The key itself is no argument,
+because other users can see those.
 
-Exit status of `verify`: 0 when everything is sound, 1 on damage, 2 when DIR is no store. `inspect` only fails with 2.
+Exit status: 0 when the store was read (`verify`: and is sound), 1 when `verify` found damage, 2 when DIR is no store.
 """
 
 import os
@@ -10,17 +11,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jetraft.store.inspect import BlockView, GroupView, NotAStoreError, StoreView, inspect
+from jetraft.store.inspection.inspect import BlockView, GroupView, NotAStoreError, StoreView, inspect
 
 COMMANDS = ("inspect", "verify")
 USAGE = "usage: jetraft inspect DIR [--json] [--key-env NAME]\n       jetraft verify DIR [--key-env NAME]\n"
 HELP = f"""{USAGE}
-Look at a store directory, or at the directory of one group in it, without changing anything.
+Read a store directory, or the directory of one group in it. Nothing is changed.
 
-    inspect          print what is there: groups, terms, blocks, damage
-    verify           read everything, print the damage only; status 0: sound, 1: damaged, 2: DIR is no store
-    --json           print all that is known, as JSON
-    --key-env NAME   the variable of the environment with the key of an encrypted store, to open entries too
+    inspect          print the groups with their terms, checkpoints, blocks and damage
+    verify           read every byte and print the damage only
+    --json           print everything that is known, as JSON
+    --key-env NAME   the environment variable with the key of an encrypted store, to read its entries too
+
+Exit status: 0 when the store was read (verify: and is sound), 1 when verify found damage, 2 when DIR is not a store.
 """
 KEY_ENV = "--key-env"
 NO_STORE = 2
@@ -56,7 +59,7 @@ def main(command: str, arguments: Sequence[str]) -> int:
 
 
 def _take_key(arguments: Sequence[str]) -> tuple[list[str], bytes | None]:
-    """The arguments without `--key-env NAME`, and the key that it names. Raises LookupError when there is none."""
+    """Return the arguments without `--key-env NAME`, and the key. Raises LookupError when NAME is not set."""
     rest = list(arguments)
     if KEY_ENV not in rest:
         return rest, None
@@ -64,7 +67,11 @@ def _take_key(arguments: Sequence[str]) -> tuple[list[str], bytes | None]:
     name = next(iter(rest[at + 1 : at + 2]), "")
     key = os.environ.get(name, "")
     if not key:
-        raise LookupError(f"{KEY_ENV}: the environment has no {name or 'name'}")
+        raise LookupError(
+            f"{KEY_ENV}: the environment variable {name} is not set or empty"
+            if name
+            else f"{KEY_ENV}: the name of an environment variable is missing"
+        )
     return rest[:at] + rest[at + 2 :], key.encode()
 
 

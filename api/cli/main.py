@@ -1,26 +1,29 @@
-"""The `jetraft` command: reads flags and configuration, then runs the server until a signal ends it.
+"""The `jetraft` command: reads flags and configuration, then runs the server until a signal stops it.
 
-`jetraft inspect` and `jetraft verify` look at a store directory instead (cli/inspect.py); `jetraft recover` makes
-groups go on without a majority (cli/recover.py).
+`jetraft inspect` and `jetraft verify` read a store directory instead (cli/inspect.py); `jetraft recover` makes groups
+available again without a majority (cli/recover.py).
 
 Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start, 2 when the
 command line is wrong.
 """
 
+import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from jetraft import __version__
 from jetraft.api.config.build import OptionsError, Settings, build_options
 from jetraft.api.config.flags import FlagError, help_text, parse_flags
 from jetraft.api.config.options import Options
 
-WRONG_WORDS = 2
+USAGE_ERROR = 2
 
 
 def settings_of(arguments: Sequence[str]) -> Settings:
-    """Flags over the configuration file that they name. Raises FlagError, OptionsError, ConfigError."""
+    """Return the settings of the configuration file, overridden by flags. Raises FlagError, OptionsError."""
     flags = parse_flags(arguments)
     if flags.get("test_config") and not flags.get("config_file"):
         raise FlagError("must specify [-c, --config] option to check configuration file syntax")
@@ -31,18 +34,26 @@ def settings_of(arguments: Sequence[str]) -> Settings:
     return load_settings(Path(flags["config_file"])) | flags
 
 
-def run(options: Options) -> int:
-    """Start the server and stay until it has stopped."""
+def run(options: Options, arguments: Sequence[str]) -> NoReturn:
+    """Run the server and end the process with its exit status. A reload reads the arguments and the file again."""
     from jetraft.api.cli.start_signals import end_at_once  # noqa: PLC0415
 
     end_at_once()
     from jetraft.api.server import serve  # noqa: PLC0415  --help must not load the whole server
 
-    return serve(options)
+    reread = partial(options_of, arguments) if options.config_file else None
+    status = serve(options, reread)
+    sys.stderr.flush()
+    os._exit(status)  # all is closed and written: taking the interpreter apart would keep the process for 20 ms more
+
+
+def options_of(arguments: Sequence[str]) -> Options:
+    """The options that the command line and its file ask for. Raises FlagError, OptionsError."""
+    return build_options(settings_of(arguments))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one for each way to end)
-    """What the words of the command line ask for; returns the exit status."""
+    """Run the command of the arguments, `sys.argv` by default; returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in ("inspect", "verify"):
         from jetraft.api.cli import inspect  # noqa: PLC0415  servers do not need it
@@ -57,6 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one 
         if settings.get("help"):
             sys.stdout.write(help_text())
             return 0
+        if settings.get("help_tls"):
+            from jetraft.api.tls.usage import usage  # noqa: PLC0415
+
+            sys.stdout.write(usage())
+            return 0
         if settings.get("version"):
             sys.stdout.write(f"jetraft: v{__version__}\n")
             return 0
@@ -67,11 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one 
         options = build_options(settings)
     except FlagError as error:
         sys.stderr.write(f"jetraft: {error}\n")
-        return WRONG_WORDS
+        return USAGE_ERROR
     except OptionsError as error:
         sys.stderr.write(f"jetraft: {error}\n")
         return 1
     if settings.get("test_config"):
         sys.stderr.write(f"jetraft: configuration file {options.config_file} is valid ({options.config_digest})\n")
         return 0
-    return run(options)
+    return run(options, words)

@@ -1,10 +1,10 @@
-"""`jetraft recover DIR --members NAME[,NAME]`: go on without a majority that is lost for ever (cluster/recovering.py).
+"""`jetraft recover DIR --members NAME[,NAME]`: continue after the permanent loss of a majority (cluster/recovering.py).
 
-Without `--yes-i-may-lose-data` it says what it would do and changes nothing. It is refused while a server uses DIR, and
-while a server that is not listed answers at an address of `--ask`.
+Without `--yes-i-may-lose-data` it prints what it would do and changes nothing. It is refused while a server uses DIR,
+and while a server that is not listed answers at an address of `--ask`.
 
-Exit status: 0 when it is done, or there is nothing to do; 1 when it was refused or failed, or was only asked; 2 when
-the command line is wrong.
+Exit status: 0 when it is done, or nothing is to be done; 1 when it was refused, failed or changed nothing; 2 when the
+command line is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from jetraft.cluster.recovering import Fate, NotRecoverableError, Recovering, Verdict
+from jetraft.cluster.recovering import Fate, NotRecoverableError, Recovering, RecoveryVerdict
 from jetraft.store.model.ids import NodeId, node_id_of
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ CONFIRMATION: Final = "--yes-i-may-lose-data"
 ASK_TIMEOUT_S: Final = 2.0
 ASK_BYTES_MAX: Final = 64 << 10  # of an INFO line
 WARNING: Final = """\
-WARNING: this is for a majority that is lost for ever, and can lose acknowledged messages.
-  - What only the lost servers held is gone. What nobody was told of may turn out to be stored.
-  - A lost server must never start again with its old store: delete the store first, then it may join as a new one.
-  - Do the same on every server that is left, with the same list in the same order, before you start any of them.
-  - Of each group only one server may say "kept". Take copies of the directories first.
+WARNING: this is for the permanent loss of a majority. It can lose acknowledged messages.
+  - Messages that only the lost servers have are lost. Messages that were not acknowledged may be stored.
+  - A lost server must never start again with its old store: delete the store first; then it can join as a new server.
+  - Do this on every server that is left, with the same list in the same order, before you start any of them.
+  - Of each group exactly one server may print "kept". Copy the directories first.
 """
 DESCRIPTION: Final = """\
-Make groups that have lost their majority for ever go on with one of the servers that are left. Stop the server first.
-Without --yes-i-may-lose-data this only says what would be done."""
+Continue groups that have permanently lost their majority from one of the servers that are left. Stop the server first.
+Without --yes-i-may-lose-data this only prints what would be done."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -44,13 +44,13 @@ def main(words: Sequence[str]) -> int:
     arguments = _parser().parse_args(words)
     key = os.environ.get(arguments.key_env, "") if arguments.key_env else None
     if key == "":
-        sys.stderr.write(f"jetraft: --key-env: the environment has no {arguments.key_env}\n")
+        sys.stderr.write(f"jetraft: --key-env: the environment variable {arguments.key_env} is not set or empty\n")
         return 2
     members = [name for name in arguments.members.split(",") if name]
     try:
         for address in filter(None, arguments.ask.split(",")):
             _refuse_while_it_answers(address, members)
-        with closing(Recovering(arguments.directory, None if key is None else key.encode())) as recovering:
+        with closing(Recovering.open(arguments.directory, None if key is None else key.encode())) as recovering:
             return _recover(recovering, members, only=arguments.group, confirmed=arguments.confirmed)
     except NotRecoverableError as error:
         sys.stderr.write(f"jetraft: {error}\n")
@@ -64,34 +64,39 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("directory", type=Path, metavar="DIR", help="the store directory of a stopped server")
     parser.add_argument("--members", required=True, metavar="NAME[,NAME]", help="every server that is left, best first")
     parser.add_argument("--group", metavar="ID", help="only this group (`jetraft inspect DIR` lists them)")
-    parser.add_argument("--ask", default="", metavar="HOST:PORT[,...]", help="client addresses of the lost servers")
-    parser.add_argument("--key-env", metavar="NAME", help="the variable with the key of an encrypted store")
-    parser.add_argument(CONFIRMATION, action="store_true", dest="confirmed", help="do it")
+    parser.add_argument(
+        "--ask",
+        default="",
+        metavar="HOST:PORT[,...]",
+        help="client addresses of the lost servers: refuse if one of them answers",
+    )
+    parser.add_argument("--key-env", metavar="NAME", help="the environment variable with the key of an encrypted store")
+    parser.add_argument(CONFIRMATION, action="store_true", dest="confirmed", help="make the changes")
     return parser
 
 
 def _recover(recovering: Recovering, members: Sequence[str], *, only: str | None, confirmed: bool) -> int:
     verdicts = recovering.judge(members, only)
-    due = [verdict for verdict in verdicts if verdict.fate in {Fate.KEPT, Fate.GIVEN_UP}]
+    changes = [verdict for verdict in verdicts if verdict.fate in {Fate.KEPT, Fate.GIVEN_UP}]
     unreadable = [verdict for verdict in verdicts if verdict.fate is Fate.UNREADABLE]
     sys.stdout.write(f"store of {recovering.server_name}, left: {', '.join(members)}\n")
     names = {node_id_of(name): name for name in members}
     for verdict in verdicts:
         sys.stdout.write(_line(verdict, names) + "\n")
-    if not due:
+    if not changes:
         sys.stdout.write("nothing to do\n")
         return 1 if unreadable else 0
     sys.stdout.write(WARNING)
     if not confirmed:
-        sys.stdout.write(f"nothing was changed; {CONFIRMATION} does it\n")
+        sys.stdout.write(f"nothing was changed; run it again with {CONFIRMATION} to do this\n")
         return 1
-    for verdict in due:
+    for verdict in changes:
         recovering.carry_out(verdict)
         sys.stdout.write(f"done: {verdict.group_id} is {verdict.fate.value}\n")
     return 1 if unreadable else 0
 
 
-def _line(verdict: Verdict, names: Mapping[NodeId, str]) -> str:
+def _line(verdict: RecoveryVerdict, names: Mapping[NodeId, str]) -> str:
     if verdict.fate is Fate.UNREADABLE:
         return f"  {verdict.group_id}: {verdict.fate.value}: {verdict.reason}"
     voters = ", ".join(names.get(voter, f"node {voter}") for voter in verdict.voters)
@@ -103,21 +108,21 @@ def _line(verdict: Verdict, names: Mapping[NodeId, str]) -> str:
 
 
 def _refuse_while_it_answers(address: str, members: Sequence[str]) -> None:
-    """Raises NotRecoverableError when the server there is not one of those that are left."""
+    """Raise NotRecoverableError if a server that is not listed in `members` answers at an address."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise NotRecoverableError(f"--ask: {address} is no HOST:PORT")
+        raise NotRecoverableError(f"--ask: expected HOST:PORT, got {address!r}")
     try:
         with socket.create_connection((host, int(port)), timeout=ASK_TIMEOUT_S) as connection:
             name = _name_of(connection)
     except OSError:
         return
     if name not in members:
-        raise NotRecoverableError(f"{name or 'somebody'} answers at {address}: it is not lost, and nothing was changed")
+        raise NotRecoverableError(f"{name or 'a server'} answers at {address}, so it is not lost; nothing was changed")
 
 
 def _name_of(connection: socket.socket) -> str:
-    """What the server that has accepted calls itself; empty when it does not say."""
+    """Return the server name in the INFO of the other side; empty when it sends none."""
     line = b""
     try:
         while b"\n" not in line and len(line) < ASK_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""`jetraft --signal stop=/run/jetraft.pid`: nats-server's names for the signals that a running server understands."""
+"""`jetraft --signal stop=/run/jetraft.pid`: sends a signal to a running server, with nats-server's names."""
 
 import os
 import signal
@@ -16,19 +16,19 @@ SIGNALS = {
 
 
 def send(text: str) -> int:
-    """Send the signal named in `name=pid` or `name=pid file`; returns the exit status."""
+    """Send the signal of `name=pid` or `name=file`; returns the exit status."""
     name, _, target = text.partition("=")
     number = SIGNALS.get(name)
     if number is None:
-        sys.stderr.write(f"jetraft: unknown signal {name!r}; known: {', '.join(SIGNALS)}\n")
+        sys.stderr.write(f"jetraft: --signal: expected one of {', '.join(SIGNALS)}, got {name!r}\n")
         return 1
     if not target:
-        sys.stderr.write(f"jetraft: name the process: --signal {name}=<pid or pid file>\n")
+        sys.stderr.write(f"jetraft: --signal {name}: the process is missing, expected {name}=<pid or pid file>\n")
         return 1
     try:
         pid = int(target) if target.isdigit() else int(Path(target).read_text(encoding="ascii"))
         os.kill(pid, number)
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"jetraft: cannot signal {target}: {error}\n")
+        sys.stderr.write(f"jetraft: --signal {name}: cannot send it to {target}: {error}\n")
         return 1
     return 0

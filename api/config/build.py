@@ -1,9 +1,11 @@
-"""Flags and configuration file made into one `Options` value; flags win, as with nats-server."""
+"""Builds one `Options` value from flags and configuration file; flags win, as in nats-server."""
 
-import re
+from collections import Counter
 from typing import Any
 from urllib.parse import urlsplit
 
+from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
+from jetraft.api.auth.secret import Secret
 from jetraft.api.config.flags import FlagError
 from jetraft.api.config.options import (
     CLUSTER_BULK_BYTES_PER_S,
@@ -15,12 +17,17 @@ from jetraft.api.config.options import (
     JetStreamOptions,
     Options,
     ScrubOptions,
-    User,
+    TrustOptions,
 )
+from jetraft.api.leafnodes.options import LeafOptions
+from jetraft.api.tls.options import TlsOptions
+from jetraft.api.websocket.options import WebSocketOptions
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from jetraft.store.model.url import redacted
 
 Settings = dict[str, Any]
 PORT_MAX = 65535
-BCRYPT = re.compile(r"\$2[abxy]?\$\d\d\$")  # server/auth.go, isBcrypt
 ROUTES_NEEDED = "JetStream cluster requires configured routes or solicited leafnode for the system account"
 
 
@@ -29,22 +36,25 @@ class OptionsError(ValueError):
 
 
 def split_url(text: str, *, default_port: int) -> tuple[str, int, str]:
-    """Host, port and secret of `nats://user:pass@host:port`, `host:port` or `:port`."""
-    parts = urlsplit(text if "//" in text else f"nats://{text}")
+    """Return host, port and secret of `nats://user:pass@host:port`, `host:port` or `:port`. Raises OptionsError."""
+    try:
+        parts = urlsplit(text if "//" in text else f"nats://{text}")
+    except ValueError:  # its text quotes the password
+        raise OptionsError(f"error parsing URL {redacted(text)!r}") from None
     try:
         port = parts.port
     except ValueError:
         # urlsplit refuses -1, which nats-server reads as "any free port".
         host, _, number = parts.netloc.rpartition("@")[2].rpartition(":")
         if number != "-1":
-            raise OptionsError(f"error parsing URL {text!r}: invalid port") from None
+            raise OptionsError(f"error parsing URL {redacted(text)!r}: invalid port") from None
         return host.strip("[]"), -1, ""
     secret = f"{parts.username or ''}:{parts.password}" if parts.password else parts.username or ""
     return parts.hostname or "", default_port if port is None else port, secret
 
 
 def cluster_options(settings: Settings) -> ClusterOptions | None:
-    """The cluster block, when anything asked for one."""
+    """Return the cluster block; None if no address, port or route is configured."""
     if not any(settings.get(key) for key in ("cluster_listen", "cluster_port", "routes")):
         return None
     host, port, secret = split_url(settings.get("cluster_listen") or "nats://0.0.0.0:0", default_port=6222)
@@ -63,7 +73,7 @@ def cluster_options(settings: Settings) -> ClusterOptions | None:
 
 
 def jetstream_options(settings: Settings) -> JetStreamOptions | None:
-    """The jetstream block, when it was asked for."""
+    """Return the jetstream block; None if JetStream is not enabled. Raises OptionsError."""
     if not settings.get("jetstream"):
         return None
     engine = settings.get("raft_engine") or "core"
@@ -74,6 +84,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         max_memory_store_bytes=settings.get("max_memory_store") or 0,
         max_file_store_bytes=settings.get("max_file_store") or 0,
         unique_tag=settings.get("unique_tag") or "",
+        domain=settings.get("domain") or "",
         raft_engine=engine,
         cipher=settings.get("cipher") or "chachapoly",
         key=settings.get("encryption_key") or "",
@@ -86,40 +97,122 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
     )
 
 
-def users(settings: Settings) -> tuple[User, ...]:
-    """Who may connect, from flags or the authorization block. Raises OptionsError for a hashed secret."""
-    found = tuple(settings.get("users") or ())
-    if not found and settings.get("token"):
-        found = (User(name=None, secret=settings["token"]),)
-    elif not found and settings.get("user"):
-        found = (User(name=settings["user"], secret=settings.get("password") or ""),)
-    for user in found:
-        if BCRYPT.match(user.secret):  # compared as it stands, the hash itself would be the password
-            raise OptionsError(f"the secret of {user.name or 'the token'} is a bcrypt hash, which is not served yet")
-    return found
+def auth_rules(settings: Settings) -> AuthRules:
+    """Who may connect; a flag wins over the one user or the token of the file. Raises OptionsError."""
+    found = (*(settings.get("users") or ()), *(settings.get("account_users") or ()))
+    names = [user.name if isinstance(user, PasswordUser) else user.nkey for user in found]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise OptionsError(f'Duplicate user "{name}" detected')
+    rules = AuthRules(
+        users=tuple(user for user in found if isinstance(user, PasswordUser)),
+        nkeys=tuple(user for user in found if isinstance(user, NkeyUser)),
+        username=settings.get("user") or "",
+        password=Secret(settings.get("password") or ""),
+        token=Secret(settings.get("token") or ""),
+        no_auth_user=settings.get("no_auth_user") or "",
+        callout=settings.get("callout"),
+    )
+    if rules.callout is not None:
+        from jetraft.api.config.callout import check_callout  # noqa: PLC0415  few servers have one
+
+        check_callout(rules, frozenset({GLOBAL_ACCOUNT, *(one.name for one in settings.get("accounts") or ())}))
+    name = rules.no_auth_user
+    if name and not found:
+        raise OptionsError(f'no_auth_user: "{name}" present, but users/nkeys are not defined')
+    if name and name not in rules.by_name and name not in rules.by_nkey:
+        where = "authorization block or account configuration"
+        raise OptionsError(f'no_auth_user: "{name}" not present as user or nkey in {where}')
+    return rules
+
+
+def trust_of(settings: Settings) -> TrustOptions | None:
+    """Operator mode, when it was asked for."""
+    if not any(settings.get(key) for key in ("operators", "resolver", "resolver_preload", "pinned_accounts")):
+        return None
+    from jetraft.api.config.operators import trust_options  # noqa: PLC0415  only servers with operators pay for it
+
+    return trust_options(settings)
+
+
+def system_account(settings: Settings, trust: TrustOptions | None) -> str:
+    """The account that is the system's; empty: none. Raises OptionsError."""
+    if trust is not None:
+        return trust.system_account or SYSTEM_ACCOUNT
+    name = settings.get("system_account") or ""
+    if settings.get("no_system_account"):
+        if name:
+            raise OptionsError("system_account and no_system_account are mutually exclusive")
+        return ""
+    if name and name not in {SYSTEM_ACCOUNT, *(account.name for account in settings.get("accounts") or ())}:
+        raise OptionsError(f'system_account "{name}" is not an account of the configuration')
+    return name or SYSTEM_ACCOUNT
 
 
 def check_ports(settings: Settings, cluster: ClusterOptions | None) -> None:
-    """Raise OptionsError for a port that there cannot be; 0 and -1 are "the default" and "any"."""
-    ports = {"port": settings.get("port"), "http_port": settings.get("http_port")}
+    """Raise OptionsError for a port out of range; 0 means the default, -1 any free port."""
+    ports = {
+        "port": settings.get("port"),
+        "http_port": settings.get("http_port"),
+        "https_port": settings.get("https_port"),
+    }
     if cluster is not None:
         ports["cluster port"] = cluster.port
     for name, port in ports.items():
         if port is not None and not RANDOM_PORT <= port <= PORT_MAX:
-            raise OptionsError(f"{name}: {port} is no port")
+            raise OptionsError(f"{name}: expected a port from {RANDOM_PORT} to {PORT_MAX}, got {port}")
+
+
+def tls_of(settings: Settings) -> TlsOptions | None:
+    """TLS for clients, from flags or the block, when it was asked for."""
+    if not any(settings.get(key) for key in ("tls", "tls_flag", "tls_verify", "tls_cert", "tls_key", "tls_ca_cert")):
+        return None
+    from jetraft.api.config.tls import from_flags  # noqa: PLC0415  only servers with TLS pay for it
+
+    return from_flags(settings)
+
+
+def leaf_options(settings: Settings, rules: AuthRules, trust: TrustOptions | None) -> LeafOptions | None:
+    """Leaf nodes and hubs. Raises OptionsError for an account that is not configured."""
+    options: LeafOptions | None = settings.get("leafnodes")
+    if options is None or not (options.listens or options.remotes):
+        return None
+    if trust is not None:
+        raise OptionsError('"leafnodes" beside operators is not served by jetraft yet')
+    if options.listens and rules.callout is not None and not options.auth.required:
+        raise OptionsError('"leafnodes" without users of its own beside "auth_callout" is not served by jetraft yet')
+    named = (account.name for account in settings.get("accounts") or ())
+    known = {GLOBAL_ACCOUNT, system_account(settings, trust), *named}
+    users = [options.account or GLOBAL_ACCOUNT, *(user.account for user in options.auth.users)]
+    for account in users:
+        if account not in known:
+            raise OptionsError(f'cannot find local account "{account}" specified in leafnode authorization')
+    for remote in options.remotes:
+        if remote.account not in known:
+            raise OptionsError(f'cannot find local account "{remote.account}" specified in leafnode remote')
+    return options
+
+
+def websocket_of(settings: Settings, rules: AuthRules, trust: TrustOptions | None) -> WebSocketOptions | None:
+    """The listener for WebSocket, when it was asked for."""
+    if not settings.get("websocket"):
+        return None
+    from jetraft.api.config.websocket import built  # noqa: PLC0415  only servers with WebSocket pay for it
+
+    return built(settings["websocket"], rules, has_operators=trust is not None)
 
 
 PLAIN = (
-    "host", "port", "server_name", "client_advertise", "http_host", "http_port", "http_base_path", "auth_timeout_ns",
-    "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections", "max_subscriptions",
-    "ping_interval_ns", "ping_max", "write_deadline_ns", "lame_duck_duration_ns", "lame_duck_grace_period_ns",
-    "logtime", "logtime_utc", "log_file", "log_size_limit", "log_max_num", "pid_file", "ports_file_dir", "server_tags",
-    "server_metadata", "config_file", "config_digest",
+    "host", "port", "server_name", "client_advertise", "http_host", "http_port", "https_port", "http_base_path",
+    "auth_timeout_ns", "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections",
+    "max_closed_clients", "max_subscriptions", "ping_interval_ns", "ping_max", "write_deadline_ns",
+    "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
+    "log_max_num", "pid_file", "ports_file_dir", "server_tags", "server_metadata", "config_file", "config_digest",
 )  # fmt: skip
 
 
 def build_options(settings: Settings) -> Options:
-    """One frozen value. Raises OptionsError or FlagError with one line."""
+    """Return the options. Raises OptionsError or FlagError with one line."""
     if settings.get("signal"):
         raise FlagError("signals are sent by `jetraft --signal` before options are built")
     cluster, jetstream = cluster_options(settings), jetstream_options(settings)
@@ -135,12 +228,23 @@ def build_options(settings: Settings) -> Options:
     verbose = settings.get("trace_verbose") or settings.get("debug_trace_verbose")
     plain = {key: settings[key] for key in PLAIN if settings.get(key) is not None}
     plain.setdefault("port", DEFAULT_PORT)
+    tls = tls_of(settings)
+    if tls is not None:  # a client that says nothing is to hear of the handshake, not of its name
+        plain.setdefault("auth_timeout_ns", tls.timeout_ns + NS_PER_S)
+    trust, rules = trust_of(settings), auth_rules(settings)
     return Options(
         **plain,
-        users=users(settings),
+        auth=rules,
+        trust=trust,
+        websocket=websocket_of(settings, rules, trust),
+        accounts=tuple(settings.get("accounts") or ()),
+        mappings=tuple(settings.get("mappings") or ()),
+        system_account=system_account(settings, trust),
+        tls=tls,
         debug=bool(settings.get("debug") or both),
         trace=bool(settings.get("trace") or both or verbose),
         trace_verbose=bool(verbose),
         jetstream=jetstream,
         cluster=cluster,
+        leafnodes=leaf_options(settings, rules, trust),
     )

@@ -1,103 +1,35 @@
-"""The keys of a configuration file, made into the settings that flags make too.
+"""Reads a configuration file into the same settings as flags.
 
-Every error names the place, `file:line:column`, and the key. A key of nats-server's that is not served yet is refused
-as that, any other as unknown: a limit or a permission that is passed over is worse than a server that does not start.
+Every error has the place, `file:line:column`, and the key. A key of nats-server that is not served yet is refused as
+such, any other as unknown: an ignored limit or permission is worse than a server that does not start.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jetraft.api.config.accounts import accounts
+from jetraft.api.config.authorization import authorization, check_alone
+from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import ConfigError, Parser, Table
-from jetraft.api.config.not_served import NOT_SERVED
-from jetraft.api.config.options import DEFAULT_HTTP_PORT, DEFAULT_PORT, ClusterTls, User
-from jetraft.api.config.values import address, boolean, cipher, duration_ns, integer, pairs, table, text, texts
+from jetraft.api.config.mappings import mappings
+from jetraft.api.config.options import DEFAULT_HTTP_PORT, DEFAULT_PORT, ClusterTls
+from jetraft.api.config.values import boolean, cipher, duration_ns, integer, pairs, secret_text, text, texts
 
-CONFIG_BYTES_MAX = 4 * 1024 * 1024  # a configuration is read whole; nats-server has no limit
-
-Apply = Callable[[Settings, Any], None]
-
-
-class PlacedError(OptionsError):
-    """An OptionsError whose text begins with the place."""
-
-
-def put(setting: str, convert: Callable[[str, Any], Any], key: str | None = None) -> Apply:
-    """A key that is one setting; `key` is how the file spells it, where that differs."""
-
-    def apply(settings: Settings, value: Any) -> None:
-        settings[setting] = convert(key or setting, value)
-
-    return apply
-
-
-def put_address(host: str, port: str, default_port: int, key: str) -> Apply:
-    """A key that is `host:port`, where either may be left out."""
-
-    def apply(settings: Settings, value: Any) -> None:
-        given_host, settings[port] = address(key, value, default_port=default_port)
-        if given_host:
-            settings[host] = given_host
-
-    return apply
-
-
-def spelled(apply: Apply, *keys: str) -> dict[str, Apply]:
-    """One setting with several names."""
-    return dict.fromkeys(keys, apply)
-
-
-def authorization(settings: Settings, value: Any) -> None:
-    """`authorization { user, password | token | users [...] , timeout }`."""
-    found: Settings = {}
-    keys: dict[str, Apply] = {
-        **spelled(put("user", text), "user", "username"),
-        **spelled(put("password", text), "pass", "password"),
-        "token": put("token", text),
-        "users": lambda into, users: into.__setitem__("users", tuple(user_of(item) for item in users_of(users))),
-        "timeout": put("auth_timeout_ns", duration_ns, "timeout"),
-    }
-    apply_all("authorization", value, keys, found)
-    users = list(found.get("users", ()))
-    if "user" in found:
-        users.append(User(name=found["user"], secret=found.get("password", "")))
-    if "token" in found:
-        users.append(User(name=None, secret=found["token"]))
-    settings["users"] = tuple(users)
-    if "auth_timeout_ns" in found:
-        settings["auth_timeout_ns"] = found["auth_timeout_ns"]
-
-
-def users_of(value: Any) -> list[Any]:
-    """The list of users."""
-    if not isinstance(value, list):
-        raise OptionsError(f"expected users to be a list, got {value!r}")
-    return value
-
-
-def user_of(value: Any) -> User:
-    """`{ user, password }`; anything else of a user (permissions above all) would be a promise that is not kept."""
-    found: Settings = {}
-    keys = {
-        **spelled(put("user", text), "user", "username"),
-        **spelled(put("password", text), "pass", "password"),
-    }
-    apply_all("authorization.users", value, keys, found)
-    if not found.get("user"):
-        raise OptionsError("a user needs a name")
-    return User(name=found["user"], secret=found.get("password", ""))
+CLOSED_CLIENTS_MAX = 1_000_000  # some KB of memory each
+DOMAIN_BYTES_MAX = 255  # api/plane: plane_t.domain
+CONFIG_BYTES_MAX = 4 * 1024 * 1024  # the file is read into memory; nats-server has no limit
 
 
 def cluster_authorization(settings: Settings, value: Any) -> None:
-    """The secret that peers must prove to have."""
+    """The secret that peers have to prove."""
     found: Settings = {}
     keys = {
         **spelled(put("user", text), "user", "username"),
-        **spelled(put("password", text), "pass", "password"),
+        **spelled(put("password", secret_text), "pass", "password"),
         "timeout": put("timeout", duration_ns),
     }
     apply_all("cluster.authorization", value, keys, found)
@@ -105,7 +37,7 @@ def cluster_authorization(settings: Settings, value: Any) -> None:
 
 
 def cluster_tls(settings: Settings, value: Any) -> None:
-    """Mutual TLS between nodes. As with nats-server both ends are verified, so `verify` can only be true."""
+    """Mutual TLS between nodes. As in nats-server both ends are verified, so `verify` can only be true."""
     found: Settings = {}
     files = ("cert_file", "key_file", "ca_file")
     apply_all("cluster.tls", value, {**{key: put(key, text) for key in files}, "verify": put("verify", boolean)}, found)
@@ -117,19 +49,19 @@ def cluster_tls(settings: Settings, value: Any) -> None:
 
 
 def bulk_rate(settings: Settings, value: Any) -> None:
-    """Bytes a second for snapshots and repairs, to each peer."""
+    """The limit for snapshots and repairs to each peer, in bytes per second."""
     settings["bulk_bytes_per_s"] = integer("bulk_rate", value)
     if settings["bulk_bytes_per_s"] <= 0:
-        raise OptionsError("cluster: bulk_rate must be positive")
+        raise OptionsError(f"cluster: bulk_rate must be positive, got {settings['bulk_bytes_per_s']}")
 
 
 def period_ns(key: str, value: Any) -> int | None:
-    """A duration, or None for `off`, which the grammar reads as false."""
+    """A duration in nanoseconds, or None for `off`, which the grammar reads as false."""
     return None if value is False or str(value).lower() == "off" else duration_ns(key, value)
 
 
 def scrub(settings: Settings, value: Any) -> None:
-    """`scrub { period, rate, compare }`: ours alone. Times or `off`; the rate in bytes a second."""
+    """`scrub { period, rate, compare }`, unknown to nats-server: durations or `off`; rate in bytes per second."""
     keys = {
         "period": put("scrub_period_ns", period_ns, "period"),
         "rate": put("scrub_bytes_per_s", integer, "rate"),
@@ -142,24 +74,32 @@ def scrub(settings: Settings, value: Any) -> None:
 
 
 def listen(key: str, value: Any) -> str:
-    """An address as text, where a port alone may have been written as a number."""
+    """An address as text; a port alone may be a number."""
     return f":{integer(key, value)}" if isinstance(value, int) else text(key, value)
 
 
 def sync_interval(_settings: Settings, value: Any) -> None:
-    """Read and checked only: an acknowledgement waits for its fsync anyway, which is what `always` asks for."""
+    """Checked and ignored: every acknowledgement waits for its fsync, as with `always`."""
     if value != "always":
         duration_ns("sync_interval", value)
 
 
 def strict(_settings: Settings, value: Any) -> None:
-    """Whether requests with unknown fields are refused: they are, as by default in nats-server."""
+    """Requests with unknown fields are always refused, nats-server's default. Raises OptionsError for false."""
     if not boolean("strict", value):
         raise OptionsError("strict: false is not served by jetraft yet")
 
 
+def closed_clients(settings: Settings, value: Any) -> None:
+    """How many connections that have ended are shown; 0: the default, as in nats-server."""
+    count = integer("max_closed_clients", value)
+    if not 0 <= count <= CLOSED_CLIENTS_MAX:
+        raise OptionsError(f"max_closed_clients: expected a number from 0 to {CLOSED_CLIENTS_MAX}, got {count}")
+    settings["max_closed_clients"] = count or None
+
+
 def jetstream(settings: Settings, value: Any) -> None:
-    """`jetstream: enabled` or the block."""
+    """`jetstream: enabled`, `jetstream: true` or a block."""
     if isinstance(value, bool):
         settings["jetstream"] = value
     elif isinstance(value, str):
@@ -171,19 +111,60 @@ def jetstream(settings: Settings, value: Any) -> None:
         apply_all("jetstream", value, JETSTREAM, settings)
 
 
+def tls(settings: Settings, value: Any) -> None:
+    """TLS for clients: the block, its files looked at."""
+    from jetraft.api.config.tls import tls as read  # noqa: PLC0415  only servers with TLS pay for it
+
+    read(settings, value)
+
+
+def leafnodes(settings: Settings, value: Any) -> None:
+    """Leaf nodes and hubs."""
+    from jetraft.api.config.leafnodes import leafnodes as read  # noqa: PLC0415  only servers with leaf nodes pay for it
+
+    read(settings, value)
+
+
+def of_operators(name: str) -> Apply:
+    """A key of operator mode; `name` is the function in config/operators.py that reads it."""
+
+    def apply(settings: Settings, value: Any) -> None:
+        from jetraft.api.config import operators  # noqa: PLC0415  only servers with operators pay for it
+
+        getattr(operators, name)(settings, value)
+
+    return apply
+
+
+def websocket(settings: Settings, value: Any) -> None:
+    """The listener for WebSocket."""
+    from jetraft.api.config.websocket import websocket as read  # noqa: PLC0415  only servers with WebSocket pay for it
+
+    read(settings, value)
+
+
+def domain(key: str, value: Any) -> str:
+    """The name of a domain: one token of a subject."""
+    name = text(key, value)
+    if not name.isprintable() or set(name) & set(" .*>") or len(name.encode()) > DOMAIN_BYTES_MAX:
+        raise OptionsError(f"invalid domain name: {name!r} is not one token of a subject")
+    return name
+
+
 JETSTREAM: Mapping[str, Apply] = {
     **spelled(put("jetstream", boolean, "enabled"), "enabled", "enable"),
     **spelled(put("store_dir", text), "store_dir", "storedir"),
     **spelled(put("max_memory_store", integer), "max_memory_store", "max_mem_store", "max_mem"),
     **spelled(put("max_file_store", integer), "max_file_store", "max_file"),
     "unique_tag": put("unique_tag", text),
+    "domain": put("domain", domain),
     "strict": strict,
     **spelled(sync_interval, "sync_interval", "sync"),
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,
     "cipher": put("cipher", cipher),
-    **spelled(put("encryption_key", text), "key", "ek", "encryption_key"),
-    **spelled(put("prev_encryption_key", text), "prev_key", "prev_ek", "prev_encryption_key"),
+    **spelled(put("encryption_key", secret_text), "key", "ek", "encryption_key"),
+    **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),
 }
 
 CLUSTER: Mapping[str, Apply] = {
@@ -195,7 +176,7 @@ CLUSTER: Mapping[str, Apply] = {
     **spelled(put("cluster_advertise", text, "advertise"), "advertise", "cluster_advertise"),
     "no_advertise": put("no_advertise", boolean),
     "connect_retries": put("connect_retries", integer),
-    "secret": put("cluster_secret", text, "secret"),
+    "secret": put("cluster_secret", secret_text, "secret"),
     "authorization": cluster_authorization,
     "tls": cluster_tls,
     "bulk_rate": bulk_rate,
@@ -209,15 +190,31 @@ TOP: Mapping[str, Apply] = {
     "client_advertise": put("client_advertise", text),
     "http": put_address("http_host", "http_port", DEFAULT_HTTP_PORT, "http"),
     **spelled(put("http_port", integer), "http_port", "monitor_port"),
+    "https": put_address("http_host", "https_port", DEFAULT_HTTP_PORT, "https"),
+    "https_port": put("https_port", integer),
     "http_base_path": put("http_base_path", text),
     "authorization": authorization,
+    "accounts": accounts,
+    **spelled(put("mappings", mappings), "mappings", "maps"),
+    **spelled(put("system_account", text), "system_account", "system"),
+    "no_system_account": put("no_system_account", boolean),
+    **spelled(of_operators("operators"), "operator", "operators", "root", "roots"),
+    **spelled(of_operators("resolver"), "resolver", "account_resolver", "accounts_resolver"),
+    "resolver_preload": of_operators("preload"),
+    "resolver_pinned_accounts": of_operators("pinned"),
+    "no_auth_user": put("no_auth_user", text),
     "cluster": lambda settings, value: apply_all("cluster", value, CLUSTER, settings),
     "jetstream": jetstream,
+    "tls": tls,
+    **spelled(leafnodes, "leafnodes", "leaf"),
+    **spelled(websocket, "websocket", "ws"),
+    "allow_non_tls": put("allow_non_tls", boolean),
     "max_payload": put("max_payload_bytes", integer, "max_payload"),
     "max_control_line": put("max_control_line_bytes", integer, "max_control_line"),
     "max_pending": put("max_pending_bytes", integer, "max_pending"),
     **spelled(put("max_connections", integer), "max_connections", "max_conn"),
     **spelled(put("max_subscriptions", integer), "max_subscriptions", "max_subs"),
+    "max_closed_clients": closed_clients,
     "ping_interval": put("ping_interval_ns", duration_ns, "ping_interval"),
     "ping_max": put("ping_max", integer),
     "write_deadline": put("write_deadline_ns", duration_ns, "write_deadline"),
@@ -238,33 +235,8 @@ TOP: Mapping[str, Apply] = {
 }
 
 
-def apply_all(
-    name: str, value: Any, keys: Mapping[str, Apply], settings: Settings, *, but: Collection[str] = ()
-) -> None:
-    """Apply every key of a block, except those in `but`. Raises PlacedError at the first that is wrong."""
-    block = table(name, value)
-    for key, given in block.items():
-        if key in but:
-            continue
-        apply = keys.get(key.lower(), partial(refuse, name, key))
-        try:
-            apply(settings, given)
-        except PlacedError:
-            raise
-        except OptionsError as error:
-            raise PlacedError(f"{block.place(key)}: {error}") from error
-
-
-def refuse(name: str, key: str, _settings: Settings, _value: Any) -> None:
-    """Say that a key of a block is not served, or that nobody knows it."""
-    within = f" in {name}" if name else ""
-    if key.lower() in NOT_SERVED.get(name, ()):
-        raise OptionsError(f'"{key}"{within} is not served by jetraft yet')
-    raise OptionsError(f'unknown field "{key}"{within}')
-
-
 def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
-    """Settings from a file and what it includes. Raises OptionsError with one line."""
+    """Return the settings of a file and its includes. Raises OptionsError with one line."""
     try:
         if path.stat().st_size > CONFIG_BYTES_MAX:
             raise OptionsError(f"configuration file {path} is larger than {CONFIG_BYTES_MAX} bytes")
@@ -283,6 +255,8 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     except ConfigError as error:
         raise OptionsError(str(error)) from error
     settings: Settings = {"config_file": str(path), "config_digest": "sha256:" + hashlib.sha256(raw).hexdigest()}
-    # A key that only defines a variable for `$key` is legal at the top, as in nats-server, when it is used.
+    # As in nats-server an unknown key at the top is a variable if a `$key` somewhere uses it.
     apply_all("", document, TOP, settings, but=parser.used)
+    if settings.get("account_users"):
+        check_alone(settings)
     return settings

@@ -1,7 +1,7 @@
 """nats-server's command line: one or two dashes, `-p 4222` or `--port=4222`, -1 for a random port.
 
-`parse_flags` turns arguments into settings (option name -> value) without reading any file; `HELP` is what --help says.
-The rules are those of Go's flag package, because everything that starts a nats-server binary relies on them.
+`parse_flags` turns arguments into settings (option name -> value) and reads no file. The rules are those of Go's flag
+package, on which scripts that start nats-server rely.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,8 +18,8 @@ class FlagError(ValueError):
 
 
 @attrs.frozen
-class Flag:
-    """One option: its spellings, the setting it makes, whether it stands alone, and its line of help."""
+class CommandFlag:
+    """One option: its names, its setting, the name of its argument (empty: it has none), and its line of help."""
 
     names: tuple[str, ...]
     setting: str
@@ -29,7 +29,7 @@ class Flag:
 
 
 def boolean(text: str) -> bool:
-    """A boolean as Go's strconv.ParseBool reads it."""
+    """Parse a boolean like Go's strconv.ParseBool. Raises ValueError."""
     if text in TRUE_WORDS:
         return True
     if text in FALSE_WORDS:
@@ -38,112 +38,140 @@ def boolean(text: str) -> bool:
 
 
 def routes(text: str) -> tuple[str, ...]:
-    """A comma-separated list of route URLs."""
+    """Parse a comma-separated list of route URLs."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-SECTIONS: tuple[tuple[str, tuple[Flag, ...]], ...] = (
+SECTIONS: tuple[tuple[str, tuple[CommandFlag, ...]], ...] = (
     (
         "Server",
         (
-            Flag(("a", "addr", "net"), "host", str, "host", "bind to this address (default: 0.0.0.0)"),
-            Flag(("p", "port"), "port", int, "port", "port for clients (default: 4222, -1: any free port)"),
-            Flag(("n", "name", "server_name"), "server_name", str, "name", "name of this server (default: its id)"),
-            Flag(("P", "pid"), "pid_file", str, "file", "write the process id to this file"),
-            Flag(("m", "http_port"), "http_port", int, "port", "port for HTTP monitoring (-1: any free port)"),
-            Flag(("c", "config"), "config_file", str, "file", "configuration file"),
-            Flag(("t",), "test_config", boolean, "", "check the configuration and exit"),
-            Flag(
+            CommandFlag(("a", "addr", "net"), "host", str, "host", "address to listen on (default: 0.0.0.0)"),
+            CommandFlag(("p", "port"), "port", int, "port", "port for clients (default: 4222, -1: any free port)"),
+            CommandFlag(
+                ("n", "name", "server_name"), "server_name", str, "name", "server name (default: the server id)"
+            ),
+            CommandFlag(("P", "pid"), "pid_file", str, "file", "write the process id to this file"),
+            CommandFlag(("m", "http_port"), "http_port", int, "port", "port for HTTP monitoring (-1: any free port)"),
+            CommandFlag(
+                ("ms", "https_port"), "https_port", int, "port", "port for HTTPS monitoring, with the listener's tls"
+            ),
+            CommandFlag(("c", "config"), "config_file", str, "file", "configuration file"),
+            CommandFlag(("t",), "test_config", boolean, "", "check the configuration and exit"),
+            CommandFlag(
                 ("sl", "signal"),
                 "signal",
                 str,
                 "signal[=pid]",
-                "send a signal (ldm, stop, quit, term, reopen, reload) to a server",
+                "send ldm, stop, quit, term, reopen or reload (pid: number or file)",
             ),
-            Flag(("client_advertise",), "client_advertise", str, "host:port", "address that peers tell to clients"),
-            Flag(("ports_file_dir",), "ports_file_dir", str, "dir", "write <program>_<pid>.ports into this directory"),
+            CommandFlag(
+                ("client_advertise",),
+                "client_advertise",
+                str,
+                "host:port",
+                "address that peers give clients",
+            ),
+            CommandFlag(
+                ("ports_file_dir",), "ports_file_dir", str, "dir", "write <program>_<pid>.ports into this directory"
+            ),
         ),
     ),
     (
         "Logging",
         (
-            Flag(("l", "log"), "log_file", str, "file", "log to this file"),
-            Flag(("T", "logtime"), "logtime", boolean, "", "put the time before each line (default: true)"),
-            Flag(("logtime_utc",), "logtime_utc", boolean, "", "that time in UTC"),
-            Flag(("D", "debug"), "debug", boolean, "", "log debug lines"),
-            Flag(("V", "trace"), "trace", boolean, "", "accepted with a warning: the protocol is not logged"),
-            Flag(("VV",), "trace_verbose", boolean, "", "the same"),
-            Flag(("DV",), "debug_trace", boolean, "", "-D and -V"),
-            Flag(("DVV",), "debug_trace_verbose", boolean, "", "-D and -VV"),
-            Flag(("log_size_limit",), "log_size_limit", int, "bytes", "begin a new log file at this size"),
+            CommandFlag(("l", "log"), "log_file", str, "file", "log to this file"),
+            CommandFlag(("T", "logtime"), "logtime", boolean, "", "start each line with the time (default: true)"),
+            CommandFlag(("logtime_utc",), "logtime_utc", boolean, "", "log times in UTC"),
+            CommandFlag(("D", "debug"), "debug", boolean, "", "log debug lines"),
+            CommandFlag(("V", "trace"), "trace", boolean, "", "log what clients send and receive"),
+            CommandFlag(("VV",), "trace_verbose", boolean, "", "as -V"),
+            CommandFlag(("DV",), "debug_trace", boolean, "", "-D and -V"),
+            CommandFlag(("DVV",), "debug_trace_verbose", boolean, "", "-D and -VV"),
+            CommandFlag(("log_size_limit",), "log_size_limit", int, "bytes", "start a new log file at this size"),
         ),
     ),
     (
         "JetStream",
         (
-            Flag(("js", "jetstream"), "jetstream", boolean, "", "enable JetStream"),
-            Flag(("sd", "store_dir"), "store_dir", str, "dir", "keep streams below this directory"),
+            CommandFlag(("js", "jetstream"), "jetstream", boolean, "", "enable JetStream"),
+            CommandFlag(("sd", "store_dir"), "store_dir", str, "dir", "store streams in this directory"),
         ),
     ),
     (
         "Authorization",
         (
-            Flag(("user",), "user", str, "name", "user that clients must name"),
-            Flag(("pass",), "password", str, "password", "password of that user"),
-            Flag(("auth",), "token", str, "token", "token that clients must give"),
+            CommandFlag(("user",), "user", str, "name", "user name that clients have to send"),
+            CommandFlag(("pass",), "password", str, "password", "password of that user"),
+            CommandFlag(("auth",), "token", str, "token", "token that clients have to send"),
+        ),
+    ),
+    (
+        "TLS",
+        (
+            CommandFlag(("tls",), "tls_flag", boolean, "", "enable TLS, do not verify clients"),
+            CommandFlag(("tlscert",), "tls_cert", str, "file", "server certificate"),
+            CommandFlag(("tlskey",), "tls_key", str, "file", "private key of the server certificate"),
+            CommandFlag(("tlsverify",), "tls_verify", boolean, "", "enable TLS, verify client certificates"),
+            CommandFlag(("tlscacert",), "tls_ca_cert", str, "file", "authorities of client certificates"),
+            CommandFlag(("help_tls",), "help_tls", boolean, "", "show what a tls block may contain"),
         ),
     ),
     (
         "Cluster",
         (
-            Flag(("routes",), "routes", routes, "url,url", "peers to connect to"),
-            Flag(("cluster", "cluster_listen"), "cluster_listen", str, "url", "address on which peers connect here"),
-            Flag(("cluster_name",), "cluster_name", str, "name", "name of the cluster; peers must have the same"),
-            Flag(("no_advertise",), "no_advertise", boolean, "", "do not tell clients of the other servers"),
-            Flag(("cluster_advertise",), "cluster_advertise", str, "host:port", "address that peers tell to peers"),
-            Flag(("connect_retries",), "connect_retries", int, "n", "accepted: peers are tried again for ever"),
+            CommandFlag(("routes",), "routes", routes, "url,url", "peers to connect to"),
+            CommandFlag(("cluster", "cluster_listen"), "cluster_listen", str, "url", "address to listen on for peers"),
+            CommandFlag(("cluster_name",), "cluster_name", str, "name", "cluster name, the same on all peers"),
+            CommandFlag(("no_advertise",), "no_advertise", boolean, "", "do not send clients the addresses of peers"),
+            CommandFlag(
+                ("cluster_advertise",), "cluster_advertise", str, "host:port", "address of this server for peers"
+            ),
+            CommandFlag(
+                ("connect_retries",), "connect_retries", int, "n", "ignored: connecting is retried without end"
+            ),
         ),
     ),
     (
         "Common",
         (
-            Flag(("h", "help"), "help", boolean, "", "show this text"),
-            Flag(("v", "version"), "version", boolean, "", "show the version"),
+            CommandFlag(("h", "help"), "help", boolean, "", "show this text"),
+            CommandFlag(("v", "version"), "version", boolean, "", "show the version"),
         ),
     ),
 )
 
-# Flags of nats-server whose subject this server does not serve yet: named, so that the answer is clear.
+# Flags of nats-server that are not served yet, and the feature that the error names.
 NOT_SERVED = {
-    "ms": "HTTPS monitoring", "https_port": "HTTPS monitoring", "s": "syslog", "syslog": "syslog", "r": "remote syslog",
-    "remote_syslog": "remote syslog", "tls": "TLS", "tlscert": "TLS", "tlskey": "TLS", "tlsverify": "TLS",
-    "tlscacert": "TLS", "help_tls": "TLS", "profile": "profiling",
-    "max_traced_msg_len": "tracing",
+    "s": "syslog", "syslog": "syslog", "r": "remote syslog",
+    "remote_syslog": "remote syslog", "profile": "profiling", "max_traced_msg_len": "tracing",
 }  # fmt: skip
 
 
-def _by_name() -> dict[str, Flag]:
+def _by_name() -> dict[str, CommandFlag]:
     return {name: flag for _, flags in SECTIONS for flag in flags for name in flag.names}
 
 
 def help_text(program: str = "jetraft") -> str:
-    """What --help prints."""
+    """Return the text of --help."""
     lines = [
-        f"Usage: {program} [options]",
-        f"       {program} inspect|verify DIR    look at a store directory (--help)",
-        f"       {program} recover DIR           go on without a majority that is lost for ever (--help)",
+        f"Usage: {program} [options]             run a server",
+        f"       {program} inspect DIR           print the contents of a store directory",
+        f"       {program} verify DIR            check a store directory for damage",
+        f"       {program} recover DIR           continue groups that have permanently lost their majority",
+        f"       {program} inspect|verify|recover --help",
     ]
     for title, flags in SECTIONS:
         lines += ["", f"{title} options:"]
         for flag in flags:
-            spelled = ", ".join(("-" if len(name) < 4 else "--") + name for name in flag.names)  # noqa: PLR2004
+            spelled = ", ".join(("-" if len(name) <= 2 or name.isupper() else "--") + name for name in flag.names)  # noqa: PLR2004
             left = f"    {spelled} <{flag.argument}>" if flag.argument else f"    {spelled}"
             lines.append(f"{left:<42} {flag.help}")
     return "\n".join([*lines, ""])
 
 
 def parse_flags(arguments: Iterable[str]) -> dict[str, Any]:
-    """Settings from the command line; the last of equal flags wins. Raises FlagError."""
+    """Return the settings of the command line; the last of repeated flags wins. Raises FlagError."""
     by_name, settings = _by_name(), dict[str, Any]()
     queue = list(arguments)
     while queue:

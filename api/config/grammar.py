@@ -1,13 +1,14 @@
 """nats-server's configuration grammar: text in, nested dicts out.
 
-    port: 4222            # `=`, `:` or a blank between key and value
+    port: 4222            # `=`, `:` or a space between key and value
     jetstream { store_dir: "/data", max_file_store: 10G }
     routes = [ nats://a:6222, nats://b:6222 ]
     include ./users.conf
     password: $SECRET     # looked up in the file, then in the environment
 
-Sizes: k m g t p e count by 1000, kb kib ki ... by 1024 (conf/parse.go). Files, variables of the environment and reading
-are handed in, so this module is pure.
+Sizes: k m g t p e count by 1000, kb kib ki ... by 1024 (conf/parse.go).
+
+Pure: the text, the environment and the function that reads included files are arguments.
 """
 
 import re
@@ -16,7 +17,7 @@ from typing import Any
 
 import attrs
 
-INCLUDE_DEPTH_MAX = 16  # nats-server has no limit of its own and would recurse until it dies
+INCLUDE_DEPTH_MAX = 16  # nats-server has no limit and recurses until its stack overflows
 NESTING_MAX = 64
 DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15, "e": 10**18}
 BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50, "e": 2**60}
@@ -32,11 +33,11 @@ ReadFile = Callable[[str], str]
 
 
 class ConfigError(ValueError):
-    """The text is not a configuration; the message is one line that names file, line and column."""
+    """The text is not a configuration; the message is one line that starts with `file:line:column`."""
 
 
 class Table(dict[str, Any]):
-    """A map of a configuration, which also knows where each of its keys stands."""
+    """A map of a configuration, with the places of its keys."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class Table(dict[str, Any]):
 
 
 def typed(word: str) -> Any:
-    """The value of an unquoted word: a boolean, an integer with its size, a float or a string."""
+    """Return the value of an unquoted word: a boolean, an integer with an optional unit, a float or a string."""
     lowered = word.lower()
     if lowered in TRUE:
         return True
@@ -68,7 +69,7 @@ def typed(word: str) -> Any:
 
 @attrs.define(eq=False)
 class Parser:
-    """Reads one text; included files are read by parsers of their own that share scopes and limits."""
+    """Parses one text. Included files have their own parsers, which share scopes and limits."""
 
     text: str
     name: str
@@ -81,20 +82,20 @@ class Parser:
     used: set[str] = attrs.field(factory=set)  # top-level keys that a `$key` somewhere refers to
 
     def error(self, text: str) -> ConfigError:
-        """An error at the place reached."""
+        """Return an error at the current place."""
         return ConfigError(f"{self.place(self.at)}: {text}")
 
     def place(self, at: int) -> str:
-        """`file:line:column` of an offset, lines and columns counted from 1."""
+        """Return `file:line:column` of an offset; lines and columns start at 1."""
         line_start = self.text.rfind("\n", 0, at) + 1
         return f"{self.name}:{self.text.count(chr(10), 0, at) + 1}:{at - line_start + 1}"
 
     def peek(self) -> str:
-        """The next character, or nothing at the end."""
+        """Return the next character, empty at the end."""
         return self.text[self.at] if self.at < len(self.text) else ""
 
     def skip(self, extra: str = "") -> None:
-        """Pass blanks, line ends, comments and the separators given."""
+        """Skip white space, comments and the separators in `extra`."""
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == "#" or self.text.startswith("//", self.at):
@@ -106,7 +107,7 @@ class Parser:
                 return
 
     def parse(self) -> Table:
-        """The whole text as one map; an outer pair of braces is allowed."""
+        """Parse the text as one map; an outer pair of braces is allowed. Raises ConfigError."""
         self.skip()
         braced = self.peek() == "{"
         if braced:
@@ -118,7 +119,7 @@ class Parser:
         return result
 
     def pairs(self, end: str) -> Table:
-        """Key and value pairs up to the closing brace (or the end of the text)."""
+        """Parse key-value pairs up to the closing brace, or to the end of the text."""
         if len(self.scopes) > NESTING_MAX:
             raise self.error(f"maps nest deeper than {NESTING_MAX}")
         scope = Table()
@@ -139,7 +140,7 @@ class Parser:
         return scope
 
     def pair(self, scope: Table) -> None:
-        """One key and its value, or an include."""
+        """Parse one key and its value, or an include."""
         at, key = self.at, self.key()
         while self.peek() in (" ", "\t"):
             self.at += 1
@@ -154,7 +155,7 @@ class Parser:
         scope[key], scope.offsets[key] = self.value(), (self, at)
 
     def key(self) -> str:
-        """A key, quoted or not."""
+        """Parse a key, quoted or not."""
         if self.peek() in ('"', "'"):
             return self.quoted()
         start = self.at
@@ -165,7 +166,7 @@ class Parser:
         return self.text[start : self.at]
 
     def value(self) -> Any:
-        """Any value."""
+        """Parse a value of any type."""
         char = self.peek()
         if char == "{":
             self.at += 1
@@ -186,7 +187,7 @@ class Parser:
         return self.variable(word[1:]) if word.startswith("$") and not word.startswith("$2") else typed(word)
 
     def array(self) -> list[Any]:
-        """Values up to the closing bracket."""
+        """Parse the values up to the closing bracket."""
         self.at += 1
         values: list[Any] = []
         while True:
@@ -203,7 +204,7 @@ class Parser:
             self.scopes.pop()
 
     def quoted(self) -> str:
-        """A string in quotes; escapes count in double quotes only."""
+        """Parse a quoted string; escapes work in double quotes only."""
         quote = self.peek()
         self.at += 1
         parts: list[str] = []
@@ -220,7 +221,7 @@ class Parser:
                 parts.append(char)
 
     def escape(self) -> str:
-        """What follows a backslash."""
+        """Parse the characters after a backslash."""
         char = self.peek()
         self.at += 1
         if char == "x":
@@ -234,7 +235,7 @@ class Parser:
         return ESCAPES[char]
 
     def block(self) -> str:
-        """Text between parentheses that stand on lines of their own."""
+        """Parse a text between parentheses, the closing one at the start of a line."""
         end = self.text.find("\n)", self.at)
         if end < 0:
             raise self.error("a block does not end")
@@ -242,7 +243,7 @@ class Parser:
         return body.removeprefix("\n")
 
     def variable(self, name: str) -> Any:
-        """The value of $name: from the nearest map around, else from the environment, read as a value of its own."""
+        """Return the value of $name: from the innermost map that has it, else parsed from the environment."""
         for scope in reversed(self.scopes):
             if name in scope:
                 self.used.add(name)
@@ -258,7 +259,7 @@ class Parser:
         return inner.value() if inner.peek() else ""
 
     def include(self, path: str) -> Table:
-        """The map of another file, read in place."""
+        """Parse another file and return its map."""
         if self.depth >= INCLUDE_DEPTH_MAX:
             raise self.error(f"includes nest deeper than {INCLUDE_DEPTH_MAX}")
         try:

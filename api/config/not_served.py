@@ -1,7 +1,4 @@
-"""Keys of nats-server 2.15 (server/opts.go) whose subject is not served: named, so that the answer is clear.
-
-By block: the top has the empty name.
-"""
+"""Keys of nats-server 2.15 (server/opts.go) that are not served, by block. The top level has the empty name."""
 
 from collections.abc import Mapping
 
@@ -13,26 +10,39 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
-        accounts allow_non_tls cluster_permissions connect_error_reports default_js_domain default_permissions
-        default_sentinel disable_sublist_cache feature_flags gateway https https_port js_cluster_migrate jwt leaf
-        leafnodes lookup_accounts mappings maps max_closed_clients max_sub_tokens max_traced_msg_len mqtt no_auth_user
-        no_fast_producer_stall no_header_support no_system_account ocsp ocsp_cache operator operators prof_block_rate
-        prof_port proxies reconnect_error_reports remote_syslog resolver resolver_pinned_accounts resolver_preload
-        resolver_tls root roots syslog system system_account tls trusted trusted_keys websocket ws
+        cluster_permissions connect_error_reports default_js_domain default_permissions
+        default_sentinel disable_sublist_cache feature_flags gateway js_cluster_migrate jwt lookup_accounts
+        max_sub_tokens max_traced_msg_len mqtt no_fast_producer_stall no_header_support ocsp ocsp_cache
+        prof_block_rate prof_port proxies reconnect_error_reports remote_syslog resolver_tls syslog trusted
+        trusted_keys
     """),
+    "accounts": words("""
+        default_permissions nkey
+    """),
+    "accounts.exports": words("latency"),
+    "accounts.jetstream": words("cluster_traffic"),
     "authorization": words("""
-        auth_callout auth_hook default_permissions no_auth_user nkey nkeys permissions proxy_required
+        auth_hook proxy_required
     """),
     "authorization.users": words("""
-        account allowed_connection_types clients connection_types nkey permission permissions proxy_required
+        account proxy_required
     """),
     "cluster": words("""
-        accounts compression gateway max_traced_msg_len no_fast_producer_stall permissions ping_interval ping_max
-        pool_size write_deadline write_timeout
+        accounts compression connect_backoff gateway max_traced_msg_len no_fast_producer_stall permissions
+        ping_interval ping_max pool_size write_deadline write_timeout
     """),
     "cluster.authorization": words("nkey permissions token users"),
+    "leafnodes": words("""
+        proxy tls write_deadline write_timeout
+    """),
+    "leafnodes.authorization": words("nkey proxy_required"),
+    "leafnodes.authorization.users": words("nkey proxy_required"),
+    "leafnodes.remotes": words("""
+        account_name cluster_traffic credentials creds jetstream_cluster_migrate js_cluster_migrate nkey proxy seed tls
+        websocket ws_compression ws_no_masking
+    """),
     "jetstream": words("""
-        domain extension_hint info_queue_limit limits max_buffered_msgs max_buffered_size max_outstanding_catchup
+        extension_hint info_queue_limit limits max_buffered_msgs max_buffered_size max_outstanding_catchup
         meta_compact meta_compact_size meta_compact_sync request_queue_limit tpm
     """),
 }

@@ -1,12 +1,26 @@
-"""What a server is told at start: one frozen value, whatever mixture of flags and configuration file it came from.
+"""The options of a server: one frozen value, from flags and configuration file.
 
-Names are nats-server's keys with the unit last. Defaults are nats-server's (const.go, opts.go) unless a comment says
-why not.
+Names are nats-server's keys with the unit last. Defaults are nats-server's (const.go, opts.go) unless a comment gives
+another reason.
 """
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.api.auth.rules import AuthRules
+from jetraft.api.exchange.values import Mapping as SubjectMapping
+from jetraft.api.exchange.values import Sharing
+from jetraft.api.leafnodes.options import LeafOptions
+from jetraft.api.tls.options import TlsOptions
+from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from jetraft.store.model.state import AccountLimits
+
+if TYPE_CHECKING:
+    from jetraft.api.auth.trust import TrustRules
 
 DEFAULT_PORT = 4222
 DEFAULT_HTTP_PORT = 8222
@@ -15,22 +29,15 @@ MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_CONTROL_LINE_BYTES = 4096
 MAX_PENDING_BYTES = 64 * 1024 * 1024
 MAX_CONNECTIONS = 64 * 1024
+MAX_CLOSED_CLIENTS = 10_000
 PING_INTERVAL_NS = 120 * NS_PER_S
 PING_MAX = 2
 WRITE_DEADLINE_NS = 10 * NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
-CLUSTER_BULK_BYTES_PER_S = 64 * 1024 * 1024  # raft/bulk.py says why; the key is `bulk_rate`, ours alone
+CLUSTER_BULK_BYTES_PER_S = 64 * 1024 * 1024  # see raft/mesh/bulk.py; nats-server does not have the key `bulk_rate`
 SCRUB_PERIOD_NS = 7 * 24 * 3600 * NS_PER_S  # a week, as ZFS and disk arrays are commonly scrubbed
-SCRUB_BYTES_PER_S = 32 * 1024 * 1024  # a twentieth of what one SATA disk reads: publishers must not notice
-CACHE_BYTES_MAX = 48 * 1024 * 1024  # the page cache holds the rest; reading it again costs a pread and a checksum
-
-
-@attrs.frozen(kw_only=True)
-class User:
-    """A user of the `authorization` block: a name with a password, or a token alone (no name)."""
-
-    name: str | None
-    secret: str
+SCRUB_BYTES_PER_S = 32 * 1024 * 1024  # a twentieth of what one SATA disk reads, so that publishers are not slowed down
+CACHE_BYTES_MAX = 48 * 1024 * 1024  # the page cache has the rest; reading from it costs a pread and a checksum
 
 
 @attrs.frozen(kw_only=True)
@@ -44,15 +51,15 @@ class ClusterTls:
 
 @attrs.frozen(kw_only=True)
 class ClusterOptions:
-    """The `cluster` block: where peers connect, and whom to dial."""
+    """The `cluster` block: the address for peers, and the peers to connect to."""
 
     name: str = ""
     host: str = "0.0.0.0"  # noqa: S104  nats-server's default; the peers authenticate before the first parsed byte
     port: int = 0
-    routes: tuple[str, ...] = ()
+    routes: tuple[str, ...] = attrs.field(default=(), repr=False)  # may carry the secret
     advertise: str = ""
     no_advertise: bool = False
-    secret: str = ""
+    secret: str = attrs.field(default="", repr=False)
     connect_retries: int = 0
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
@@ -60,7 +67,7 @@ class ClusterOptions:
 
 @attrs.frozen(kw_only=True)
 class ScrubOptions:
-    """`jetstream { scrub { ... } }`: how often everything at rest is looked at; None for never."""
+    """`jetstream { scrub { ... } }`: how often stored data is checked; None means never."""
 
     period_ns: int | None = SCRUB_PERIOD_NS  # every block is read from the disk once in this time
     bytes_per_s: int = SCRUB_BYTES_PER_S  # and never faster than this
@@ -69,23 +76,67 @@ class ScrubOptions:
 
 @attrs.frozen(kw_only=True)
 class JetStreamOptions:
-    """The `jetstream` block. Sizes in bytes; 0: three quarters of what the machine has, as nats-server."""
+    """The `jetstream` block. Sizes in bytes; 0: three quarters of the machine's memory or disk, as in nats-server."""
 
     store_dir: str = ""
     max_memory_store_bytes: int = 0
     max_file_store_bytes: int = 0
     cache_bytes_max: int = CACHE_BYTES_MAX
     cipher: str = "chachapoly"
-    key: str = attrs.field(default="", repr=False)  # encrypts what is on disk; empty: nothing is encrypted
+    key: str = attrs.field(default="", repr=False)  # encrypts the store; empty: no encryption
     prev_key: str = attrs.field(default="", repr=False)
     raft_engine: str = "core"
     unique_tag: str = ""
+    domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
 
 
 @attrs.frozen(kw_only=True)
+class AccountOptions:
+    """An account of the `accounts` block. `jetstream` is None where it is not enabled; its users are in `auth`."""
+
+    name: str
+    jetstream: AccountLimits | None = None
+    sharing: Sharing = attrs.field(factory=Sharing)
+    trace_dest: str = ""  # where messages with `traceparent` are traced to
+    trace_sampling: int = 100  # how many of a hundred
+
+
+@attrs.frozen(kw_only=True)
+class JetStreamAccounts:
+    """What each account may use of JetStream (None: nothing), and which may change the cluster itself."""
+
+    limits: Mapping[str, AccountLimits | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
+    may_change: bool = False
+    operators: frozenset[str] = frozenset({GLOBAL_ACCOUNT})
+
+
+@attrs.frozen(kw_only=True)
+class ResolverOptions:
+    """Where tokens of accounts are kept: in memory, or in a directory (`full`)."""
+
+    kind: str = "memory"
+    directory: str = ""
+    limit: int = 0  # accounts; 0: no limit
+    interval_ns: int = 60 * NS_PER_S  # between two comparisons with another node
+    timeout_ns: int = 1_900_000_000  # read and without effect: nothing is looked up at another node
+    allow_delete: bool = False
+    hard_delete: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class TrustOptions:
+    """Operator mode: who signs accounts, where these are kept, and the tokens of the configuration."""
+
+    rules: "TrustRules"
+    resolver: ResolverOptions
+    preload: tuple[str, ...] = attrs.field(default=(), repr=False)
+    system_account: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class Options:
-    """All of them. `jetstream` and `cluster` are None when they were not asked for."""
+    """All options. `jetstream` and `cluster` are None when they are not configured."""
 
     host: str = "0.0.0.0"  # noqa: S104  nats-server's default
     port: int = DEFAULT_PORT
@@ -94,12 +145,17 @@ class Options:
     http_host: str = ""
     http_port: int = 0
     http_base_path: str = ""
-    users: tuple[User, ...] = ()
+    https_port: int = 0  # the pages over TLS, with the listener's certificate
+    auth: AuthRules = attrs.field(factory=AuthRules)
+    trust: TrustOptions | None = None  # with operators; `auth` names nobody then
+    tls: TlsOptions | None = None  # of the listener for clients
+    websocket: WebSocketOptions | None = None
     auth_timeout_ns: int = AUTH_TIMEOUT_NS
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     max_control_line_bytes: int = MAX_CONTROL_LINE_BYTES
     max_pending_bytes: int = MAX_PENDING_BYTES
     max_connections: int = MAX_CONNECTIONS
+    max_closed_clients: int = MAX_CLOSED_CLIENTS  # connections that have ended and are still shown
     max_subscriptions: int = 0
     ping_interval_ns: int = PING_INTERVAL_NS
     ping_max: int = PING_MAX
@@ -112,8 +168,8 @@ class Options:
     logtime: bool = True
     logtime_utc: bool = False
     log_file: str = ""
-    log_size_limit: int = 0  # bytes; 0: the file grows
-    log_max_num: int = 0  # how many files to keep, the one in use included; 0: all
+    log_size_limit: int = 0  # bytes; 0: no limit
+    log_max_num: int = 0  # files to keep, with the one in use; 0: all
     pid_file: str = ""
     ports_file_dir: str = ""
     server_tags: tuple[str, ...] = ()
@@ -122,3 +178,28 @@ class Options:
     config_digest: str = ""
     jetstream: JetStreamOptions | None = None
     cluster: ClusterOptions | None = None
+    leafnodes: LeafOptions | None = None
+    accounts: tuple[AccountOptions, ...] = ()
+    mappings: tuple[SubjectMapping, ...] = ()  # of `$G`
+    system_account: str = SYSTEM_ACCOUNT  # empty: none
+
+    @property
+    def sharing(self) -> Mapping[str, Sharing]:
+        """What accounts export, import, map and allow; those without any of it are left out."""
+        named = {account.name: account.sharing for account in self.accounts}
+        touched = {one.account for sharing in named.values() for one in sharing.imports}
+        found = {name: sharing for name, sharing in named.items() if sharing != Sharing() or name in touched}
+        return {GLOBAL_ACCOUNT: Sharing(mappings=self.mappings), **found} if self.mappings else found
+
+    @property
+    def jetstream_accounts(self) -> JetStreamAccounts:
+        """`$G` has all of JetStream as long as there is no other account but the system's, as with nats-server.
+
+        It may then change the cluster as well, as there is no other tenant. Otherwise the system account alone may.
+        """
+        assert self.trust is None, "of operators' accounts the registry knows"
+        named = {account.name: account.jetstream for account in self.accounts}
+        others = named.keys() - {self.system_account}
+        system = {self.system_account: None} if self.system_account else {}
+        limits = {GLOBAL_ACCOUNT: None if others else AccountLimits(), **system, **named}
+        return JetStreamAccounts(limits=limits, operators=frozenset(system if others else {*system, GLOBAL_ACCOUNT}))

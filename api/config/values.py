@@ -1,6 +1,6 @@
-"""What a value of the configuration file may be: one function a kind, each with the key's name for its error.
+"""The types of values in a configuration file: one function for each, with the key's name for its error.
 
-A wrong value is an OptionsError in one line, without the place, which whoever walks the keys knows (config/file.py).
+A wrong value raises OptionsError with one line; config/file.py adds the place.
 """
 
 import math
@@ -11,11 +11,12 @@ from jetraft.api.config.grammar import Table
 from jetraft.store.model.clock import NS_PER_S
 
 DURATION_UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list"}
 UNITS_LONGEST_FIRST = ("ns", "us", "µs", "ms", "s", "m", "h")  # so that "ms" is not read as "m"
 
 
 def duration_ns(key: str, value: Any) -> int:
-    """A duration as `2m`, `1h30m`, `250ms`, or a plain number of seconds, in nanoseconds."""
+    """A duration in nanoseconds, from `2m`, `1h30m`, `250ms`, or a number of seconds."""
     wrong = OptionsError(f'{key}: invalid duration "{value}"')
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise wrong
@@ -38,14 +39,14 @@ def duration_ns(key: str, value: Any) -> int:
 
 
 def integer(key: str, value: Any) -> int:
-    """A whole number; booleans and text are refused."""
+    """An integer; booleans and strings are refused."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise OptionsError(f"{key}: expected a number, got {value!r}")
     return value
 
 
 def boolean(key: str, value: Any) -> bool:
-    """`true`, `yes`, `on` and their opposites, which the grammar has read already."""
+    """A boolean; the grammar has parsed `true`, `yes`, `on` and their opposites."""
     if not isinstance(value, bool):
         raise OptionsError(f"{key}: expected true or false, got {value!r}")
     return value
@@ -58,13 +59,20 @@ def text(key: str, value: Any) -> str:
     return value
 
 
+def secret_text(key: str, value: Any) -> str:
+    """A string that no error shows."""
+    if not isinstance(value, str):
+        raise OptionsError(f"{key}: expected a string, got {TYPES.get(type(value), 'a map')}")
+    return value
+
+
 def texts(key: str, value: Any) -> tuple[str, ...]:
-    """A list of strings, or one alone."""
+    """A list of strings, or one string."""
     return tuple(text(key, item) for item in (value if isinstance(value, list) else [value]))
 
 
 def cipher(key: str, value: Any) -> str:
-    """`aes` or `chachapoly`, also written `chacha`."""
+    """`aes` or `chachapoly`, with the alias `chacha`."""
     name = {"chacha": "chachapoly"}.get(text(key, value).lower(), str(value).lower())
     if name not in ("aes", "chachapoly"):
         raise OptionsError(f'Unknown cipher type: "{value}"')
@@ -72,7 +80,7 @@ def cipher(key: str, value: Any) -> str:
 
 
 def address(key: str, value: Any, *, default_port: int) -> tuple[str, int]:
-    """`host:port`, `:port`, a port alone, or a URL."""
+    """Host and port, from `host:port`, `:port`, a port alone, or a URL."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "", value
     host, port, _ = split_url(text(key, value), default_port=default_port)

@@ -1,5 +1,6 @@
 """The JetStream API: requests on `$JS.API.>`, one JSON answer each.
 
-`dispatch` is the list of what is served, `gateway` takes captured requests and publishes answers, and there is one file
-per noun with the handlers. Handlers parse, ask the cluster and shape the answer; they decide nothing.
+`dispatch` lists the operations, `gateway` takes captured requests and publishes the answers, `node` puts the parts of
+JetStream together. The handlers have one file per kind of object; they parse a request, call the cluster and format the
+answer. They decide nothing.
 """

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.api.jetstream.call import Call
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
 
 
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """INFO: what the account uses on all nodes; `api` counts the requests that were answered before this one."""
+    """INFO: the usage of the account on all nodes. `api` counts the requests answered before this one."""
     return (await service.usages.account_info(call.account)).to_json_dict()

@@ -1,4 +1,4 @@
-"""Handlers for backups: a stream as an archive, and an archive as a stream. The transfers are cluster/backup's."""
+"""Handlers for backup and restore of a stream. cluster/backup transfers the archives."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.api.jetstream.call import Call
-    from jetraft.cluster.backup.desk import Backups
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
 
 
 async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.SNAPSHOT.*: config and state; the archive follows on the deliver subject."""
+    """STREAM.SNAPSHOT.*: returns config and state; the archive follows on the deliver subject."""
     if call.is_empty:
         raise errors.BAD_REQUEST.with_values()
     request = call.required_body(JSApiStreamSnapshotRequest)
@@ -35,12 +34,12 @@ async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
         window_bytes=max(0, request.window_size),
         with_consumers=not request.no_consumers,
     )
-    config, state = await _backups(service).snapshot(call.account, call.stream, manner)
+    config, state = await service.backups.snapshot(call.account, call.stream, manner)
     return {"config": config.to_json_dict(), "state": state.to_json_dict()}
 
 
 async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.RESTORE.*: the subject that takes the archive; its last chunk is answered like a creation."""
+    """STREAM.RESTORE.*: returns the subject that receives the archive; its last chunk is answered like a creation."""
     if call.is_empty:
         raise errors.BAD_REQUEST.with_values()
     request = call.required_body(JSApiStreamRestoreRequest)
@@ -49,12 +48,7 @@ async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
     if not request.config.name or is_marked(request.config):
         raise errors.BAD_REQUEST.with_values()
     shape = partial(_outcome, service)
-    return {"deliver_subject": await _backups(service).begin_restore(call.account, request.config, shape)}
-
-
-def _backups(service: ClusterService) -> Backups:
-    assert service.backups is not None, "made with the node"
-    return service.backups
+    return {"deliver_subject": await service.backups.begin_restore(call.account, request.config, shape)}
 
 
 def _outcome(service: ClusterService, outcome: Mapping[str, Any] | errors.ApiError) -> bytes:

@@ -1,7 +1,7 @@
-"""One request as a handler sees it, and the rules by which bodies are read.
+"""One request as a handler sees it, and the rules for its body.
 
-nats-server treats bodies in three ways: some requests must have none, some read one only if it looks like JSON, the
-rest decode whatever is there. Source: server/jetstream_api.go (isEmptyRequest, isJSONObjectOrArray).
+nats-server treats bodies in three ways: some requests must have none, some decode a body only if it looks like JSON,
+the others always decode it. Source: server/jetstream_api.go (isEmptyRequest, isJSONObjectOrArray).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLANKS: Final = b" \t\r\n"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call:
-    """A request: the account, the subject's tokens where the pattern has wildcards, and the body."""
+    """A request: the account, the subject's tokens at the wildcards of the pattern, and the body."""
 
     account: str
     names: tuple[str, ...]
@@ -29,31 +29,31 @@ class Call:
 
     @property
     def stream(self) -> str:
-        """The stream's name in the subject."""
+        """The name of the stream in the subject."""
         return self.names[0]
 
     @property
     def consumer(self) -> str:
-        """The consumer's name in the subject."""
+        """The name of the consumer in the subject."""
         return self.names[1]
 
     @property
     def is_empty(self) -> bool:
-        """True when there is no body, or an object without fields."""
+        """Whether the body is missing or an object without fields."""
         return not self.body or _is_empty_object(self.body)
 
     def require_empty_body(self) -> None:
-        """Raise ApiError 10038 unless there is no body, or an object without fields."""
+        """Raise ApiError 10038 unless the body is missing or an object without fields."""
         if not self.is_empty:
             raise errors.NOT_EMPTY_REQUEST.with_values()
 
     def optional_body(self, cls: type[T]) -> T:
-        """Decode a body that begins like JSON, take any other for none. Raises ApiError 10025."""
+        """Decode a body that starts like JSON and ignore any other. Raises ApiError 10025 when it is malformed."""
         looks_like_json = self.body.lstrip(_BLANKS)[:1] in (b"{", b"[")
         return cls.from_json(self.body) if looks_like_json else cls()
 
     def required_body(self, cls: type[T]) -> T:
-        """Decode the body. Raises ApiError 10003 when there is none, 10025 when it is not what it should be."""
+        """Decode the body. Raises ApiError 10003 when it is missing, 10025 when it is malformed."""
         if not self.body:
             raise errors.BAD_REQUEST.with_values()
         return cls.from_json(self.body)
@@ -67,6 +67,6 @@ def _is_empty_object(body: bytes) -> bool:
 
 
 def page_of(total: int, offset: int, limit: int) -> tuple[int, int]:
-    """Return the bounds [start, end) of a page; an offset outside is moved to the nearest end."""
+    """Return the bounds [start, end) of a page; an offset outside of [0, total] becomes the nearest end."""
     start = min(max(offset, 0), total)
     return start, min(start + limit, total)

@@ -1,4 +1,4 @@
-"""Handlers for consumers, by the leader of their stream: create in three forms, info, names, list, delete, and more."""
+"""Handlers for consumers, executed by the leader of the stream."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from jetraft.store.model.validate import CreateForm, check_consumer_create_reque
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.state import ConsumerInfo
 
 
 async def create_ephemeral(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.CREATE.<stream>: without a name in the subject; the server gives one."""
+    """CONSUMER.CREATE.<stream>: without a name in the subject; the server chooses one."""
     return await _create(service, call, CreateForm.EPHEMERAL)
 
 
 async def create_named(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.CREATE.<stream>.<consumer>[.<filter>]: the form of today's clients, durable or not."""
+    """CONSUMER.CREATE.<stream>.<consumer>[.<filter>]: the form of current clients, durable or not."""
     return await _create(service, call, CreateForm.NAMED)
 
 
 async def create_durable(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.DURABLE.CREATE.<stream>.<consumer>: the old form for durables."""
+    """CONSUMER.DURABLE.CREATE.<stream>.<consumer>: the old form for durable consumers."""
     return await _create(service, call, CreateForm.DURABLE)
 
 
@@ -72,9 +72,9 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.PAUSE.*.*: no deliveries until a moment; without one, or with one in the past, they go on."""
+    """CONSUMER.PAUSE.*.*: stops deliveries until a time; without one, or with one in the past, resumes them."""
     until_ns = call.optional_body(JSApiConsumerPauseRequest).pause_until
-    if until_ns is not None and until_ns >= TIME_NS_END:  # Go's words: its JSON cannot write that year
+    if until_ns is not None and until_ns >= TIME_NS_END:  # Go's error text: its JSON has no years above 9999
         fault = "json: error calling MarshalJSON for type *time.Time: year outside of range [0,9999]"
         raise errors.CONSUMER_STORE_FAILED.with_values(err=fault)
     left_ns = await service.owners.leading(call.account, call.stream).pause_consumer(call.consumer, until_ns)
@@ -87,14 +87,14 @@ async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 async def unpin(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.UNPIN.*.*: no consumer has priority groups yet."""
+    """CONSUMER.UNPIN.*.*: refused, because no consumer has priority groups yet."""
     if service.owners.leading(call.account, call.stream).consumer_info(call.consumer) is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
     raise errors.CONSUMER_INVALID_PRIORITY_GROUP.with_values()
 
 
 async def reset(service: ClusterService, call: Call) -> Mapping[str, object] | None:
-    """CONSUMER.RESET.*.*: not served yet. As in nats-server nobody answers for a consumer that there is not."""
+    """CONSUMER.RESET.*.*: not served yet. As in nats-server a request for an unknown consumer gets no answer."""
     if service.owners.leading(call.account, call.stream).consumer_info(call.consumer) is None:
         return None
     raise errors.CONSUMER_INVALID_RESET.with_values(err="resets are not supported by this server yet")

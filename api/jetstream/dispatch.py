@@ -1,8 +1,7 @@
-"""The list of what the JetStream API serves: subject, type of the answer, who owns it, handler.
+"""The operations of the JetStream API: subject, type of the answer, owner, handler.
 
-A request on a subject that is not in the list gets no answer, as in nats-server: a client that asks for an unknown API
-waits, and does not conclude from an error that this server is broken. An API of the real server that is not served here
-yet is in the list with an error of the catalogue (`unserved`), because silence would look like a lost message.
+A request on a subject that is not in the list gets no answer, as in nats-server. An operation of nats-server that is
+not served here yet has an error of the catalogue (`unserved`), because no answer would look like a lost message.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.api.jetstream import account, backups, consumers, leaders, members, messages, streams, unserved
-from jetraft.cluster.forward import Owner
+from jetraft.cluster.calls.messages.forwarding import Owner
 from jetraft.store.model.responses import ResponseType
 
 if TYPE_CHECKING:
     from jetraft.api.jetstream.call import Call
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
 
 PREFIX: Final = b"$JS.API."
 Handler = Callable[["ClusterService", "Call"], Awaitable[Mapping[str, object] | None]]  # None: there is no answer
@@ -26,7 +25,7 @@ Handler = Callable[["ClusterService", "Call"], Awaitable[Mapping[str, object] | 
 
 @attrs.frozen(slots=True)
 class Operation:
-    """One row. `repeatable` requests may be carried out again when an answer was lost on the way."""
+    """One operation. If `repeatable`, a request may be executed again when its answer was lost."""
 
     pattern: bytes
     kind: ResponseType
@@ -36,26 +35,26 @@ class Operation:
 
 
 _R = ResponseType
-_READ: Final = True  # harmless to carry out twice
+_REPEATABLE: Final = True
 
 OPERATIONS: Final = (
-    Operation(b"INFO", _R.ACCOUNT_INFO, Owner.META, account.info, _READ),
-    Operation(b"STREAM.CREATE.*", _R.STREAM_CREATE, Owner.META, streams.create, _READ),
-    Operation(b"STREAM.UPDATE.*", _R.STREAM_UPDATE, Owner.META, streams.update, _READ),
+    Operation(b"INFO", _R.ACCOUNT_INFO, Owner.META, account.info, _REPEATABLE),
+    Operation(b"STREAM.CREATE.*", _R.STREAM_CREATE, Owner.META, streams.create, _REPEATABLE),
+    Operation(b"STREAM.UPDATE.*", _R.STREAM_UPDATE, Owner.META, streams.update, _REPEATABLE),
     Operation(b"STREAM.DELETE.*", _R.STREAM_DELETE, Owner.META, streams.delete),
-    Operation(b"STREAM.NAMES", _R.STREAM_NAMES, Owner.META, streams.names, _READ),
-    Operation(b"STREAM.LIST", _R.STREAM_LIST, Owner.META, streams.list_, _READ),
-    Operation(b"STREAM.INFO.*", _R.STREAM_INFO, Owner.STREAM, streams.info, _READ),
+    Operation(b"STREAM.NAMES", _R.STREAM_NAMES, Owner.META, streams.names, _REPEATABLE),
+    Operation(b"STREAM.LIST", _R.STREAM_LIST, Owner.META, streams.list_, _REPEATABLE),
+    Operation(b"STREAM.INFO.*", _R.STREAM_INFO, Owner.STREAM, streams.info, _REPEATABLE),
     Operation(b"STREAM.PURGE.*", _R.STREAM_PURGE, Owner.STREAM, streams.purge),
-    Operation(b"STREAM.MSG.GET.*", _R.STREAM_MSG_GET, Owner.STREAM, messages.get, _READ),
+    Operation(b"STREAM.MSG.GET.*", _R.STREAM_MSG_GET, Owner.STREAM, messages.get, _REPEATABLE),
     Operation(b"STREAM.MSG.DELETE.*", _R.STREAM_MSG_DELETE, Owner.STREAM, messages.delete),
     Operation(b"CONSUMER.CREATE.*", _R.CONSUMER_CREATE, Owner.STREAM, consumers.create_ephemeral),
     Operation(b"CONSUMER.CREATE.*.*", _R.CONSUMER_CREATE, Owner.STREAM, consumers.create_named),
     Operation(b"CONSUMER.CREATE.*.*.>", _R.CONSUMER_CREATE, Owner.STREAM, consumers.create_named),
     Operation(b"CONSUMER.DURABLE.CREATE.*.*", _R.CONSUMER_CREATE, Owner.STREAM, consumers.create_durable),
-    Operation(b"CONSUMER.NAMES.*", _R.CONSUMER_NAMES, Owner.STREAM, consumers.names, _READ),
-    Operation(b"CONSUMER.LIST.*", _R.CONSUMER_LIST, Owner.STREAM, consumers.list_, _READ),
-    Operation(b"CONSUMER.INFO.*.*", _R.CONSUMER_INFO, Owner.STREAM, consumers.info, _READ),
+    Operation(b"CONSUMER.NAMES.*", _R.CONSUMER_NAMES, Owner.STREAM, consumers.names, _REPEATABLE),
+    Operation(b"CONSUMER.LIST.*", _R.CONSUMER_LIST, Owner.STREAM, consumers.list_, _REPEATABLE),
+    Operation(b"CONSUMER.INFO.*.*", _R.CONSUMER_INFO, Owner.STREAM, consumers.info, _REPEATABLE),
     Operation(b"CONSUMER.DELETE.*.*", _R.CONSUMER_DELETE, Owner.STREAM, consumers.delete),
     Operation(b"CONSUMER.PAUSE.*.*", _R.CONSUMER_PAUSE, Owner.STREAM, consumers.pause),
     Operation(b"CONSUMER.UNPIN.*.*", _R.CONSUMER_UNPIN, Owner.STREAM, consumers.unpin),
@@ -65,7 +64,7 @@ OPERATIONS: Final = (
     Operation(b"STREAM.LEADER.STEPDOWN.*", _R.STREAM_LEADER_STEPDOWN, Owner.STREAM, leaders.stream_stepdown),
     Operation(b"CONSUMER.LEADER.STEPDOWN.*.*", _R.CONSUMER_LEADER_STEPDOWN, Owner.STREAM, leaders.consumer_stepdown),
     Operation(b"META.LEADER.STEPDOWN", _R.META_LEADER_STEPDOWN, Owner.META, leaders.meta_stepdown),
-    Operation(b"SERVER.REMOVE", _R.META_SERVER_REMOVE, Owner.META, members.remove_server, _READ),
+    Operation(b"SERVER.REMOVE", _R.META_SERVER_REMOVE, Owner.META, members.remove_server, _REPEATABLE),
     Operation(b"STREAM.PEER.REMOVE.*", _R.STREAM_REMOVE_PEER, Owner.META, members.remove_stream_peer),
     Operation(b"STREAM.PEER.EVACUATE.*", _R.STREAM_EVACUATE_PEER, Owner.STREAM, unserved.evacuate_peer),
     Operation(b"STREAM.CANCEL_MOVE.*", _R.STREAM_CANCEL_MOVE, Owner.STREAM, unserved.no_move),
@@ -77,9 +76,9 @@ OPERATIONS: Final = (
 )
 
 
-# What a node captures. The data plane's own subjects (CONSUMER.MSG.NEXT, DIRECT.GET) are captured by the replicas that
-# serve them and must have no other receiver, or a request to a consumer that is gone would not be told "no responders".
-# The subjects do not overlap, and stand in the order in which pipelined requests of one turn are best worked off.
+# The subjects that every node captures. CONSUMER.MSG.NEXT and DIRECT.GET are captured by the replicas that serve them
+# and must have no other receiver: a request to a consumer that does not exist has to get "no responders". The subjects
+# do not overlap. They are in the order in which pipelined requests of one turn are executed: streams before consumers.
 CAPTURED: Final = (
     *(PREFIX + family for family in (b"*", b"STREAM.>", b"META.>", b"SERVER.>", b"ACCOUNT.>")),
     *(PREFIX + row.pattern for row in OPERATIONS if row.pattern.startswith(b"CONSUMER.")),
@@ -88,14 +87,14 @@ CAPTURED: Final = (
 
 @attrs.frozen(slots=True)
 class Found:
-    """A row, and the tokens of the subject where its pattern has wildcards (`>` gives the rest as one)."""
+    """An operation, and the tokens of the subject at the wildcards of its pattern (`>` gives the rest as one)."""
 
     operation: Operation
     names: tuple[str, ...]
 
 
 def find(subject: bytes) -> Found | None:
-    """Return the row that serves a request subject; None when it is not in the list."""
+    """Return the operation for a request subject; None when it is not in the list."""
     if not subject.startswith(PREFIX):
         return None
     tokens = subject[len(PREFIX) :].split(b".")
@@ -114,7 +113,7 @@ def _index() -> dict[tuple[bytes, ...], list[tuple[Operation, list[bytes]]]]:
     for operation in OPERATIONS:
         tokens = operation.pattern.split(b".")
         literals = tuple(token for token in tokens if token not in (b"*", b">"))
-        assert tokens[: len(literals)] == list(literals), "wildcards stand at the end"
+        assert tokens[: len(literals)] == list(literals), "wildcards are at the end"
         rows.setdefault(literals, []).append((operation, tokens[len(literals) :]))
     return rows
 

@@ -1,8 +1,9 @@
-"""Where API requests come in from clients and answers go out: one answer per request, in the order of a stream.
+"""Takes captured API requests and publishes their answers: one per request, in order for each stream.
 
 Sinks that capture the API's subjects at this node hand over batches. Each request is looked up in the dispatch list
 and waits in its line (`lines`). A bounded number of workers takes from the lines in turn and gives what it takes to the
-cluster's forwarder, which carries it out here or sends it to the owner. So the API costs the node no more than so much
+cluster's forwarder, which carries it out here or sends it to the owner. Each account has sinks of its own; an account
+without JetStream gets an error for each request, as from nats-server. So the API costs the node no more than so much
 work at a time, however much is asked, and acknowledgements go in between. What does not fit into the lines, or has
 waited for too long, is refused with 429: everybody is answered.
 """
@@ -10,42 +11,44 @@ waited for too long, is refused with 429: everybody is answered.
 from __future__ import annotations
 
 import logging
-import struct
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
+from jetraft.api.accounts import LiveAccounts
+from jetraft.api.config.options import JetStreamAccounts
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
-from jetraft.cluster.forward import Moved, Owner, Request
+from jetraft.cluster.calls.forward import Moved
+from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
+from jetraft.cluster.capture._capture import captures
 from jetraft.store.model import errors, message
 from jetraft.store.model.jsoncodec import encode
 from jetraft.store.model.responses import ResponseType, answer, error_answer
 from jetraft.store.model.versioning import API_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from jetraft.cluster.ports import Outbox
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.ports import Outboxes
+    from jetraft.cluster.requests.service import ClusterService
 
 log = logging.getLogger(__name__)
 
 WORKERS_MAX: Final = 16  # that read, and as many that change: what one pass of the scheduler may have to do, some 10 ms
 PARKED_MAX: Final = 1024  # that wait for a stream to have a leader; these cost nothing but memory
 REFUSED_LINE_S: Final = 10.0  # a line in the log, and an advisory, say how many were refused since the one before
+OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
 REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 LEVEL_DIGITS_MAX: Final = 9
-
-# u32 length | u32 hdr_len | u32 payload_len | u16 subject_len | u16 reply_len | u32 origin
-_CAPTURE_HEADER: Final = struct.Struct("<IIIHHI")
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class GatewayStatistics:
-    """Requests answered and in work at this node, since it started."""
+    """Requests at this node: answered since it started, and waiting now."""
 
     requests: int
     errors: int
@@ -53,51 +56,98 @@ class GatewayStatistics:
     refused: int
 
 
-class JetStreamGateway:
-    """The API of one account on one node."""
+def account_only(_client: int, account: str) -> Mapping[str, object]:
+    """A client of which nothing but its account is known."""
+    return {"acc": account}
 
-    def __init__(
-        self, *, service: ClusterService, outbox: Outbox, kick: Callable[[], None], account: str = "$G"
+
+class JetStreamGateway:
+    """The API of all accounts on one node. `accounts` says of which, and whether they have JetStream.
+
+    What is about the cluster itself is carried out for operators alone; to others nothing is said, as by nats-server.
+    """
+
+    def __init__(  # noqa: PLR0913  (the ports, and what accounts may do)
+        self,
+        *,
+        service: ClusterService,
+        outboxes: Outboxes,
+        kick: Callable[[], None],
+        accounts: LiveAccounts | None = None,
+        server_name: str,
+        describe: Callable[[int, str], Mapping[str, object]] = account_only,
     ) -> None:
+        """`describe` says of a client, by its id, and its account what audit events tell of it."""
         self._service = service
-        self._outbox = outbox
+        self._accounts = LiveAccounts.of(JetStreamAccounts()) if accounts is None else accounts
+        self._accounts.changed.connect(self._follow)
+        self._new_outbox = outboxes
+        self._server_name = server_name
+        self._describe = describe
+        self._outboxes = {account: outboxes(account) for account in self._accounts.limits}
+        self._sinks: dict[str, list[int]] = {}  # by account
         self._kick = kick
-        self._account = account
         self._nursery: trio.Nursery | None = None
         self._lines = Lines()
-        self._workers = {True: 0, False: 0}  # those that take reads, and those that take changes
+        self._workers = {True: 0, False: 0}  # running now: for reads (True), for changes (False)
         self._parked = 0
-        self._requests = self._errors = self._refused = 0
-        self._said_refused = 0  # of those, how many the last line told of
-        self._say_again_s = 0.0
-        service.execute_api = self.execute
-        service.usages.api_counts = lambda: (self._requests, self._errors)
+        self._refused = 0
+        self._refused_reported = 0  # the value of `_refused` in the last log line
+        self._next_report_s = 0.0
+        service.served.serve_api(self.execute)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
         async with trio.open_nursery() as self._nursery:
-            handles = [self._outbox.add_sink(subject, self.on_batch, local_only=True) for subject in CAPTURED]
+            for account in self._accounts.limits:
+                self._listen(account)
             task_status.started()
             try:
                 await trio.sleep_forever()
             finally:
-                for handle in handles:
-                    self._outbox.remove_sink(handle)
+                for account in list(self._sinks):
+                    self._end(account)
 
-    def on_batch(self, batch: bytes) -> None:
-        """Take over a batch of captured requests."""
-        for captured in captures(batch):
+    def _follow(self, account: str) -> None:
+        """An account has changed, or is gone. Its requests that are being executed are answered."""
+        if self._nursery is None:
+            return
+        if account not in self._accounts.limits:
+            self._end(account)
+        elif account not in self._sinks:
+            self._listen(account)
+
+    def _listen(self, account: str) -> None:
+        if account not in self._outboxes:
+            self._outboxes[account] = self._new_outbox(account)
+        outbox, handler = self._outboxes[account], partial(self.on_batch, account)
+        self._sinks[account] = [outbox.add_sink(subject, handler, local_only=True) for subject in CAPTURED]
+
+    def _end(self, account: str) -> None:
+        for handle in self._sinks.pop(account, ()):
+            self._outboxes[account].remove_sink(handle)
+
+    def on_batch(self, account: str, batch: bytes) -> None:
+        """Take over a batch of an account's captured requests."""
+        for capture in captures(batch):
+            captured = Captured.of(account, capture)
             found = find(captured.subject)
             if found is None:
                 continue  # see dispatch: an unknown API is not answered
-            if not self._lines.offer(found, captured, trio.current_time()):
-                self._refuse(found, captured)
-        self._employ()
+            is_of_cluster = found.operation.pattern.startswith(OF_CLUSTER)
+            if is_of_cluster and account not in self._accounts.operators:
+                continue
+            if self._accounts.limits.get(account) is None and not is_of_cluster:
+                self._refuse(found, captured, errors.NOT_ENABLED_FOR_ACCOUNT.with_values())
+            elif not self._lines.offer(found, captured, trio.current_time()):
+                self._count_refused(1, account)
+                self._refuse(found, captured, errors.STREAM_TOO_MANY_REQUESTS.with_values())
+        self._start_workers()
 
-    async def execute(self, request: Request) -> bytes:
-        """Carry a request out on this node and return its JSON, or nothing. Raises Moved or AnswerLost."""
+    async def execute(self, request: ForwardedRequest) -> bytes:
+        """Execute a request on this node; returns its JSON, empty for no answer. Raises Moved, AnswerLost."""
         found = find(request.subject)
-        if found is None:  # another node serves what this older one does not know
+        if found is None:  # the other node is newer and knows this operation
             raise Moved
         operation = found.operation
         call = Call(account=request.account, names=found.names, body=request.payload)
@@ -109,20 +159,24 @@ class JetStreamGateway:
             return error_json(operation.kind, error)
         except self._service.not_answers:
             raise
-        except Exception:  # a bug in one request must not end the server, and needs an answer as any other
-            log.exception("request on %s", request.subject.decode(errors="replace"))
+        except Exception:  # a bug in one handler must not stop the server, and the client needs an answer
+            log.exception("API request on %s failed", request.subject.decode(errors="replace"))
             return error_json(operation.kind, errors.CLUSTER_NOT_AVAILABLE.with_values())
 
     def statistics(self) -> GatewayStatistics:
         """Return a snapshot."""
+        counts = self._service.usages.api.values()
         return GatewayStatistics(
-            requests=self._requests, errors=self._errors, waiting=self._lines.waiting, refused=self._refused
+            requests=sum(count.requests for count in counts),
+            errors=sum(count.errors for count in counts),
+            waiting=self._lines.waiting,
+            refused=self._refused,
         )
 
-    # --- work
+    # --- workers
 
-    def _employ(self) -> None:
-        """Start workers for the lines that are ready, as many as there may be."""
+    def _start_workers(self) -> None:
+        """Start a worker for each ready line, up to WORKERS_MAX."""
         assert self._nursery is not None
         for reads, ready in self._lines.ready.items():
             for _ in range(min(len(ready), WORKERS_MAX - self._workers[reads])):
@@ -130,55 +184,55 @@ class JetStreamGateway:
                 self._nursery.start_soon(self._work, ready.popleft(), reads)
 
     async def _work(self, line: Line, reads: bool) -> None:  # noqa: FBT001  (handed to a nursery)
-        """Take from one line after the other until none is ready, or the place was given to another worker."""
-        place, ready = _Place(self, is_read=reads), self._lines.ready[reads]
+        """Answer requests of one line after the other until no line is ready, or the slot has another worker."""
+        slot, ready = _Slot(self, is_read=reads), self._lines.ready[reads]
         while True:
             jobs = self._lines.take(line, CREATIONS_MAX // max(1, self._workers[reads]))
-            await self._answer(jobs, place)
-            self._lines.give_back(line)
-            if place.is_given_up or not ready:
+            await self._answer(jobs, slot)
+            self._lines.put_back(line)
+            if slot.is_released or not ready:
                 break
             line = ready.popleft()
-            self._employ()
-            await trio.lowlevel.checkpoint()  # what is answered without waiting for anybody must not hold up the others
-        if place.is_given_up:
+            self._start_workers()
+            await trio.lowlevel.checkpoint()  # requests that are answered without a wait must not delay other tasks
+        if slot.is_released:
             self._parked -= 1
         else:
             self._workers[reads] -= 1
-        self._employ()
+        self._start_workers()
 
     def park(self, *, is_read: bool) -> bool:
-        """A worker is about to wait for an owner: another one takes its place. False when too many wait already."""
+        """Let another worker run while one waits for an owner; False when PARKED_MAX wait already."""
         if self._parked >= PARKED_MAX:
             return False
         self._parked += 1
         self._workers[is_read] -= 1
-        self._employ()
+        self._start_workers()
         return True
 
-    async def _answer(self, jobs: Sequence[Job], place: _Place) -> None:
+    async def _answer(self, jobs: Sequence[Job], slot: _Slot) -> None:
         if len(jobs) == 1:
-            self._send(jobs[0], await self._carry_out(jobs[0], place))
+            self._send(jobs[0], await self._execute_job(jobs[0], slot))
             return
         bodies: dict[int, bytes] = {}
 
-        async def carry_out(number: int) -> None:
-            bodies[number] = await self._carry_out(jobs[number], place)
+        async def execute(number: int) -> None:
+            bodies[number] = await self._execute_job(jobs[number], slot)
 
         async with trio.open_nursery() as nursery:
             for number in range(len(jobs)):
-                nursery.start_soon(carry_out, number)
+                nursery.start_soon(execute, number)
         for number, job in enumerate(jobs):
             self._send(job, bodies[number])
 
-    async def _carry_out(self, job: Job, place: _Place) -> bytes:
-        """Have the owner do what is asked for; returns the answer, empty for none."""
+    async def _execute_job(self, job: Job, slot: _Slot) -> bytes:
+        """Have the owner execute a request; returns the answer, empty for none."""
         operation, captured = job.found.operation, job.captured
         if is_late(job, trio.current_time()):
-            self._count_refused(len(job.asked))
+            self._count_refused(len(job.asked), captured.account)
             return error_json(operation.kind, errors.STREAM_TOO_MANY_REQUESTS.with_values())
-        request = Request(
-            account=self._account,
+        request = ForwardedRequest(
+            account=captured.account,
             owner=operation.owner,
             stream=job.found.names[0] if operation.owner is Owner.STREAM else "",
             repeatable=operation.repeatable,
@@ -187,70 +241,70 @@ class JetStreamGateway:
             payload=captured.payload,
         )
         try:
-            return await self._service.forwarder.answer(request, on_wait=place.give_up)
+            return await self._service.forwarder.answer(request, on_wait=slot.release)
         except errors.ApiError as error:
             return error_json(operation.kind, error)
 
     def _send(self, job: Job, body: bytes) -> None:
-        """Count requests, tell of them, and answer them."""
+        """Count the requests of a job, publish their advisories, and answer them."""
         for captured in job.asked:
             self._lines.answered(captured)
-            self._requests += 1
-            self._errors += b'"error":{' in body[:ERROR_PLACE]
-            if self._service.advisories is not None and body:
-                self._service.advisories.api_audit(
-                    server=self._service.node_id,
-                    account=self._account,
+            counts, account = self._service.usages.api[captured.account], captured.account
+            counts.requests += 1
+            counts.errors += b'"error":{' in body[:ERROR_WITHIN_BYTES]
+            if body:
+                self._service.advisories.of(account).api_audit(
+                    server=self._server_name,
+                    client=partial(self._describe, captured.client, account),
                     subject=captured.subject,
                     request=captured.payload,
                     response=body,
                 )
             if captured.reply and body:
-                self._outbox.send(captured.reply, payload=body)
+                self._outboxes[account].send(captured.reply, payload=body)
         self._kick()
 
-    # --- too much
+    # --- overload
 
-    def _refuse(self, found: Found, captured: Captured) -> None:
-        """Answer a request for which there is no room, in the turn in which it came."""
-        self._requests += 1
-        self._errors += 1
-        self._count_refused(1)
+    def _refuse(self, found: Found, captured: Captured, error: errors.ApiError) -> None:
+        """Answer a request that is not carried out, in the turn in which it came."""
+        counts = self._service.usages.api[captured.account]
+        counts.requests += 1
+        counts.errors += 1
         if captured.reply:
-            body = error_json(found.operation.kind, errors.STREAM_TOO_MANY_REQUESTS.with_values())
-            self._outbox.send(captured.reply, payload=body)
+            body = error_json(found.operation.kind, error)
+            self._outboxes[captured.account].send(captured.reply, payload=body)
 
-    def _count_refused(self, count: int) -> None:
+    def _count_refused(self, count: int, account: str) -> None:
         """Say it in the log and as an advisory, but not each time."""
         self._refused += count
         now_s = trio.current_time()
-        if now_s < self._say_again_s:
+        if now_s < self._next_report_s:
             return
-        self._say_again_s = now_s + REFUSED_LINE_S
-        refused, self._said_refused = self._refused - self._said_refused, self._refused
+        self._next_report_s = now_s + REFUSED_LINE_S
+        refused, self._refused_reported = self._refused - self._refused_reported, self._refused
         log.warning(
             "JetStream API queue limit reached, %d requests refused, %d wait", refused, self._lines.waiting
         )  # a line like nats-server's, which drops them
-        if self._service.advisories is not None:
-            self._service.advisories.api_limit_reached(server=self._service.node_id, dropped=refused)
+        self._service.advisories.of(account).api_limit_reached(server=self._server_name, dropped=refused)
 
 
 @attrs.define(eq=False)
-class _Place:
-    """The place of a worker among those that work at the same time."""
+class _Slot:
+    """One of the WORKERS_MAX that run at the same time."""
 
     gateway: JetStreamGateway
     is_read: bool
-    is_given_up: bool = False
+    is_released: bool = False
 
-    def give_up(self) -> None:
-        """The worker waits for others from now on. Harmless when it is called again."""
-        self.is_given_up = self.is_given_up or self.gateway.park(is_read=self.is_read)
+    def release(self) -> None:
+        """Give the slot to another worker while this one waits. A second call does nothing."""
+        self.is_released = self.is_released or self.gateway.park(is_read=self.is_read)
 
 
-ERROR_PLACE: Final = 100  # an error stands right after the type, whose names are shorter than this
+ERROR_WITHIN_BYTES: Final = 100  # an error follows the type, whose names are shorter than this
 
-# What nats-server writes after an error, where it is not what `responses` says: empty lists, zero values.
+# What nats-server writes after an error where it differs from `responses`: empty lists, zero values.
 _LISTS: Final[dict[ResponseType, dict[str, object]]] = {
     ResponseType.STREAM_LIST: {"streams": []},
     ResponseType.CONSUMER_LIST: {"consumers": []},
@@ -265,31 +319,11 @@ _TAILS: Final[dict[ResponseType, dict[str, object]]] = {
 
 
 def error_json(kind: ResponseType, error: errors.ApiError) -> bytes:
-    """Return the JSON of an error, with the fields that nats-server writes in spite of it."""
+    """Return the JSON of an error, with the fields that nats-server writes after it."""
     tail = _TAILS.get(kind)
     if tail is None:
         return error_answer(kind, error)
     return encode({"type": kind.type_name, "error": error.to_json_dict(), **tail})
-
-
-def captures(batch: bytes) -> Iterator[Captured]:
-    """Yield the messages of a capture batch."""
-    offset = 0
-    while offset < len(batch):
-        length, hdr_len, payload_len, subject_len, reply_len, origin = _CAPTURE_HEADER.unpack_from(batch, offset)
-        subject = offset + _CAPTURE_HEADER.size
-        reply = subject + subject_len
-        hdr = reply + reply_len
-        payload = hdr + hdr_len
-        assert payload + payload_len <= offset + length
-        yield Captured(
-            subject=bytes(batch[subject:reply]),
-            reply=bytes(batch[reply:hdr]),
-            hdr=bytes(batch[hdr:payload]),
-            payload=bytes(batch[payload : payload + payload_len]),
-            client=origin,
-        )
-        offset += length
 
 
 def _check_level(hdr: bytes) -> None:

@@ -1,7 +1,7 @@
-"""What /jsz and the JetStream part of /varz say: what this node holds, and the meta group as it sees it.
+"""/jsz and the JetStream part of /varz: streams and consumers of this node, and the meta group as it sees it.
 
-Fields and arguments are nats-server's (server/monitor.go, JSInfo); `scrub`, `compare`, `raft_groups` and `leads` are
-ours. Consumers are shown by the leaders of their streams only: nobody else keeps their counts up to date.
+Fields and arguments are nats-server's (server/monitor.go, JSInfo); `scrub`, `compare`, `raft_groups` and `leads` exist
+only here. Consumers are shown by the leader of their stream only: other replicas do not keep their counts up to date.
 """
 
 from __future__ import annotations
@@ -10,96 +10,176 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from jetraft.api.session import API_LEVEL
+from jetraft.api.monitor.questions import JszQuestion, PageError, RaftzQuestion
+from jetraft.cluster.requests.usage import ApiCounts
+from jetraft.store.model.config import StorageType
+from jetraft.store.model.gosyntax import go_quote
+from jetraft.store.model.gotime import format_time
+from jetraft.store.model.versioning import API_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from jetraft.api.config.options import ScrubOptions
     from jetraft.api.jetstream.gateway import JetStreamGateway
     from jetraft.cluster.node import ClusterNode
-    from jetraft.cluster.streams.shell import StreamShell
+    from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.raft.group import Group
     from jetraft.raft.manager import Manager
+    from jetraft.store.model.clock import Clock
 
-YES: Final = ("1", "true")
-DETAILS: Final = ("accounts", "streams", "consumers", "config", "leader-only", "stream-leader-only")
-CONSUMERS_MAX: Final = 1000  # shown of one stream: the page is made in one turn, and no turn may take long
-LIMITS: Final[dict[str, Any]] = {}  # nats-server's `jetstream { limits }`, which is not served
+ACCOUNTS_MAX: Final = 1024  # nats-server's default
+CONSUMERS_MAX: Final = 1000  # of one stream: a page is made in one turn, which must be short
+LIMITS: Final[dict[str, Any]] = {}  # `jetstream { limits }` of nats-server, which is not served
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Jsz:
-    """Makes the documents of one node from what its parts count."""
+    """Makes the documents of one node from the statistics of its parts."""
 
     node: ClusterNode
     manager: Manager
     gateway: JetStreamGateway
-    account: str
+    accounts: Collection[str]  # that have JetStream
     store_dir: str
     scrub: ScrubOptions
     capacity: Mapping[str, int]  # bytes, by kind of storage
+    clock: Clock
+    domain: str = ""
 
     def config(self) -> dict[str, Any]:
-        """What JetStream was told. Every acknowledgement waits for its fsync, which 0 stands for."""
+        """The configuration. Every acknowledgement waits for its fsync, so `sync_interval` is 0."""
         return {
             "max_memory": self.capacity["memory"],
             "max_storage": self.capacity["file"],
             "store_dir": self.store_dir,
             "sync_interval": 0,
             "sync_always": True,
+            **({"domain": self.domain} if self.domain else {}),
             "strict": True,
         }
 
     def stats(self) -> dict[str, Any]:
-        """What this node holds and has promised, in bytes, and what its API has answered."""
-        replicas = list(self.node.backend.replicas())
-        promised = {"memory": 0, "file": 0}
-        for row, _ in replicas:
-            promised[row.config.storage.value] += max(0, row.config.max_bytes)
-        usage, api = self.node.service.usages.here(self.account), self.gateway.statistics()
+        """What this node holds and has promised, in bytes, and what its API has answered, of all accounts."""
+        api = self.gateway.statistics()
+        names = {*self.accounts, *(row.account for row, _ in self.node.directory.replicas())}
         return {
-            "memory": usage.memory,
-            "storage": usage.storage,
-            "reserved_memory": promised["memory"],
-            "reserved_storage": promised["file"],
-            "accounts": 1,
-            "ha_assets": sum(row.config.num_replicas > 1 for row, _ in replicas),
+            **self._held(names),
+            "accounts": len(self.accounts),
+            "ha_assets": self._ha_assets(names),
             "api": {"level": API_LEVEL, "total": api.requests, "errors": api.errors},
         }
 
+    def _held(self, accounts: Collection[str]) -> dict[str, int]:
+        """Bytes that replicas of these accounts' streams hold here, and those that they may grow to."""
+        sums = {"memory": 0, "storage": 0, "reserved_memory": 0, "reserved_storage": 0}
+        for row, replica in self.node.directory.replicas():
+            if row.account in accounts:
+                kind = "memory" if row.config.storage is StorageType.MEMORY else "storage"
+                sums[kind] += replica.stored_bytes
+                sums[f"reserved_{kind}"] += max(0, row.config.max_bytes)
+        return sums
+
+    def _ha_assets(self, accounts: Collection[str]) -> int:
+        replicas = self.node.directory.replicas()
+        return sum(row.account in accounts and row.config.num_replicas > 1 for row, _ in replicas)
+
     def varz(self) -> dict[str, Any]:
         """The JetStream part of /varz."""
-        return {"config": self.config(), "stats": self.stats(), "limits": LIMITS}
+        meta = self.node.meta_group if self.node.service.cluster.clustered else None
+        shown = {"meta": self._meta_cluster(meta)} if meta is not None else {}
+        return {"config": self.config(), "stats": self.stats(), **shown, "limits": LIMITS}
 
-    def jsz(self, arguments: Mapping[str, str]) -> dict[str, Any]:
-        """The whole page, below its head."""
-        asked = {name for name, value in arguments.items() if value in YES}
-        shells = [shell for _, shell in self.node.backend.replicas()]
-        states = [shell.info().state for shell in shells]
-        stats, cared = self.stats(), self.node.caretakers.statistics()
+    def jsz(self, question: JszQuestion) -> dict[str, Any]:
+        """The page without its head. Raises PageError."""
+        meta = self.node.meta_group if self.node.service.cluster.clustered else None
+        if question.leader_only and meta is not None and not meta.is_leader:
+            raise PageError("filtered response: not leader")
+        replicas = [replica for _, replica in self.node.directory.replicas()]
+        states = [replica.info().state for replica in replicas]
+        stats, upkeep = self.stats(), self.node.supervisor.statistics()
         document: dict[str, Any] = {
             **stats,
             "config": self.config(),
             "limits": LIMITS,
             "streams": len(states),
-            "streams_leader": sum(shell.is_leader for shell in shells),
-            "consumers": sum(shell.consumer_count for shell in shells),
-            "consumers_leader": sum(shell.consumer_count for shell in shells if shell.is_leader),
+            "streams_leader": sum(replica.is_leader for replica in replicas),
+            "consumers": sum(replica.consumer_count for replica in replicas),
+            "consumers_leader": sum(replica.consumer_count for replica in replicas if replica.is_leader),
             "messages": sum(state.messages for state in states),
             "bytes": sum(state.bytes for state in states),
-            "scrub": {**attrs.asdict(self.scrub), **plain(cared.scrub)},
+            "scrub": {**attrs.asdict(self.scrub), **plain(upkeep.scrub)},
         }
-        if cared.compared is not None:
-            document["compare"] = plain(cared.compared)
-        if self.node.service.cluster.clustered and self.node.meta_group is not None:
-            document["meta_cluster"] = self._meta_cluster(self.node.meta_group)
-        if asked.intersection(DETAILS):
-            document["account_details"] = [self._account(shells, stats, asked)]
-        if "raft" in asked:
+        if upkeep.compared is not None:
+            document["compare"] = plain(upkeep.compared)
+        if meta is not None:
+            document["meta_cluster"] = self._meta_cluster(meta)
+        details = [self._account(name, replicas, question) for name in self._asked(question, replicas)]
+        if details:
+            document["account_details"] = details
+        if question.raft:
             groups = self.manager.groups.items()
             document["raft_groups"] = {group_id: plain(group.statistics()) for group_id, group in groups}
-        return document | {"total": 1}
+        return document | {"total": len(self.accounts)}
+
+    def _asked(self, question: JszQuestion, replicas: list[StreamReplica]) -> list[str]:
+        """The accounts of a page: one, or the part of all that is asked for."""
+        if not (question.account or question.accounts or question.streams or question.consumer):
+            return []
+        names = sorted({*self.accounts, *(replica.assignment.account for replica in replicas)})
+        if question.account:
+            return [name for name in names if name == question.account]
+        offset, limit = max(question.offset, 0), question.limit if question.limit > 0 else ACCOUNTS_MAX
+        return names[offset : offset + limit]
+
+    def account(self, name: str, question: JszQuestion) -> dict[str, Any]:
+        """One account alone. Raises PageError."""
+        replicas = [replica for _, replica in self.node.directory.replicas()]
+        if name not in {*self.accounts, *(replica.assignment.account for replica in replicas)}:
+            raise PageError(f"account {go_quote(name)} not found")
+        return self._account(name, replicas, question)
+
+    def raftz(self, question: RaftzQuestion, system: str) -> dict[str, Any]:
+        """The Raft groups of an account, the system's without one. Raises PageError for a server without a cluster."""
+        meta = self.node.meta_group
+        if not self.node.service.cluster.clustered or meta is None:
+            raise PageError("No Raft nodes registered", status=404)
+        found = [(system, meta)] + [(row.account, replica.group) for row, replica in self.node.directory.replicas()]
+        wanted = question.account or system
+        groups = {
+            str(group.group_id): self._raft_group(group, system)
+            for account, group in found
+            if account == wanted and question.group in ("", group.group_id)
+        }
+        return {wanted: groups} if groups else {}
+
+    def _raft_group(self, group: Group, system: str) -> dict[str, Any]:
+        figures, voters = group.statistics(), len(group.configuration.voters)
+        since = {}
+        if figures.leader is not None:
+            now_ns, unix_ns = self.clock.mono_ns(), self.clock.unix_ns()
+            since = {"leader_since": format_time(unix_ns - (now_ns - group.leader_since_ns))}
+        return {
+            "id": self.node.service.node_id,
+            "state": figures.role.upper(),
+            "size": len(figures.members),
+            "quorum_needed": voters // 2 + 1,
+            "committed": figures.commit_index,
+            "applied": figures.applied_index,
+            "leader": figures.leader or "",
+            **since,
+            "ever_had_leader": figures.term > 0,
+            "term": figures.term,
+            "pindex": figures.last_index,
+            "system_account": True,
+            "traffic_account": system,
+            "ipq_proposal_len": figures.proposals_queued,
+            "peers": {
+                str(node): {"name": self.node.view.name_of(node), "known": True}
+                for node in figures.members
+                if node != self.node.service.node_id
+            },
+        }
 
     def _meta_cluster(self, meta: Group) -> dict[str, Any]:
         leader = self.node.service.node_id if meta.is_leader else meta.leader
@@ -120,25 +200,40 @@ class Jsz:
                 for lag in meta.replica_lag()
             ],
             "cluster_size": len(meta.members),
+            "quorum_needed": len(meta.configuration.voters) // 2 + 1,
+            "pending": meta.commit_index - meta.applied_index,
+            "pending_requests": self.gateway.statistics().waiting,
         }
 
-    def _account(self, shells: list[StreamShell], stats: Mapping[str, Any], asked: set[str]) -> dict[str, Any]:
-        if asked & {"leader-only", "stream-leader-only"}:
-            shells = [shell for shell in shells if shell.is_leader]
-        document: dict[str, Any] = {"name": self.account, "id": self.account, **stats, "accounts": 0}
-        if asked & {"streams", "consumers", "config"}:
-            document["stream_detail"] = [self._stream(shell, asked) for shell in shells]
+    def _account(self, name: str, replicas: list[StreamReplica], question: JszQuestion) -> dict[str, Any]:
+        counts = self.node.service.usages.api.get(name, ApiCounts())
+        document: dict[str, Any] = {
+            "name": name,
+            "id": name,
+            **self._held({name}),
+            "accounts": 0,
+            "ha_assets": self._ha_assets({name}),
+            "api": {"level": API_LEVEL, "total": counts.requests, "errors": counts.errors},
+        }
+        leading = question.stream_leader_only
+        shown = [one for one in replicas if one.assignment.account == name and (one.is_leader or not leading)]
+        if shown and (question.streams or question.consumer):
+            document["stream_detail"] = [self._stream(replica, question) for replica in shown]
         return document
 
     @staticmethod
-    def _stream(shell: StreamShell, asked: set[str]) -> dict[str, Any]:
-        document: dict[str, Any] = {"name": shell.config.name, "leads": shell.is_leader, **shell.info().to_json_dict()}
-        if "config" not in asked:
+    def _stream(replica: StreamReplica, question: JszQuestion) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "name": replica.config.name,
+            "leads": replica.is_leader,
+            **replica.info().to_json_dict(),
+        }
+        if not question.config:
             del document["config"]
-        if "consumers" in asked and shell.is_leader:
-            infos = [shell.consumer_info(name) for name in shell.consumer_names()[:CONSUMERS_MAX]]
+        if question.consumer and replica.is_leader:
+            infos = [replica.consumer_info(name) for name in replica.consumer_names()[:CONSUMERS_MAX]]
             details = [info.to_json_dict() for info in infos if info is not None]
-            if "config" not in asked:
+            if not question.config:
                 for detail in details:
                     del detail["config"]
             document["consumer_detail"] = details
@@ -146,7 +241,7 @@ class Jsz:
 
 
 def plain(figures: attrs.AttrsInstance) -> dict[str, Any]:
-    """A frozen statistics value as a dict that JSON can carry."""
+    """A statistics value as a dict of JSON values."""
     return attrs.asdict(figures, value_serializer=lambda _instance, _field, value: _jsonable(value))
 
 

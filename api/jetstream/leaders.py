@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.api.jetstream.call import Call
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
 
 
 async def stream_stepdown(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -25,7 +25,7 @@ async def stream_stepdown(service: ClusterService, call: Call) -> Mapping[str, o
 
 
 async def consumer_stepdown(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.LEADER.STEPDOWN.*.*: the leader of the stream leads its consumers, so it is the stream that moves."""
+    """CONSUMER.LEADER.STEPDOWN.*.*: the leader of the stream leads its consumers, so the stream's leader changes."""
     _require_cluster(service)
     request = call.optional_body(JSApiLeaderStepdownRequest)
     replica = service.owners.leading(call.account, call.stream)
@@ -36,7 +36,7 @@ async def consumer_stepdown(service: ClusterService, call: Call) -> Mapping[str,
 
 
 async def meta_stepdown(service: ClusterService, call: Call) -> Mapping[str, object] | None:
-    """META.LEADER.STEPDOWN: another node leads the meta group. A server that stands alone does not answer."""
+    """META.LEADER.STEPDOWN: another node leads the meta group. A server without a cluster does not answer."""
     if not service.cluster.clustered:
         return None
     request = call.optional_body(JSApiLeaderStepdownRequest)

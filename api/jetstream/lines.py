@@ -1,14 +1,14 @@
-"""Requests that wait for their turn: how many may, in what order they go, and which are answered together. Pure.
+"""The queues of API requests: their bounds, their order, and which requests are executed together. Pure.
 
-A *line* is what has to be done one after the other: the requests about one stream, so that a client that sends create
-and delete without waiting gets both in that order; or those of one client that are about no stream in particular. Lines
-take turns, so a client that asks for a thousand lists waits for itself. Creations of different consumers that stand
-behind each other are taken together, for they become durable together.
+A *line* is a queue whose requests are executed one after the other: those about one stream, so that a create and a
+delete that a client sends without waiting are executed in that order; or those of one client about no stream. Lines are
+served in turn, so a client with a thousand requests does not delay others. Successive creations of different consumers
+are taken together, because they become durable together.
 
-Requests that only read, and are the same in every byte, share one answer when nothing that changes something stands
-between them: the answer is then made after the last of them has come, and none is older than its request.
+Identical reads share one answer if no change is between them. The answer is made after the last of them arrived, so it
+is never older than a request.
 
-What does not fit is refused, which is an answer; nats-server throws away all that waits, and its clients wait in vain.
+A request that finds the queues full is refused with an error; nats-server drops all queued requests without an answer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from jetraft.api.jetstream.dispatch import Found
+    from jetraft.cluster.capture._capture import Capture
 
 WAITING_MAX: Final = 10_000  # nats-server: JSDefaultRequestQueueLimit
-CLIENT_WAITING_MAX: Final = WAITING_MAX // 2  # of one connection: the others find room
-WAITING_BYTES_MAX: Final = 64 << 20  # nats-server: MAX_PENDING_SIZE, what may wait for one client; here of all requests
-READ_WAIT_S: Final = 4.0  # clients give up after 5 s by default (nats.go, nats.py): a later answer helps nobody
-CREATIONS_MAX: Final = 64  # of consumers in work at a time, shared by the streams that they are for
+CLIENT_WAITING_MAX: Final = WAITING_MAX // 2  # of one connection, so that one client cannot fill the queues
+WAITING_BYTES_MAX: Final = 64 << 20  # of all requests; nats-server's MAX_PENDING_SIZE is the same for one client
+READ_WAIT_S: Final = 4.0  # clients give up after 5 s by default (nats.go, nats.py)
+CREATIONS_MAX: Final = 64  # consumers that are created at the same time, shared by the workers for changes
 
+Question = tuple[str, bytes, bytes, bytes]  # account, subject, headers, body
 _R = ResponseType
 READS: Final = frozenset(
     {
@@ -48,27 +50,45 @@ READS: Final = frozenset(
 
 @attrs.frozen(kw_only=True, slots=True)
 class Captured:
-    """One message as the plane captured it. `client` is the connection; 0 for what comes from elsewhere."""
+    """One captured message. `client` is the id of its connection, 0 when it has none on this node."""
 
+    account: str
     subject: bytes
     reply: bytes
     hdr: bytes
     payload: bytes
     client: int = 0
 
+    @classmethod
+    def of(cls, account: str, capture: Capture) -> Captured:
+        """A copy that does not keep the batch alive while it waits."""
+        return cls(
+            account=account,
+            subject=capture.subject,
+            reply=capture.reply,
+            hdr=capture.hdr,
+            payload=capture.payload,
+            client=capture.origin,
+        )
+
     @property
     def size_bytes(self) -> int:
-        """What it holds while it waits."""
+        """Bytes of memory while it is queued."""
         return len(self.subject) + len(self.reply) + len(self.hdr) + len(self.payload)
+
+    @property
+    def question(self) -> Question:
+        """What it asks: requests that read, and ask the same, may share an answer."""
+        return self.account, self.subject, self.hdr, self.payload
 
 
 @attrs.define(eq=False)
 class Job:
-    """A request that is answered once, to all who have asked it."""
+    """A request that is executed once and answered to every client that sent it."""
 
     found: Found
     asked: list[Captured]
-    since_s: float  # when the last of them came
+    since_s: float  # when the last of them arrived
 
     @property
     def captured(self) -> Captured:
@@ -77,31 +97,31 @@ class Job:
 
     @property
     def is_read(self) -> bool:
-        """Whether it changes nothing, and its answer is good for all that ask the same."""
+        """Whether it changes nothing, so that identical requests can share its answer."""
         return self.found.operation.kind in READS
 
 
 @attrs.define(eq=False)
 class Line:
-    """Jobs that go one after the other. `shared` are the reads behind the last change, by what they ask."""
+    """Jobs that are executed one after the other. `shared` has the reads after the last change, by their content."""
 
     key: Hashable
     jobs: deque[Job] = attrs.field(factory=deque)
-    shared: dict[tuple[bytes, bytes, bytes], Job] = attrs.field(factory=dict)
+    shared: dict[Question, Job] = attrs.field(factory=dict)
 
 
 class Lines:
-    """All that waits. A line is in `ready` or with whoever took it last, and ends when it is given back empty."""
+    """All queued requests. A line is in `ready` or with the worker that took it; it ends when it is returned empty."""
 
     def __init__(self) -> None:
         self._lines: dict[Hashable, Line] = {}
         self._of_client: dict[int, int] = {}
-        self.waiting = 0  # requests, with those that are in work
+        self.waiting = 0  # requests without an answer: queued or being executed
         self.waiting_bytes = 0
-        self.ready: dict[bool, deque[Line]] = {True: deque(), False: deque()}  # those that go on with a read, or not
+        self.ready: dict[bool, deque[Line]] = {True: deque(), False: deque()}  # by whether the next job is a read
 
     def offer(self, found: Found, captured: Captured, now_s: float) -> bool:
-        """Take a request; False when there is no room for it."""
+        """Queue a request; False when a bound is reached."""
         client = captured.client
         of_client = self._of_client.get(client, 0)
         full = self.waiting >= WAITING_MAX or self.waiting_bytes + captured.size_bytes > WAITING_BYTES_MAX
@@ -110,7 +130,8 @@ class Lines:
         self._of_client[client] = of_client + 1
         self.waiting += 1
         self.waiting_bytes += captured.size_bytes
-        key: Hashable = found.names[0] if found.names else (client, found.operation.kind)
+        place: Hashable = found.names[0] if found.names else (client, found.operation.kind)
+        key = captured.account, place
         line = self._lines.get(key)
         is_new = line is None
         if line is None:
@@ -126,17 +147,16 @@ class Lines:
         if not job.is_read:
             line.shared.clear()
         else:
-            question = captured.subject, captured.hdr, captured.payload
-            same = line.shared.get(question)
+            same = line.shared.get(captured.question)
             if same is not None:
                 same.asked.append(captured)
                 same.since_s = now_s
                 return
-            line.shared[question] = job
+            line.shared[captured.question] = job
         line.jobs.append(job)
 
     def take(self, line: Line, creations_max: int = CREATIONS_MAX) -> list[Job]:
-        """The next job of a line, with the creations of other consumers that stand behind the creation of one."""
+        """Take the next job of a line; after a creation of a consumer also those of other consumers that follow it."""
         jobs = [self._next(line)]
         name = _created_consumer(jobs[0])
         names = {name}
@@ -152,21 +172,20 @@ class Lines:
     def _next(line: Line) -> Job:
         job = line.jobs.popleft()
         if job.is_read:  # who asks from now on gets an answer that is made from now on
-            captured = job.captured
-            question = captured.subject, captured.hdr, captured.payload
+            question = job.captured.question
             if line.shared.get(question) is job:
                 del line.shared[question]
         return job
 
-    def give_back(self, line: Line) -> None:
-        """Its jobs are done: it waits for its next turn, or is over."""
+    def put_back(self, line: Line) -> None:
+        """Return a line whose jobs are done: it becomes ready again, or ends if it is empty."""
         if line.jobs:
             self._make_ready(line)
         else:
             del self._lines[line.key]
 
     def answered(self, captured: Captured) -> None:
-        """A request that was taken does not wait any more."""
+        """Stop counting a request that was answered."""
         self.waiting -= 1
         self.waiting_bytes -= captured.size_bytes
         left = self._of_client[captured.client] - 1
@@ -180,11 +199,11 @@ class Lines:
 
 
 def is_late(job: Job, now_s: float) -> bool:
-    """Whether nobody waits for its answer any more. A change is made however late: somebody may rely on it."""
+    """Whether the client has given up. Only for reads: a change is executed however late, a client may rely on it."""
     return job.is_read and now_s - job.since_s > READ_WAIT_S
 
 
 def _created_consumer(job: Job) -> str:
-    """The consumer that a request creates, empty when it does something else or has the name in its body only."""
+    """The consumer that a request creates; empty for other requests and if only the body has the name."""
     names = job.found.names
     return names[1] if job.found.operation.kind is ResponseType.CONSUMER_CREATE and len(names) > 1 else ""

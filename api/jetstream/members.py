@@ -1,4 +1,4 @@
-"""Handlers that take replicas, or whole servers, out of the cluster."""
+"""Handlers that remove replicas or servers from the cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.api.jetstream.call import Call
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
 
 
 async def remove_stream_peer(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.PEER.REMOVE.*: another server gets the replica; refused when there is none."""
+    """STREAM.PEER.REMOVE.*: moves the replica to another server; refused when no server can take it."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
     request = call.required_body(JSApiStreamRemovePeerRequest)
@@ -27,7 +27,7 @@ async def remove_stream_peer(service: ClusterService, call: Call) -> Mapping[str
 
 
 async def remove_server(service: ClusterService, call: Call) -> Mapping[str, object] | None:
-    """SERVER.REMOVE: the server is no member any more, its replicas go to others. One that stands alone is silent."""
+    """SERVER.REMOVE: ends the server's membership and moves its replicas. Not answered without a cluster."""
     if not service.cluster.clustered:
         return None
     request = call.required_body(JSApiMetaServerRemoveRequest)

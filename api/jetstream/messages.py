@@ -1,4 +1,4 @@
-"""Handlers for single messages: get and delete, by the stream's leader."""
+"""Handlers for single messages: get and delete, executed by the stream's leader."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.api.jetstream.call import Call
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.state import StreamState
 
 
 async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.MSG.GET.*: by sequence, the last of a subject, or the next of a subject or time; linearizable."""
+    """STREAM.MSG.GET.*: by sequence, the last of a subject, or the next of a subject or time. Linearizable."""
     request = call.required_body(JSApiMsgGetRequest)
-    _check_one_question(request)
+    _check_one_query(request)
     message = await service.owners.leading(call.account, call.stream).get_message(request)
     view = StoredMessageView(
         subject=message.subject.decode(errors="replace"),
@@ -34,7 +34,7 @@ async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.MSG.DELETE.*: the bytes are overwritten unless `no_erase`. One that is lost is not listed any more."""
+    """STREAM.MSG.DELETE.*: overwrites the bytes unless `no_erase`. A lost message leaves the list of losses."""
     request = call.required_body(JSApiMsgDeleteRequest)
     if request.seq == 0:
         raise errors.BAD_REQUEST.with_values()
@@ -48,7 +48,7 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 def _not_there(seq: int, state: StreamState) -> errors.ApiError:
-    """The answer to deleting a message that does not exist: outside of the stream, or a gap in it."""
+    """The error for the delete of a message that does not exist: outside of the stream, or in a gap."""
     if seq > state.last_seq:
         return errors.STREAM_MSG_DELETE_FAILED.with_values(err="stream store EOF")
     if seq < state.first_seq:
@@ -56,8 +56,8 @@ def _not_there(seq: int, state: StreamState) -> errors.ApiError:
     return errors.SEQUENCE_NOT_FOUND.with_values(seq=seq)
 
 
-def _check_one_question(request: JSApiMsgGetRequest) -> None:
-    """Refuse a request that asks nothing, two things at once, or what only direct get answers."""
+def _check_one_query(request: JSApiMsgGetRequest) -> None:
+    """Raise ApiError 10003 unless the request has exactly one query, and none that only direct get serves."""
     by_seq, by_last, by_next = request.seq > 0, bool(request.last_by_subj), bool(request.next_by_subj)
     by_time = request.start_time is not None
     nothing = not (by_seq or by_last or by_next or by_time)

@@ -1,107 +1,65 @@
-"""JetStream on one node: the writer, the groups, the cluster's part and the API, put together and run.
+"""JetStream on one node: makes and runs the writer, the groups, the cluster's part and the API.
 
-Made by the composition root (api/server.py) where JetStream is enabled. In a cluster it waits for peers to found the
-meta group; clients are served core NATS meanwhile.
+The composition root (api/server.py) makes it if JetStream is enabled. In a cluster it waits for peers to found the meta
+group; clients get core NATS until then.
 """
 
 import random
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import trio
 
-from jetraft.api.config.options import JetStreamOptions, ScrubOptions
+from jetraft.api.accounts import LiveAccounts
+from jetraft.api.config.options import JetStreamAccounts, JetStreamOptions, ScrubOptions
 from jetraft.api.jetstream.gateway import JetStreamGateway
+from jetraft.api.jetstream.groups import ManagerTurns, MeshLinks, NoLinks
+from jetraft.api.jetstream.inventory import NodeInventory
 from jetraft.api.jetstream.jsz import Jsz, plain
-from jetraft.api.monitor.pages import Health
-from jetraft.api.outbox import PlaneOutbox
+from jetraft.api.monitor.health import HealthStatus, missing
+from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, RaftzQuestion
+from jetraft.api.outbox import PlaneOutboxes
 from jetraft.api.reactor import Reactor
-from jetraft.api.timers import Timers
+from jetraft.api.system.head import ClientDirectory
+from jetraft.api.timers import TrioTimers
+from jetraft.cluster.assembly import Stored, assemble
 from jetraft.cluster.node import ClusterNode
 from jetraft.cluster.node_spec import NodePorts, NodeSetting
+from jetraft.raft.engine.port import EngineFactory
 from jetraft.raft.engines import CORE, engine_factory
 from jetraft.raft.group_spec import GroupSetting
-from jetraft.raft.heirs import hand_over
 from jetraft.raft.manager import Links, Manager
-from jetraft.raft.peers import Mesh
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.cipher import CipherKind
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.keyring import Secrets
+from jetraft.raft.mesh.peers import Mesh
+from jetraft.raft.transfer_candidates import hand_over
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.cipher import CipherKind
+from jetraft.store.frames.keyring import Secrets
+from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.model.config import StorageType
-from jetraft.store.model.ids import NodeId
 from jetraft.store.model.steady import SteadyClock
-from jetraft.store.node_dir import NodeDir
 
-STOP_S = 2.0  # a disk that has not answered by then is not waited for
-FLOOR_S = 0.2  # of writes as young as that the loss of the last page cannot be told from a torn tail
-FLOOR_BUSY_S = 1.0  # where more logs are written to: a record for each takes 20 us
-FLOORS_AT_ONCE = 64
-ACCOUNT = "$G"  # the one account that is served so far
-
-
-@attrs.define(eq=False)
-class NoLinks:
-    """The links of a server that stands alone: none. Implements raft.manager.Links."""
-
-    node_id: NodeId
-    on_peer_up: list[Callable[[NodeId], None]] = attrs.field(factory=list)
-    on_peer_down: list[Callable[[NodeId], None]] = attrs.field(factory=list)
-
-    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
-        """Nobody is there."""
-        del to, channel, payload
-        return False
-
-    def on_frame(self, channel: int, handler: Callable[[NodeId, memoryview], None]) -> None:
-        """Nothing ever comes."""
-
-    def is_up(self, node: NodeId) -> bool:
-        """Nobody is."""
-        del node
-        return False
-
-
-@attrs.define(eq=False)
-class MeshLinks:
-    """The mesh as the groups see it: what arrives belongs to the turn that ends after the frames."""
-
-    mesh: Mesh
-    reactor: Reactor
-    node_id: NodeId = attrs.field(init=False)
-    on_peer_up: list[Callable[[NodeId], None]] = attrs.field(init=False)
-    on_peer_down: list[Callable[[NodeId], None]] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.node_id = self.mesh.node_id
-        self.on_peer_up, self.on_peer_down = self.mesh.on_peer_up, self.mesh.on_peer_down
-
-    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
-        """Queue a payload; False when the link is down."""
-        return self.mesh.send(to, channel, payload)
-
-    def on_frame(self, channel: int, handler: Callable[[NodeId, memoryview], None]) -> None:
-        """Hand the channel's payloads to `handler`, within a turn."""
-        self.mesh.on_frame(channel, self.reactor.within_turn(handler))
-
-    def is_up(self, node: NodeId) -> bool:
-        """Whether there is a link session with the node."""
-        return self.mesh.is_up(node)
+STOP_S = 2.0  # how long `stop` waits for the disk
+FLOOR_S = 0.2  # the loss of a page written within this time before a crash looks like a torn tail
+FLOOR_BUSY_S = 1.0  # the same with more than FLOORS_MAX logs: the record of each takes 20 us
+FLOORS_MAX = 64
 
 
 @attrs.frozen(kw_only=True)
 class JetStreamSetting:
-    """What a node's JetStream is made from. `expected_nodes` found the meta group together."""
+    """The settings of JetStream on a node. `expected_nodes` is the number of nodes that found the meta group."""
 
     store_dir: Path
     server_name: str
     named: bool
     cluster_name: str | None
+    domain: str = ""
     expected_nodes: int
     cache_bytes_max: int
     scrub: ScrubOptions
@@ -110,10 +68,11 @@ class JetStreamSetting:
     tags: tuple[str, ...] = ()
     unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
+    accounts: LiveAccounts = attrs.field(factory=partial(LiveAccounts.of, JetStreamAccounts()))
 
 
 def store_limits_of(options: JetStreamOptions) -> dict[StorageType, int]:
-    """The limits that the configuration sets, in bytes."""
+    """Return the configured limits, in bytes."""
     limits = {
         StorageType.FILE: options.max_file_store_bytes,
         StorageType.MEMORY: options.max_memory_store_bytes,
@@ -122,92 +81,142 @@ def store_limits_of(options: JetStreamOptions) -> dict[StorageType, int]:
 
 
 def secrets_of(options: JetStreamOptions) -> Secrets | None:
-    """What the configuration says about encryption; None when there is no key."""
+    """Return the configured keys and cipher; None without a key."""
     if not options.key:
         return None
     prev_key = options.prev_key.encode() or None
     return Secrets(key=options.key.encode(), cipher=CipherKind(options.cipher), prev_key=prev_key)
 
 
-class JetStreamNode:
-    """See the module. Implements monitor.pages.JetStreamStatus."""
+@attrs.frozen(kw_only=True)
+class OpenedStore:
+    """The store directory of a node, its writer threads, and the records read from it."""
 
-    def __init__(
-        self, setting: JetStreamSetting, *, mesh: Mesh | None, reactor: Reactor, timers: Timers, clock: SteadyClock
-    ) -> None:
-        """Open the store directory. Raises EngineUnavailableError, StoreRefused, StoreCorrupt, OSError."""
+    engine: EngineFactory
+    writer: Writer
+    disk: LocalDisk
+    node_dir: NodeDir
+    identity: NodeSetting
+    stored: Stored
+
+    @classmethod
+    def of(cls, setting: JetStreamSetting) -> Self:
+        """Open the directory. Raises EngineUnavailableError, BadRecordError, StoreRefused, StoreCorrupt, OSError."""
         engine = engine_factory(setting.raft_engine)
-        self._setting = setting
-        self._mesh = mesh
-        self._reactor = reactor
-        self._timers = timers
-        self._clock = clock
-        self.writer = Writer()
-        disk = LocalDisk(self.writer)
-        self._node_dir = NodeDir.open(
+        writer = Writer()
+        disk = LocalDisk(writer)
+        node_dir = NodeDir.open(
             disk,
             setting.store_dir,
             server_name=setting.server_name,
             named=setting.named,
             cluster=setting.cluster_name or "",
         )
+        identity = NodeSetting(
+            node_id=node_dir.node_id,
+            server_name=setting.server_name,
+            cluster_name=setting.cluster_name,
+            domain=setting.domain,
+            expected=setting.expected_nodes,
+            tags=setting.tags,
+            unique_tag=setting.unique_tag,
+            store_limits=setting.store_limits,
+            scrub_period_ns=setting.scrub.period_ns,
+            scrub_bytes_per_s=setting.scrub.bytes_per_s,
+            compare_ns=setting.scrub.compare_ns,
+            accounts=setting.accounts.limits,
+            accounts_may_change=setting.accounts.may_change,
+        )
+        stored = Stored.load(identity, node_dir)
+        return cls(
+            engine=engine,
+            writer=writer,
+            disk=disk,
+            node_dir=node_dir,
+            identity=identity,
+            stored=stored,
+        )
+
+
+class JetStreamNode:
+    """See the module. Implements monitor.pages.JetStreamStatus."""
+
+    def __init__(  # noqa: PLR0913  (the opened store and the ports)
+        self,
+        setting: JetStreamSetting,
+        *,
+        opened: OpenedStore,
+        mesh: Mesh | None,
+        reactor: Reactor,
+        timers: TrioTimers,
+        clock: SteadyClock,
+        clients: ClientDirectory,
+    ) -> None:
+        self._setting = setting
+        self._reactor = reactor
+        self._clock = clock
+        self.writer = opened.writer
+        self._node_dir = opened.node_dir
         self.node_id = self._node_dir.node_id
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
         links: Links = MeshLinks(mesh, reactor) if mesh is not None else NoLinks(self.node_id)
-        groups = GroupSetting(node_id=self.node_id, seal=seal, rng=rng, engine=engine)
-        self.manager = Manager(groups, links=links, clock=clock)
-        self.manager.on_dirty = reactor.kick_for_hooks
-        self.manager.on_committed = reactor.send_early
-        self.manager.may_block = True
-        reactor.write = self.manager.write
-        self._tick_at_ns: int | None = None
-        reactor.hooks.append(self._flush)
-        outbox = PlaneOutbox(reactor.plane, reactor)
-        self.node = ClusterNode(
-            NodeSetting(
-                node_id=self.node_id,
-                server_name=setting.server_name,
-                cluster_name=setting.cluster_name,
-                expected=setting.expected_nodes,
-                tags=setting.tags,
-                unique_tag=setting.unique_tag,
-                store_limits=setting.store_limits,
-                scrub_period_ns=setting.scrub.period_ns,
-                scrub_bytes_per_s=setting.scrub.bytes_per_s,
-                compare_ns=setting.scrub.compare_ns,
-            ),
-            NodePorts(
-                mesh=mesh,
-                manager=self.manager,
-                outbox=outbox,
-                timers=timers,
-                clock=clock,
-                rng=rng,
-                node_dir=self._node_dir,
-                disk=disk,
-                cache=self.cache,
-                secrets=setting.secrets,
-            ),
+        groups = GroupSetting(node_id=self.node_id, seal=seal, rng=rng, engine=opened.engine)
+        self.manager = Manager(
+            groups,
+            links=links,
+            clock=clock,
+            on_dirty=reactor.kick_for_groups,
+            on_committed=reactor.send_early,
+            may_block=True,
         )
-        self.gateway = JetStreamGateway(service=self.node.service, outbox=outbox, kick=reactor.kick_outside)
+        reactor.connect_groups(ManagerTurns(self.manager, timers, clock))
+        outboxes = PlaneOutboxes(reactor.plane, reactor)
+        ports = NodePorts(
+            mesh=mesh,
+            manager=self.manager,
+            outboxes=outboxes,
+            timers=timers,
+            clock=clock,
+            rng=rng,
+            node_dir=self._node_dir,
+            disk=opened.disk,
+            cache=self.cache,
+            secrets=setting.secrets,
+            traces=reactor.plane,
+        )
+        self.node = ClusterNode(opened.identity, ports, assemble(opened.identity, ports, opened.stored))
+        self.gateway = JetStreamGateway(
+            service=self.node.service,
+            outboxes=outboxes,
+            kick=reactor.kick_outside,
+            accounts=setting.accounts,
+            server_name=setting.server_name,
+            describe=clients.describe,
+        )
 
-    # Turns.
+    @classmethod
+    def open(  # noqa: PLR0913  (the ports)
+        cls,
+        setting: JetStreamSetting,
+        *,
+        mesh: Mesh | None,
+        reactor: Reactor,
+        timers: TrioTimers,
+        clock: SteadyClock,
+        clients: ClientDirectory,
+    ) -> Self:
+        """Open the store directory and make the parts.
 
-    def _flush(self) -> None:
-        """The groups' part of a turn: advance, send, and be called back for the next deadline."""
-        self.manager.flush()
-        deadline_ns = self.manager.next_deadline_ns
-        if deadline_ns is not None and (self._tick_at_ns is None or deadline_ns < self._tick_at_ns):
-            self._tick_at_ns = deadline_ns
-            self._timers.call_at(deadline_ns, self._tick)
+        Raises EngineUnavailableError, BadRecordError, StoreRefused, StoreCorrupt, OSError.
+        """
+        opened = OpenedStore.of(setting)
+        return cls(setting, opened=opened, mesh=mesh, reactor=reactor, timers=timers, clock=clock, clients=clients)
 
-    def _tick(self) -> None:
-        self._tick_at_ns = None
-        self.manager.tick(self._clock.mono_ns())
+    # Tasks.
 
     async def _run_writer(self) -> None:
-        """Turns for what the writer threads have finished, when no lingering turn sees it first."""
+        """Run turns for finished writes and fsyncs that no turn of the sockets has seen."""
         drain = self._reactor.within_turn(self.writer.drain)
         self._reactor.watch(self.writer.fileno(), self.writer.drain)
         try:
@@ -219,17 +228,15 @@ class JetStreamNode:
             self._reactor.unwatch(self.writer.fileno())
 
     async def _note_floors(self) -> None:
-        """Say now and then how far the logs are durable: the sooner, the fewer of them are busy."""
+        """Record every FLOOR_S, or FLOOR_BUSY_S with many busy logs, how far the logs are durable."""
         while True:
             await trio.sleep(FLOOR_S)
-            if self.manager.logs_written > FLOORS_AT_ONCE:
+            if self.manager.logs_written > FLOORS_MAX:
                 await trio.sleep(FLOOR_BUSY_S - FLOOR_S)
             self.manager.note_floors()
 
-    # Life.
-
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled. Started when a server that stands alone has recovered its streams."""
+        """Serve until cancelled. `task_status` reports the start once a server without a cluster has its streams."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_writer)
             nursery.start_soon(self._note_floors)
@@ -238,7 +245,7 @@ class JetStreamNode:
             task_status.started()
 
     def stop(self) -> None:
-        """After `run` has ended: finish writing and give the directory back."""
+        """Finish pending writes, for STOP_S at most, and close the directory; call it after `run` has ended."""
         self.manager.note_floors()
         deadline = time.monotonic() + STOP_S
         while not self._node_dir.ledger.is_idle and time.monotonic() < deadline:
@@ -248,46 +255,61 @@ class JetStreamNode:
         self._node_dir.close()
 
     def step_down(self) -> bool:
-        """Hand leadership of the next groups to other members, where some are ready; True while any transfer runs."""
+        """Transfer leadership of the next groups to members that are ready; True while a transfer runs."""
         is_running = hand_over(self.manager.groups.values(), lambda group: not group.core.accepts_proposals)
         self._reactor.end_turn()
         return is_running
 
     def retire(self) -> None:
-        """Before the clients' connections are closed: tell those who wait for messages of a stream that is led here."""
-        for _, shell in self.node.backend.replicas():
-            shell.retire()
+        """Answer the waiting pulls of streams that are led here; call it before clients' connections are closed."""
+        for _, replica in self.node.directory.replicas():
+            replica.retire()
         self._reactor.end_turn()
 
     # Monitoring.
 
     @property
     def capacity(self) -> dict[str, int]:
-        """Bytes that may be promised, by kind of storage."""
+        """Bytes that streams can reserve, by kind of storage."""
         return {kind.value: count for kind, count in self.node.view.own_profile.capacity.items()}
 
     @property
     def replicas(self) -> int:
-        """How many streams have a replica here, whether it runs or not."""
-        return self.node.backend.wanted
+        """The number of streams with a replica here, running or not."""
+        return self.node.directory.wanted
 
-    async def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
-        """Well when table and replicas are proved to be current, no store has failed, and the disk has room.
+    async def health(self, question: HealthQuestion) -> HealthStatus:
+        """Healthy when meta table and replicas are proved current, no log has failed, and the disk has free space.
 
-        `js_server_only` leaves the disk out, as in nats-server; it is narrower in nothing else: the whole is the safe
-        answer.
+        `js_server_only` leaves out the disk, as in nats-server, no more; `js_meta_only` all but the meta table.
         """
-        if js_enabled_only:
-            return Health()
-        verdict = await self.node.health(with_space=not js_server_only)
-        return Health(status=verdict.http_status, error=verdict.reason, notice=verdict.notice)
+        if question.js_enabled_only:
+            return HealthStatus()
+        accounts = self._setting.accounts.with_jetstream()
+        lacks = None if question.js_server_only else missing(question, NodeInventory(self.node, accounts))
+        if lacks is not None:
+            return lacks
+        verdict = await self.node.health(with_space=not question.js_server_only, meta_only=question.js_meta_only)
+        return HealthStatus(status=verdict.http_status, error=verdict.reason, notice=verdict.notice)
 
-    def jsz(self, arguments: dict[str, str]) -> dict[str, Any]:
-        """What this node holds, and the meta group as it sees it."""
-        return self._jsz().jsz(arguments)
+    def jsz(self, question: JszQuestion) -> dict[str, Any]:
+        """The body of /jsz without its head. Raises PageError."""
+        return self._jsz().jsz(question)
+
+    def jsz_account(self, account: str, question: JszQuestion) -> dict[str, Any]:
+        """One account of /jsz. Raises PageError."""
+        return self._jsz().account(account, question)
+
+    def raftz(self, question: RaftzQuestion, system: str) -> dict[str, Any]:
+        """The body of /raftz. Raises PageError."""
+        return self._jsz().raftz(question, system)
+
+    def queues(self) -> dict[str, int]:
+        """Requests that wait, by the name of the queue."""
+        return {"JetStream API queue": self.gateway.statistics().waiting}
 
     def varz(self) -> dict[str, Any]:
-        """The same in short."""
+        """The JetStream part of /varz."""
         return self._jsz().varz()
 
     def _jsz(self) -> Jsz:
@@ -295,14 +317,16 @@ class JetStreamNode:
             node=self.node,
             manager=self.manager,
             gateway=self.gateway,
-            account=ACCOUNT,
+            accounts=self._setting.accounts.with_jetstream(),
             store_dir=str(self._setting.store_dir),
             scrub=self._setting.scrub,
             capacity=self.capacity,
+            clock=self._clock,
+            domain=self._setting.domain,
         )
 
     def statistics(self) -> dict[str, Any]:
-        """Figures of the parts, for /varz."""
+        """Statistics of the parts, for /varz."""
         return {
             "writer": plain(self.writer.statistics()),
             "cache": plain(self.cache.statistics()),

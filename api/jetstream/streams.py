@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.api.jetstream.call import Call, page_of
-from jetraft.api.jetstream.views import inspected_stream, listed_stream, single_stream
+from jetraft.api.jetstream.views import created_stream, inspected_stream, listed_stream, single_stream
 from jetraft.cluster.backup.restoration import is_marked
 from jetraft.store.model import errors
 from jetraft.store.model.config import StreamConfigRequest
@@ -26,22 +26,22 @@ from jetraft.store.model.validate import check_stream_create_request, check_stre
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.config import StreamConfig
 
 NO_PAGE: Final = page(total=0, offset=0, limit=0)
 
 
 async def create(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.CREATE.*: a repeated request with the same config is answered as the first."""
+    """STREAM.CREATE.*: a repeated request with the same config gets the same answer."""
     request = StreamConfigRequest.from_json(call.body)
     check_stream_create_request(call.stream, request.config)
     _refuse_mark(request.config)
     info, fresh = await service.create_stream(call.account, request.config, pedantic=request.pedantic)
     if fresh:
-        _tell(service, call.stream, "create")
+        _tell(service, call, call.stream, "create")
     did_create = fresh or not service.cluster.clustered  # a single nats-server says so every time
-    return {**single_stream(service, info), **({"did_create": True} if did_create else {})}
+    return {**created_stream(service, info), **({"did_create": True} if did_create else {})}
 
 
 async def update(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -51,7 +51,7 @@ async def update(service: ClusterService, call: Call) -> Mapping[str, object]:
     check_stream_update_request(call.stream, request.config)
     _refuse_mark(request.config)
     updated = await service.update_stream(call.account, request.config, pedantic=request.pedantic)
-    _tell(service, call.stream, "modify")
+    _tell(service, call, call.stream, "modify")
     return single_stream(service, updated)
 
 
@@ -59,12 +59,12 @@ async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.DELETE.*."""
     call.require_empty_body()
     await service.delete_stream(call.account, call.stream)
-    _tell(service, call.stream, "delete")
+    _tell(service, call, call.stream, "delete")
     return success()
 
 
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.INFO.*: with a subjects filter, the counts of a page of subjects."""
+    """STREAM.INFO.*: with a subjects filter also the message counts of a page of subjects."""
     request = call.optional_body(JSApiStreamInfoRequest)
     replica = service.owners.leading(call.account, call.stream)
     store, stream = replica.machine.store, replica.info()
@@ -73,17 +73,17 @@ async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     if request.deleted_details:
         state = attrs.evolve(state, deleted=tuple(store.deleted()))
     if request.subjects_filter:
-        counts = store.subjects(request.subjects_filter.encode())
-        subjects = sorted((subject.decode(errors="replace"), count) for subject, count in counts.items())
-        start, end = page_of(len(subjects), request.offset, SUBJECTS_PAGE)
-        state = attrs.evolve(state, subjects=dict(subjects[start:end]))
-        if subjects:
-            paging = page(total=len(subjects), offset=max(request.offset, 0), limit=SUBJECTS_PAGE)
+        offset, wanted = max(request.offset, 0), request.subjects_filter.encode()
+        total, counts = store.page_of_subjects(wanted, offset=offset, limit=SUBJECTS_PAGE)
+        subjects = {subject.decode(errors="replace"): count for subject, count in counts.items()}
+        state = attrs.evolve(state, subjects=subjects)
+        if total:
+            paging = page(total=total, offset=offset, limit=SUBJECTS_PAGE)
     return {**paging, **inspected_stream(attrs.evolve(stream, state=state).to_json_dict())}
 
 
 async def purge(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.PURGE.*: everything, or up to a sequence, or all but the newest few; of one subject or of all."""
+    """STREAM.PURGE.*: all messages, those below a sequence, or all but the newest; of one subject or of all."""
     request = call.optional_body(JSApiStreamPurgeRequest)
     if request.seq and request.keep:
         raise errors.BAD_REQUEST.with_values()
@@ -115,12 +115,11 @@ async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
     return {**answer, "missing": list(found.missing)} if found.missing else answer
 
 
-def _tell(service: ClusterService, stream: str, action: str) -> None:
-    if service.advisories is not None:
-        service.advisories.stream_action(stream, action)
+def _tell(service: ClusterService, call: Call, stream: str, action: str) -> None:
+    service.advisories.of(call.account).stream_action(stream, action)
 
 
 def _refuse_mark(config: StreamConfig) -> None:
-    """The mark of a restore under way is the cluster's, not a client's."""
+    """Raise ApiError 10052 when a client sets the metadata key that marks a running restore."""
     if is_marked(config):
         raise errors.STREAM_INVALID_CONFIG.with_values(err="metadata key is reserved")

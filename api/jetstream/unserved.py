@@ -1,4 +1,4 @@
-"""What nats-server serves and this server does not yet: refused with an error of the catalogue, never in silence."""
+"""Operations of nats-server that are not served yet: each is refused with an error of the catalogue."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.api.jetstream.call import Call
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
 
 
 async def evacuate_peer(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """STREAM.PEER.EVACUATE.*: STREAM.PEER.REMOVE, or another placement, moves a replica."""
+    """STREAM.PEER.EVACUATE.*: use STREAM.PEER.REMOVE or another placement to move a replica."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
     service.owners.leading(call.account, call.stream)
@@ -22,7 +22,7 @@ async def evacuate_peer(service: ClusterService, call: Call) -> Mapping[str, obj
 
 
 async def consumer_peer(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.PEER.REMOVE.*.* and .EVACUATE.*.*: a consumer is where its stream is, and moves with it."""
+    """CONSUMER.PEER.REMOVE.*.* and .EVACUATE.*.*: a consumer has the replicas of its stream."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
     if service.owners.leading(call.account, call.stream).consumer_info(call.consumer) is None:
@@ -31,12 +31,12 @@ async def consumer_peer(service: ClusterService, call: Call) -> Mapping[str, obj
 
 
 async def purge_account(_service: ClusterService, _call: Call) -> Mapping[str, object]:
-    """ACCOUNT.PURGE.*: nats-server's system account deletes all streams of another one; here there is one account."""
+    """ACCOUNT.PURGE.*: nats-server's system account deletes another account's streams; here one account exists."""
     raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
 
 
 async def move(service: ClusterService, _call: Call) -> Mapping[str, object]:
-    """ACCOUNT.STREAM.MOVE.*.*: STREAM.PEER.REMOVE, or another placement, moves a replica."""
+    """ACCOUNT.STREAM.MOVE.*.*: use STREAM.PEER.REMOVE or another placement to move a replica."""
     if not service.cluster.clustered:
         raise errors.CLUSTER_REQUIRED.with_values()
     raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()

@@ -1,28 +1,33 @@
-"""Infos as answers show them.
+"""The infos of streams and consumers in answers.
 
-Single answers (create, update, info) name the serving version in the config's metadata; lists do not. A server that
-stands alone shows no cluster, except that STREAM.INFO names the leader. Source: compared with nats-server 2.15.1.
+Answers about one object (create, update, info) have the server's version in the config's metadata; lists do not. A
+server without a cluster shows none, except that STREAM.INFO has the leader. Source: compared with nats-server 2.15.1.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from jetraft.store.model.ids import SYSTEM_ACCOUNT
 from jetraft.store.model.versioning import API_LEVEL, LEVEL_KEY, SERVER_VERSION, VERSION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jetraft.cluster.service import ClusterService
+    from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.state import ConsumerInfo
 
 Json = dict[str, Any]
-SYSTEM_ACCOUNT: Final = "$SYS"
 
 
 def single_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
-    """The info of a stream in the answer to create and update."""
+    """The info of a stream in the answer to update."""
     return _with_versions(listed_stream(service, info))
+
+
+def created_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
+    """The info of a stream in the answer to create, which does not name the domain, as with nats-server."""
+    return {field: value for field, value in single_stream(service, info).items() if field != "domain"}
 
 
 def listed_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
@@ -53,7 +58,7 @@ def _without_cluster(info: Mapping[str, Any]) -> Json:
 
 
 def _with_traffic(info: Mapping[str, Any], *, alone: bool = False) -> Json:
-    """Show the group: who carries its traffic, its replicas by name; of a group of one (`alone`) only the leader."""
+    """Add the account of the group's traffic and sort its replicas by name; a group of one has only the leader."""
     cluster = info.get("cluster", {})
     if alone or not cluster.get("replicas"):
         return {**info, "cluster": {field: value for field, value in cluster.items() if field in ("name", "leader")}}

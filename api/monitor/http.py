@@ -1,15 +1,16 @@
-"""A small HTTP/1.1 server for monitoring pages: h11 speaks the protocol, trio carries the bytes.
+"""A small HTTP/1.1 server for monitoring pages, on h11 and trio.
 
-Only GET and HEAD, only answers that fit in memory; a connection is closed when it is idle, talks too long, or is one
-too many. Pages only look: a bug in one is an answer with status 500 and a line in the log, and no reason for a server
-to end.
+It serves GET and HEAD. It closes a connection that is idle, whose request takes too long, or that exceeds
+CONNECTIONS_MAX. A bug in a page is answered with status 500 and logged; it does not stop the server.
 
-A page is made at one go. So pages are made one by one, with as long a pause as the last one took: whoever asks for them
-in a loop has half of the node's time, and clients the other half.
+A page is made without a pause. So pages are made one at a time, followed by a pause as long as the page took: requests
+in a loop take half of the node's time at most.
 """
 
 import logging
 import socket
+import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,11 +18,12 @@ import attrs
 import h11
 import trio
 
-REQUEST_TIMEOUT_S = 10.0  # from connection to request, and between requests of one connection
-HEADER_BYTES_MAX = 16 * 1024  # h11's own default, said aloud
+REQUEST_TIMEOUT_S = 10.0  # for each request and its answer, with the wait for the request
+HEADER_BYTES_MAX = 16 * 1024  # h11's default
 CONNECTIONS_MAX = 256
 READ_BYTES = 16 * 1024
 JSON_TYPE = "application/json"
+TEXT_TYPE = "text/plain; charset=utf-8"
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +38,10 @@ class Page:
 
 
 Handler = Callable[[dict[str, str]], Page | Awaitable[Page]]
-NOT_FOUND = Page(body=b"404 page not found\n", status=404, content_type="text/plain; charset=utf-8")
-BAD_REQUEST = Page(body=b"400 bad request\n", status=400, content_type="text/plain; charset=utf-8")
-FAILED = Page(body=b"500 internal server error\n", status=500, content_type="text/plain; charset=utf-8")
-METHOD_NOT_ALLOWED = Page(body=b"405 method not allowed\n", status=405, content_type="text/plain; charset=utf-8")
+NOT_FOUND = Page(body=b"404 page not found\n", status=404, content_type=TEXT_TYPE)
+BAD_REQUEST = Page(body=b"400 bad request\n", status=400, content_type=TEXT_TYPE)
+FAILED = Page(body=b"500 internal server error\n", status=500, content_type=TEXT_TYPE)
+METHOD_NOT_ALLOWED = Page(body=b"405 method not allowed\n", status=405, content_type=TEXT_TYPE)
 
 
 @attrs.define(eq=False)
@@ -49,17 +51,26 @@ class MonitorServer:
     sock: socket.socket
     pages: dict[str, Handler]
     base_path: str = ""
-    requests: int = 0
+    requests: Counter[str] = attrs.field(factory=Counter)  # by path
+    tls: ssl.SSLContext | None = None  # of HTTPS
     _making: trio.Lock = attrs.field(factory=trio.Lock)
     _next_at_s: float = 0.0  # trio's time
     _connections: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(CONNECTIONS_MAX))
+
+    @property
+    def scheme(self) -> str:
+        """Of its URLs."""
+        return "http" if self.tls is None else "https"
 
     async def run(self) -> None:
         """Accept and serve until cancelled."""
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(self.sock))
         await trio.serve_listeners(self._serve, [listener])
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
+    async def _serve(self, transport: trio.SocketStream) -> None:
+        stream: trio.abc.Stream = transport
+        if self.tls is not None:
+            stream = trio.SSLStream(transport, self.tls, server_side=True, https_compatible=True)
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
         try:
             self._connections.acquire_nowait()
@@ -78,13 +89,13 @@ class MonitorServer:
         finally:
             self._connections.release()
 
-    async def _answer_one(self, stream: trio.SocketStream, connection: h11.Connection) -> bool:
-        """Read one request and answer it; False when the connection is to end."""
+    async def _answer_one(self, stream: trio.abc.Stream, connection: h11.Connection) -> bool:
+        """Read one request and answer it; False when the connection has to be closed."""
         request: h11.Request | None = None
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
-                connection.receive_data(await stream.receive_some(READ_BYTES))
+                connection.receive_data(bytes(await stream.receive_some(READ_BYTES)))
             elif isinstance(event, h11.Request):
                 request = event
             elif isinstance(event, h11.EndOfMessage):
@@ -110,25 +121,27 @@ class MonitorServer:
             return page
 
     async def _page(self, request: h11.Request) -> Page:
-        self.requests += 1
         if request.method not in (b"GET", b"HEAD"):
             return METHOD_NOT_ALLOWED
         try:
             target = urlsplit(request.target.decode("latin-1"))
-            arguments = dict(parse_qsl(target.query))
+            arguments = dict(reversed(parse_qsl(target.query)))  # of several values the first counts, as in Go
         except ValueError:
             return BAD_REQUEST
-        path = target.path.removeprefix(self.base_path.rstrip("/")) or "/"
-        handler = self.pages.get(path)
+        base = self.base_path.strip("/")
+        base = f"/{base}" if base else ""
+        path = target.path.removeprefix(base) or "/"
+        handler = self.pages.get(path) if target.path.startswith(base) else None
         if handler is None:
             return NOT_FOUND
+        self.requests[path] += 1
         try:
             page = handler(arguments)
             return page if isinstance(page, Page) else await page
-        except Exception:  # noqa: BLE001  (see above: whatever is wrong with a page stays with the page)
+        except Exception:  # noqa: BLE001  (a bug in a page must not stop the server)
             _log.exception("monitoring page %s failed", path)
             return FAILED
 
     def statistics(self) -> dict[str, int]:
-        """Requests answered."""
-        return {"requests": self.requests}
+        """The number of requests."""
+        return {"requests": self.requests.total()}

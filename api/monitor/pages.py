@@ -1,102 +1,182 @@
-"""The monitoring pages: /healthz, /varz, /jsz, /connz and the list of them at /.
+"""The monitoring pages: which there are, and the same documents for HTTP and for requests of the system account.
 
-Field names and order are nats-server's (server/monitor.go); what this server does not have is left out, not invented.
+Field names and order are nats-server's (server/monitor.go); fields of features that this server does not have are
+missing, and pages about what has no counterpart here are refused with the reason.
 """
 
 import html
-import os
-import resource
-import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
 
 import attrs
 import orjson
 
-from jetraft import __version__
-from jetraft.api.monitor.http import Handler, Page
-from jetraft.api.reactor import Reactor
-from jetraft.api.session import COMPATIBLE_VERSION, ServerIdentity, Sessions
-from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.api.monitor.absent import gatewayz
+from jetraft.api.monitor.accountz import AccountPages
+from jetraft.api.monitor.connz import Connz
+from jetraft.api.monitor.health import BAD_REQUEST, HealthStatus
+from jetraft.api.monitor.http import TEXT_TYPE, Handler, Page
+from jetraft.api.monitor.questions import (
+    AccountzQuestion,
+    ArgumentError,
+    ConnzQuestion,
+    GatewayzQuestion,
+    HealthQuestion,
+    JszQuestion,
+    LeafzQuestion,
+    NoQuestion,
+    PageError,
+    QueuesQuestion,
+    RaftzQuestion,
+    RoutezQuestion,
+    StatzQuestion,
+    SubszQuestion,
+    from_query,
+)
+from jetraft.api.monitor.routez import Routez
+from jetraft.api.monitor.stacks import stacks
+from jetraft.api.monitor.subsz import Subsz
+from jetraft.api.monitor.varz import JetStreamFigures, LeafStatus, Varz
+from jetraft.api.session import ServerIdentity
+from jetraft.store.model.clock import Clock
 from jetraft.store.model.gotime import format_time
 
-CONNZ_LIMIT = 1024  # nats-server's page
-NUMBER_DIGITS_MAX = 9
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+NO_RUNTIME: Final = "the variables of Go's runtime have no counterpart here; /varz has this server's figures"
+NO_PROFILES: Final = "profiles of Go's runtime have no counterpart here"
+
+
+class JetStreamStatus(JetStreamFigures, Protocol):
+    """JetStream as the pages see it. Implemented by api/jetstream/node.py."""
+
+    async def health(self, question: HealthQuestion) -> HealthStatus:
+        """Whether this node is healthy, and has what is asked about."""
+
+    def jsz(self, question: JszQuestion) -> dict[str, Any]:
+        """The body of /jsz without its head. Raises PageError."""
+
+    def jsz_account(self, account: str, question: JszQuestion) -> dict[str, Any]:
+        """One account of /jsz. Raises PageError."""
+
+    def raftz(self, question: RaftzQuestion, system: str) -> dict[str, Any]:
+        """The body of /raftz. Raises PageError."""
+
+    def queues(self) -> dict[str, int]:
+        """Requests that wait, by the name of the queue."""
 
 
 @attrs.frozen(kw_only=True)
-class Health:
-    """What /healthz says: the HTTP status and, when it is not 200, why; `notice` fails no probe."""
+class PageKind:
+    """One page: what it is asked, in what Go's type has that in a request, and what makes it."""
 
-    status: int = 200
-    error: str = ""
-    notice: str = ""
-
-
-class JetStreamStatus(Protocol):
-    """What the cluster layer tells the pages."""
-
-    async def health(self, *, js_enabled_only: bool, js_server_only: bool) -> Health:
-        """Whether this node serves what it should."""
-
-    def jsz(self, arguments: dict[str, str]) -> dict[str, Any]:
-        """The body of /jsz below the head."""
-
-    def varz(self) -> dict[str, Any]:
-        """Configuration, figures and limits, for /varz."""
-
-
-def uptime_text(seconds: int) -> str:
-    """`1d2h3m4s` as nats-server writes it."""
-    days, rest = divmod(seconds, 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, secs = divmod(rest, 60)
-    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (secs, "s")]
-    while len(parts) > 1 and parts[0][0] == 0:
-        parts.pop(0)
-    return "".join(f"{value}{unit}" for value, unit in parts)
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is in RAM now."""
-    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123  a proc file, read on every request
-        return int(statm.read().split()[1]) * PAGE_BYTES
-
-
-def number_of(text: str | None, default: int) -> int:
-    """The number of an argument; the default where there is none, or nonsense."""
-    return int(text) if text and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX else default
+    question: type
+    go_name: str
+    make: Callable[[Any], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 
 def as_json(document: dict[str, Any], *, status: int = 200) -> Page:
-    """An indented JSON page, as nats-server's."""
+    """Return an indented JSON page, like nats-server's."""
     return Page(body=orjson.dumps(document, option=orjson.OPT_INDENT_2), status=status)
 
 
-@attrs.define(eq=False)
+def refusal(error: ArgumentError | PageError) -> Page:
+    """The page that says why there is none."""
+    status = error.status if isinstance(error, PageError) else 400
+    return Page(body=str(error).encode(errors="replace"), status=status, content_type=TEXT_TYPE)
+
+
+PATHS: Final[Mapping[str, str]] = {
+    "/varz": "VARZ",
+    "/jsz": "JSZ",
+    "/connz": "CONNZ",
+    "/accountz": "ACCOUNTZ",
+    "/accstatz": "STATZ",
+    "/subsz": "SUBSZ",
+    "/subscriptionsz": "SUBSZ",
+    "/routez": "ROUTEZ",
+    "/leafz": "LEAFZ",
+    "/gatewayz": "GATEWAYZ",
+    "/raftz": "RAFTZ",
+    "/ipqueuesz": "IPQUEUESZ",
+    "/debug/vars": "EXPVARZ",
+}
+
+
+@attrs.define(kw_only=True, eq=False)
 class Pages:
-    """Makes the pages from what the parts of the server count."""
+    """Makes the pages from the statistics of the server's parts."""
 
     identity: ServerIdentity
-    sessions: Sessions
-    reactor: Reactor
     clock: Clock
+    connz: Connz
+    subsz: Subsz
+    routez: Routez
+    accounts: AccountPages
+    varz: Varz
     jetstream: JetStreamStatus | None
-    extra: Callable[[], dict[str, Any]] = dict
-    started_unix_ns: int = 0
-    started_mono_ns: int = 0
-    _cpu_then: tuple[float, float] = (0.0, 0.0)
+    leafnodes: LeafStatus | None = None
+    kinds: Mapping[str, PageKind] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        head, accounts = self._head, self.accounts
+        self.kinds = {
+            "VARZ": PageKind(question=NoQuestion, go_name="VarzEventOptions", make=lambda _: self.varz.page()),
+            "JSZ": PageKind(question=JszQuestion, go_name="JszEventOptions", make=self._jsz),
+            "CONNZ": PageKind(
+                question=ConnzQuestion, go_name="ConnzEventOptions", make=lambda asked: head() | self.connz.page(asked)
+            ),
+            "SUBSZ": PageKind(
+                question=SubszQuestion, go_name="SubszEventOptions", make=lambda asked: head() | self.subsz.page(asked)
+            ),
+            "ROUTEZ": PageKind(question=RoutezQuestion, go_name="RoutezEventOptions", make=self._routez),
+            "LEAFZ": PageKind(question=LeafzQuestion, go_name="LeafzEventOptions", make=self.leafz),
+            "GATEWAYZ": PageKind(
+                question=GatewayzQuestion, go_name="GatewayzEventOptions", make=lambda _: gatewayz(head())
+            ),
+            "ACCOUNTZ": PageKind(
+                question=AccountzQuestion,
+                go_name="AccountzEventOptions",
+                make=lambda asked: head() | accounts.accountz(asked),
+            ),
+            "STATZ": PageKind(
+                question=StatzQuestion,
+                go_name="AccountStatzEventOptions",
+                make=lambda asked: head() | accounts.statz(asked),
+            ),
+            "HEALTHZ": PageKind(question=HealthQuestion, go_name="HealthzEventOptions", make=self._healthz),
+            "RAFTZ": PageKind(question=RaftzQuestion, go_name="RaftzEventOptions", make=self._raftz),
+            "IPQUEUESZ": PageKind(question=QueuesQuestion, go_name="IpqueueszEventOptions", make=self._queues),
+            "EXPVARZ": PageKind(question=NoQuestion, go_name="ExpvarzEventOptions", make=self._no_runtime),
+        }
 
     def table(self) -> dict[str, Handler]:
-        """Path -> handler."""
+        """Path -> handler, for HTTP."""
         return {
             "/": self.root,
             "/healthz": self.healthz,
-            "/varz": self.varz,
-            "/jsz": self.jsz,
-            "/connz": self.connz,
+            "/stacksz": lambda _: Page(body=stacks(), content_type=TEXT_TYPE),
+            **{path: self._handler(self.kinds[name]) for path, name in PATHS.items()},
         }
+
+    @staticmethod
+    def _handler(kind: PageKind) -> Handler:
+        def handle(arguments: dict[str, str]) -> Page:
+            try:
+                document = kind.make(from_query(kind.question, arguments))
+                assert isinstance(document, dict)
+                return as_json(document)
+            except (ArgumentError, PageError) as error:
+                return refusal(error)
+
+        return handle
+
+    def _head(self) -> dict[str, Any]:
+        """What most pages begin with."""
+        return {"server_id": self.identity.server_id, "now": format_time(self.clock.unix_ns())}
+
+    def leafz(self, question: LeafzQuestion) -> dict[str, Any]:
+        """The connections to leaf nodes and hubs, with their interest where it is asked for."""
+        rows = [] if self.leafnodes is None else self.leafnodes.rows(question.account, subs=question.subscriptions)
+        return self._head() | {"leafnodes": len(rows), "leafs": rows}
 
     def root(self, _arguments: dict[str, str]) -> Page:
         """Links to the other pages."""
@@ -105,138 +185,53 @@ class Pages:
         body = f"<html><head><title>jetraft {name}</title></head><body><h1>jetraft {name}</h1>{links}</body></html>"
         return Page(body=body.encode(), content_type="text/html; charset=utf-8")
 
+    async def health(self, question: HealthQuestion) -> HealthStatus:
+        """Whether this server is healthy."""
+        if question.refusal:
+            return HealthStatus(status=400, kind=BAD_REQUEST, error=question.refusal)
+        return HealthStatus() if self.jetstream is None else await self.jetstream.health(question)
+
     async def healthz(self, arguments: dict[str, str]) -> Page:
-        """`{"status":"ok"}`, or 503 and the reason."""
-        health = Health()
-        if self.jetstream is not None:
-            health = await self.jetstream.health(
-                js_enabled_only=arguments.get("js-enabled-only") in ("1", "true"),
-                js_server_only=arguments.get("js-server-only") in ("1", "true"),
-            )
-        elif arguments.get("js-enabled-only") in ("1", "true"):
-            health = Health(status=503, error="JetStream not enabled")
-        document: dict[str, Any] = {"status": "ok"}
-        if health.status != 200:  # noqa: PLR2004
-            document = {"status": "unavailable", "status_code": health.status, "error": health.error}
-        if health.notice:
-            document["notice"] = health.notice
-        return Page(body=orjson.dumps(document), status=health.status)
+        """`{"status":"ok"}`, or the reason with status 400, 404 or 503."""
+        try:
+            question = from_query(HealthQuestion, arguments)
+        except ArgumentError as error:
+            return refusal(error)
+        return (await self.health(question)).page(question)
 
-    def _cpu_percent(self) -> float:
-        """Processor time since the last call, in percent of one core."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        now, spent = time.monotonic(), usage.ru_utime + usage.ru_stime
-        then, spent_then = self._cpu_then
-        self._cpu_then = (now, spent)
-        return round(100 * (spent - spent_then) / max(now - then, 1e-3), 1) if then else 0.0
+    async def _healthz(self, question: HealthQuestion) -> dict[str, Any]:
+        """For a request: the status is a field then, whatever it is."""
+        health = await self.health(question)
+        document = health.document(question)
+        status = document.pop("status")
+        return {"status": status, "status_code": health.status} | document
 
-    def varz(self, _arguments: dict[str, str]) -> Page:
-        """Who this server is, its limits and its counters."""
-        options, counters = self.sessions.options, self.reactor.statistics()
-        now_ns = self.clock.unix_ns()
-        document: dict[str, Any] = {
-            "server_id": self.identity.server_id,
-            "server_name": self.identity.server_name,
-            "version": COMPATIBLE_VERSION,
-            "jetraft_version": __version__,
-            "proto": 1,
-            "go": self.identity.go_version,
-            "host": options.host,
-            "port": self.sessions.port,
-            "auth_required": self.sessions.auth_required,
-            "max_connections": options.max_connections,
-            "max_subscriptions": options.max_subscriptions,
-            "ping_interval": options.ping_interval_ns,
-            "ping_max": options.ping_max,
-            "http_host": options.http_host or options.host,
-            "http_port": options.http_port,
-            "http_base_path": options.http_base_path,
-            "auth_timeout": options.auth_timeout_ns / NS_PER_S,
-            "max_control_line": options.max_control_line_bytes,
-            "max_payload": options.max_payload_bytes,
-            "max_pending": options.max_pending_bytes,
-            "write_deadline": options.write_deadline_ns,
-            "start": format_time(self.started_unix_ns),
-            "now": format_time(now_ns),
-            "uptime": uptime_text((self.clock.mono_ns() - self.started_mono_ns) // NS_PER_S),
-            "mem": resident_bytes(),
-            "cores": os.cpu_count(),
-            "cpu": self._cpu_percent(),
-            "connections": counters["connections"],
-            "total_connections": counters["total_connections"],
-            "routes": counters["routes"],
-            "in_msgs": counters["in_msgs"],
-            "out_msgs": counters["out_msgs"],
-            "in_bytes": counters["in_bytes"],
-            "out_bytes": counters["out_bytes"],
-            "slow_consumers": counters["slow_consumers"],
-            "slow_consumer_stats": {"clients": counters["slow_consumers"], "routes": 0, "gateways": 0, "leafs": 0},
-            "subscriptions": counters["subscriptions"],
-            "connect_urls": list(self.sessions.connect_urls),
-            "config_load_time": format_time(self.started_unix_ns),
-            "config_digest": options.config_digest,
-            "tags": list(options.server_tags),
-            "metadata": dict(options.server_metadata),
-        }
-        if self.identity.cluster_name:
-            document["cluster"] = {"name": self.identity.cluster_name}
-        if self.jetstream is not None:
-            document["jetstream"] = self.jetstream.varz()
-        document["jetraft"] = {"plane": counters, **self.extra()}
-        return as_json(document)
+    def _routez(self, question: RoutezQuestion) -> dict[str, Any]:
+        head = self._head()
+        return {"server_id": head["server_id"], "server_name": self.identity.server_name, "now": head["now"]} | (
+            self.routez.page(question)
+        )
 
-    def jsz(self, arguments: dict[str, str]) -> Page:
-        """What JetStream holds."""
-        head: dict[str, Any] = {"server_id": self.identity.server_id, "now": format_time(self.clock.unix_ns())}
+    def _jsz(self, question: JszQuestion) -> dict[str, Any]:
+        """The streams and consumers of this node; see api/jetstream/jsz.py."""
         if self.jetstream is None:
-            return as_json(head | {"disabled": True})
-        return as_json(head | self.jetstream.jsz(arguments))
+            return self._head() | {"disabled": True}
+        return self._head() | self.jetstream.jsz(question)
 
-    def connz(self, arguments: dict[str, str]) -> Page:
-        """The open client connections, a page of at most 1024."""
-        offset, limit = number_of(arguments.get("offset"), 0), number_of(arguments.get("limit"), CONNZ_LIMIT)
-        cids = sorted(self.sessions.by_cid)
-        subs = arguments.get("subs") in ("1", "true")
-        rows = [self._connection(cid, subs=subs) for cid in cids[offset : offset + limit]]
-        document = {
-            "server_id": self.identity.server_id,
-            "now": format_time(self.clock.unix_ns()),
-            "num_connections": len(rows),
-            "total": len(cids),
-            "offset": offset,
-            "limit": limit,
-            "connections": [row for row in rows if row],
-        }
-        return as_json(document)
+    def _raftz(self, question: RaftzQuestion) -> dict[str, Any]:
+        if self.jetstream is None:
+            raise PageError("No Raft nodes registered", status=404)
+        return self.jetstream.raftz(question, self.accounts.system)
 
-    def _connection(self, cid: int, *, subs: bool) -> dict[str, Any]:
-        session, counters = self.sessions.by_cid[cid], self.reactor.plane.connection(cid)
-        if counters is None:
-            return {}
-        now_ns = self.clock.mono_ns()
-        row: dict[str, Any] = {
-            "cid": cid,
-            "kind": "Client",
-            "type": "nats",
-            "ip": session.ip,
-            "port": session.port,
-            "start": format_time(session.start_unix_ns),
-            "last_activity": format_time(self.clock.unix_ns() - (now_ns - counters["last_active_ns"])),
-            "uptime": uptime_text((now_ns - counters["started_ns"]) // NS_PER_S),
-            "idle": uptime_text((now_ns - counters["last_active_ns"]) // NS_PER_S),
-            "pending_bytes": counters["pending_bytes"],
-            "in_msgs": counters["in_msgs"],
-            "out_msgs": counters["out_msgs"],
-            "in_bytes": counters["in_bytes"],
-            "out_bytes": counters["out_bytes"],
-            "subscriptions": counters["subscriptions"],
+    def _queues(self, question: QueuesQuestion) -> dict[str, Any]:
+        """The queues in which something waits, or all."""
+        queues = {} if self.jetstream is None else self.jetstream.queues()
+        return {
+            name: {"pending": count}
+            for name, count in sorted(queues.items())
+            if (count or question.all) and question.filter in name
         }
-        for key in ("name", "lang", "version"):
-            if getattr(session.options, key):
-                row[key] = getattr(session.options, key)
-        if session.options.user:
-            row["authorized_user"] = session.options.user
-        if subs:
-            subjects = self.reactor.plane.subscriptions(cid)
-            row["subscriptions_list"] = [subject.decode(errors="replace") for subject in subjects]
-        return row
+
+    @staticmethod
+    def _no_runtime(_question: NoQuestion) -> dict[str, Any]:
+        raise PageError(NO_RUNTIME, status=501)

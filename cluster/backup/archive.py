@@ -31,7 +31,7 @@ _CUT_OFF: Final = "unexpected EOF"
 _INVALID: Final = "archive: invalid archive stream"
 
 
-class Entry(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """One entry: a message, or `state.json` or a consumer with sequence 0. A tuple: there is one for each message."""
 
     name: bytes
@@ -46,17 +46,17 @@ class Entry(NamedTuple):
         return not (self.name or self.ts_ns or self.seq or self.hdr or self.body)
 
 
-END: Final = Entry(b"", 0, 0, b"", b"")
+END: Final = ArchiveEntry(b"", 0, 0, b"", b"")
 
 
-def pack_entry(entry: Entry) -> bytes:
+def pack_entry(entry: ArchiveEntry) -> bytes:
     """The bytes of an entry."""
     zigzag = (entry.ts_ns << 1) ^ (entry.ts_ns >> 63)
     numbers = (len(entry.name), zigzag, entry.seq, len(entry.hdr), len(entry.body))
     return b"".join((*map(_pack_uvarint, numbers), entry.name, entry.hdr, entry.body))
 
 
-class EntryReader:
+class ArchiveReader:
     """Decompressed bytes in, in pieces of any size; entries out. Memory: a piece and one entry."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class EntryReader:
         self._at = 0
         self._begun = False
 
-    def add(self, data: bytes) -> Iterator[Entry]:
+    def add(self, data: bytes) -> Iterator[ArchiveEntry]:
         """Yield the entries that are complete now. Raises CorruptArchiveError."""
         del self._buffer[: self._at]
         self._buffer += data
@@ -83,7 +83,7 @@ class EntryReader:
         """True when the last entry is complete."""
         return self._begun and self._at == len(self._buffer)
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> ArchiveEntry | None:
         buffer, at = self._buffer, self._at
         numbers = []
         for _ in range(NUMBERS):
@@ -106,7 +106,7 @@ class EntryReader:
         self._at = end
         ts_ns = (zigzag >> 1) ^ -(zigzag & 1)
         name, hdr, body = bytes(buffer[at:hdr_at]), bytes(buffer[hdr_at:body_at]), bytes(buffer[body_at:end])
-        return Entry(name, ts_ns, seq, hdr, body)
+        return ArchiveEntry(name, ts_ns, seq, hdr, body)
 
 
 def cut_off() -> CorruptArchiveError:

@@ -13,12 +13,12 @@ from typing import Any, Final
 import orjson
 
 from jetraft.cluster.backup.s2 import CorruptArchiveError
-from jetraft.store._unacked import UnackedTable
-from jetraft.store.consumer_state import ConsumerState
 from jetraft.store.model import errors
 from jetraft.store.model.config import ConsumerConfig, StreamConfig
 from jetraft.store.model.unsupported import check_consumer_is_served
 from jetraft.store.model.validate_consumer import normalise_consumer
+from jetraft.store.stream._unacked import UnackedTable
+from jetraft.store.stream.consumer_state import ConsumerState
 
 SEQ_MAX: Final = (1 << 62) - 1  # what the store counts to
 COUNT_MAX: Final = (1 << 31) - 1

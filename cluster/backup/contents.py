@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.backup.archive import CONSUMER_PREFIX, STATE_NAME, Entry, cut_off
+from jetraft.cluster.backup.archive import CONSUMER_PREFIX, STATE_NAME, ArchiveEntry, cut_off
 from jetraft.cluster.backup.consumers import SEQ_MAX, unpack_consumer
 from jetraft.cluster.backup.s2 import CorruptArchiveError
-from jetraft.store.consumer_state import ConsumerState
 from jetraft.store.model import errors
 from jetraft.store.model.message import valid_block
 from jetraft.store.model.state import StreamState
 from jetraft.store.model.subject import NAME_BYTES_MAX, valid_asset_name, valid_publish_subject
+from jetraft.store.stream.consumer_state import ConsumerState
 
 if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
@@ -36,14 +36,14 @@ class Removal:
 
 
 @attrs.frozen(slots=True)
-class Ending:
+class ArchiveEnd:
     """The archive was whole. Where the stream ends, whether there is a message or not."""
 
     last_seq: int
     last_ts_ns: int
 
 
-Item = StreamState | ConsumerState | Entry | Removal | Ending  # an entry is a message
+Item = StreamState | ConsumerState | ArchiveEntry | Removal | ArchiveEnd  # an entry is a message
 
 
 class Contents:
@@ -66,7 +66,7 @@ class Contents:
         self.state = StreamState(messages=SEQ_MAX, bytes=bytes_max, first_seq=1, last_seq=SEQ_MAX)
         return self.state
 
-    def take(self, entry: Entry) -> Item:
+    def take(self, entry: ArchiveEntry) -> Item:
         """The item of the next entry. Raises CorruptArchiveError."""
         if self._ended:
             raise CorruptArchiveError("archive: invalid archive stream")
@@ -77,7 +77,7 @@ class Contents:
             return self._consumer(entry)
         if entry.is_end:
             self._ended = True
-            return Ending(self.state.last_seq, self.state.last_ts_ns)
+            return ArchiveEnd(self.state.last_seq, self.state.last_ts_ns)
         return self._message(entry, self.state)
 
     def finish(self) -> None:
@@ -85,7 +85,7 @@ class Contents:
         if self.state is None or not self._ended:
             raise cut_off()
 
-    def _state(self, entry: Entry) -> StreamState:
+    def _state(self, entry: ArchiveEntry) -> StreamState:
         if entry.name != STATE_NAME or entry.seq:
             raise CorruptArchiveError("snapshot state missing")
         try:
@@ -104,7 +104,7 @@ class Contents:
         self._last_seq = max(0, state.first_seq - 1)
         return state
 
-    def _consumer(self, entry: Entry) -> ConsumerState:
+    def _consumer(self, entry: ArchiveEntry) -> ConsumerState:
         if not entry.name.startswith(CONSUMER_PREFIX) or entry.seq or entry.hdr:
             raise CorruptArchiveError(f"invalid consumer entry {entry.name[:80]!r}")
         self._consumers_left -= 1
@@ -120,7 +120,7 @@ class Contents:
         self._names.add(name)
         return unpack_consumer(name, body, self._config, self._now_unix_ns)
 
-    def _message(self, entry: Entry, state: StreamState) -> Entry:
+    def _message(self, entry: ArchiveEntry, state: StreamState) -> ArchiveEntry:
         if not self._last_seq < entry.seq <= state.last_seq:
             raise CorruptArchiveError(f"snapshot sequence {entry.seq} out of order")
         if not 0 <= entry.ts_ns <= TS_NS_MAX or not self._is_valid(entry.name):

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import orjson
 
-from jetraft.cluster.backup.archive import Entry, cut_off
+from jetraft.cluster.backup.archive import ArchiveEntry, cut_off
 from jetraft.cluster.backup.consumers import OURS
-from jetraft.cluster.backup.contents import Ending, Removal
+from jetraft.cluster.backup.contents import ArchiveEnd, Removal
 from jetraft.cluster.backup.s2 import CorruptArchiveError, Decompressor
 from jetraft.cluster.backup.sums import HDR_LENGTH_BYTES, SUM_BYTES, WAITING_MAX, BlockSums, Configurations, index_holds
 from jetraft.store.model.gotime import parse_time
@@ -123,7 +123,7 @@ class LegacyContents:
         self._met_stream = False
         self.last_seq = self.last_ts_ns = 0
 
-    def take(self, file: File) -> Iterator[Entry | Removal | tuple[bytes, bytes]]:
+    def take(self, file: File) -> Iterator[ArchiveEntry | Removal | tuple[bytes, bytes]]:
         """Yield what a file says; a consumer is its name and the body that this server would have written."""
         known = _NAME.fullmatch(file.name)
         if known is None:
@@ -141,11 +141,11 @@ class LegacyContents:
         else:
             self._take_configuration(consumer or b"", file.data)
 
-    def finish(self) -> Ending:
+    def finish(self) -> ArchiveEnd:
         """Where the stream ends. Raises CorruptArchiveError unless the archive was whole."""
         if not self._met_stream or self._configs or not self._unproven.are_none:
             raise cut_off()
-        return Ending(self.last_seq, self.last_ts_ns)
+        return ArchiveEnd(self.last_seq, self.last_ts_ns)
 
     def _take_configuration(self, consumer: bytes, data: bytes) -> None:
         """Keep a consumer's until its state comes; the stream's, without a name here, must be of this stream."""
@@ -159,7 +159,7 @@ class LegacyContents:
             if _json(data).get("name") != self._stream:
                 raise CorruptArchiveError("stream name may not be changed during restore")
 
-    def _messages(self, block: memoryview, sums: BlockSums) -> Iterator[Entry | Removal]:
+    def _messages(self, block: memoryview, sums: BlockSums) -> Iterator[ArchiveEntry | Removal]:
         at, removed = 0, []
         while at < len(block):
             if at + _RECORD.size > len(block):
@@ -184,7 +184,7 @@ class LegacyContents:
                 subject = bytes(block[at + _RECORD.size : at + _RECORD.size + subject_bytes])
                 hdr, body = bytes(block[hdr_at:body_at]), bytes(block[body_at : end - SUM_BYTES])
                 self.last_seq, self.last_ts_ns = max(self.last_seq, seq), max(self.last_ts_ns, ts_ns)
-                yield Entry(subject, ts_ns, seq, hdr, body)
+                yield ArchiveEntry(subject, ts_ns, seq, hdr, body)
             at = end
         if removed:
             yield Removal(tuple(sorted(set(removed))))

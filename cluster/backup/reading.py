@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from jetraft.cluster.backup.archive import MAGIC, Entry, EntryReader, cut_off
+from jetraft.cluster.backup.archive import MAGIC, ArchiveEntry, ArchiveReader, cut_off
 from jetraft.cluster.backup.contents import Contents, Removal
 from jetraft.cluster.backup.legacy import LegacyContents, TarReader
 from jetraft.cluster.backup.s2 import Decompressor
@@ -34,7 +34,7 @@ class SecondVersion:
     """What nats-server 2.15 and this server write."""
 
     def __init__(self, contents: Contents) -> None:
-        self._reader, self._contents = EntryReader(), contents
+        self._reader, self._contents = ArchiveReader(), contents
 
     def add(self, block: bytes) -> Iterator[Item]:
         """Yield what is complete now."""
@@ -61,7 +61,7 @@ class FirstVersion:
             if self._contents.state is None:
                 yield self._contents.begin_first_version(self._room_bytes)
             for found in self._files.take(file):
-                if isinstance(found, Entry):
+                if isinstance(found, ArchiveEntry):
                     yield self._contents.take(found)
                 elif isinstance(found, Removal):
                     yield found

@@ -2,18 +2,18 @@
 
 A stream that is being restored carries a mark in its configuration. While it is there the stream has no `Leadership`:
 it takes no publishes, delivers nothing, expires nothing. The last act of a restore takes the mark away. When no step
-comes for a while whoever restored it is gone, and the stream is deleted.
+comes for a while the node that restored it is gone, and the stream is deleted.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
-from jetraft.cluster.backup.steps import Step, StepKind
-from jetraft.raft.engine import Proposal
-from jetraft.store.format import Kind
+from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
+from jetraft.raft.engine.port import Proposal
+from jetraft.store.frames.format import Kind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import DiscardPolicy, RetentionPolicy
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.cluster.ports import TimerHandle
-    from jetraft.cluster.streams.machine import StreamMachine
-    from jetraft.cluster.streams.site import Site
+    from jetraft.cluster.site import Site
+    from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
     from jetraft.store.model.config import StreamConfig
 
@@ -74,9 +74,15 @@ class Restoration:
         self._machine = machine
         self._abandoned = abandoned
         self._timer: TimerHandle | None = None
-        self._arm()
 
-    async def carry_out(self, steps: Sequence[Step]) -> None:
+    @classmethod
+    def start(cls, site: Site, group: Group, machine: StreamMachine, *, abandoned: Callable[[], None]) -> Self:
+        """Lead the stream, and wait for the first steps."""
+        restoration = cls(site, group, machine, abandoned=abandoned)
+        restoration._arm()
+        return restoration
+
+    async def carry_out(self, steps: Sequence[RestoreStep]) -> None:
         """Take the steps into the log; committed when this returns. Those that were taken before are passed over.
 
         Raises OutOfStepError, NotLeaderError or OutcomeUnknownError.

@@ -2,8 +2,8 @@
 
 State and consumers are taken at one moment, which is exact because they belong to one group; messages are read while
 the stream goes on, from the first to the last of that moment, so what is removed meanwhile may be missing. Chunks are
-acknowledged one by one; as many as fit into the window are under way. A receiver that stops acknowledging, or that
-nobody is any more, ends it. Source: jetstream_api.go (streamSnapshot), ADR "JetStream Stream Backup and Restore V2".
+acknowledged one by one; as many as fit into the window are under way. A receiver that stops acknowledging, or whose
+subscription is gone, ends it. Source: jetstream_api.go (streamSnapshot), ADR "JetStream Stream Backup and Restore V2".
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import attrs
 import orjson
 import trio
 
-from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, Entry, pack_entry
+from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer
 from jetraft.cluster.backup.s2 import Compressor
-from jetraft.cluster.backup.upload import captured_in
+from jetraft.cluster.capture._capture import captures
+from jetraft.raft.changes import Change
 from jetraft.store.model.message import status
 from jetraft.store.port import StoreError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from jetraft.cluster.ports import Outbox
-    from jetraft.cluster.streams.machine import StreamMachine
+    from jetraft.cluster.state.machine import StreamMachine
     from jetraft.store.model.state import StreamState
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,6 @@ WINDOW_BYTES: Final = 8 << 20
 WINDOW_BYTES_MAX: Final = 32 << 20
 INTEREST_WAIT_S: Final = 2.0
 ACK_WAIT_S: Final = 5.0
-POLL_S: Final = 0.02
 READ_BYTES: Final = 1 << 20  # of messages read in one go, between which others have their turn
 READ_MESSAGES: Final = 512
 
@@ -80,7 +80,7 @@ class Cut:
     """What is taken at the moment when a snapshot begins: the state, and the entries that precede messages."""
 
     state: StreamState
-    heads: Sequence[Entry]
+    heads: Sequence[ArchiveEntry]
 
 
 def cut_of(machine: StreamMachine, now_unix_ns: int, *, with_consumers: bool) -> Cut:
@@ -88,8 +88,10 @@ def cut_of(machine: StreamMachine, now_unix_ns: int, *, with_consumers: bool) ->
     consumers = list(machine.consumers.values()) if with_consumers else []
     state = attrs.evolve(machine.store.state, consumer_count=len(consumers))
     shown = {key: value for key, value in state.to_json_dict().items() if key not in ("num_deleted", "lost")}
-    heads = [Entry(STATE_NAME, now_unix_ns, 0, b"", orjson.dumps(shown))]
-    heads += [Entry(CONSUMER_PREFIX + one.name.encode(), now_unix_ns, 0, b"", pack_consumer(one)) for one in consumers]
+    heads = [ArchiveEntry(STATE_NAME, now_unix_ns, 0, b"", orjson.dumps(shown))]
+    heads += [
+        ArchiveEntry(CONSUMER_PREFIX + one.name.encode(), now_unix_ns, 0, b"", pack_consumer(one)) for one in consumers
+    ]
     return Cut(state=state, heads=heads)
 
 
@@ -134,9 +136,13 @@ class Sending:
         return failure
 
     async def _wait_for_interest(self) -> None:
-        with trio.move_on_after(INTEREST_WAIT_S):
-            while not self._has_interest():  # noqa: ASYNC110  (a wait that is short and rare)
-                await trio.sleep(POLL_S)
+        interest = Change()
+        watch = self._outbox.watch_interest(self._manner.deliver_subject, interest.notify)
+        try:
+            with trio.move_on_after(INTEREST_WAIT_S):
+                await interest.until(self._has_interest)
+        finally:
+            self._outbox.unwatch_interest(watch)
         if not self._has_interest():
             raise StalledError("no interest", NO_INTEREST)
 
@@ -168,7 +174,7 @@ class Sending:
             fitting, _, _ = machine.measure(runs, READ_BYTES, consumer_seq=1, num_pending=0, prefix_bytes=0)
             found = machine.store.load_many(runs.part(0, max(1, fitting)))
             yield b"".join(
-                pack_entry(Entry(one.subject, one.ts_ns, one.seq, one.hdr, one.payload))
+                pack_entry(ArchiveEntry(one.subject, one.ts_ns, one.seq, one.hdr, one.payload))
                 for one in found
                 if one.seq <= state.last_seq
             )
@@ -198,5 +204,5 @@ class Sending:
         return self._outbox.has_interest(self._manner.deliver_subject)
 
     def _on_acks(self, batch: bytes) -> None:
-        self._acked = min(self._sent, self._acked + len(captured_in(batch)))
+        self._acked = min(self._sent, self._acked + sum(1 for _ in captures(batch)))
         self._woken.set()

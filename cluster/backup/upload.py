@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from jetraft.cluster.streams._admit import captured_at, captured_payload
+from jetraft.cluster.capture._capture import captures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -29,16 +29,6 @@ class Chunk:
 
     reply: bytes
     payload: bytes
-
-
-def captured_in(batch: bytes) -> list[Chunk]:
-    """The messages of a capture batch."""
-    found, at = [], 0
-    while at < len(batch):
-        start = at
-        at, _subject, reply, _hdr, _length = captured_at(batch, start)
-        found.append(Chunk(reply, captured_payload(batch, start)))
-    return found
 
 
 class UploadFailedError(Exception):
@@ -112,7 +102,8 @@ class Upload:
         return chunk
 
     def _on_chunks(self, batch: bytes) -> None:
-        for chunk in captured_in(batch):
+        for captured in captures(batch):
+            chunk = Chunk(captured.reply, captured.payload)
             self._queued_bytes += len(chunk.payload)
             if self._queued_bytes > QUEUE_BYTES_MAX:
                 self._overrun = True

@@ -3,19 +3,20 @@
 Plain is an empty or `+ACK` body without a reply subject; that is nearly all of them, and they cost no parsing in Python.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from jetraft.cluster.streams._admit cimport Captured, take_apart
-from jetraft.store._runs cimport runs_of_any
+from jetraft.cluster.capture._capture cimport Captured, take_apart
+from jetraft.store.stream._runs cimport runs_of_any
 
 cdef enum:
     SHORT_TOKENS = 9            # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<ts>.<pending>
     LONG_TOKENS_MIN = 11        # with domain and account before the stream
     TOKENS_MAX = 13
     SHORT_CONSUMER = 3          # the place of the consumer's name among the tokens
+    LONG_CONSUMER = 5
     DOTS_AFTER_SEQ = 3
     DIGITS_MAX = 19             # as nats-server's parser
     SEQS_MIN = 64
@@ -38,6 +39,15 @@ cdef int split(const uint8_t *subject, size_t length, const uint8_t **starts, si
             break
         position = dot + 1
     return count
+
+
+cdef bint is_number(const uint8_t *text, size_t length) noexcept nogil:
+    """Whether it is a decimal number that has a place here."""
+    cdef size_t i
+    for i in range(length):
+        if not c'0' <= text[i] <= c'9':
+            return False
+    return 0 < length <= DIGITS_MAX
 
 
 cdef uint64_t number(const uint8_t *text, size_t length) noexcept nogil:
@@ -81,6 +91,29 @@ cdef uint64_t dots_in(const uint8_t *text, size_t length) noexcept nogil:
         text += 1
         length -= 1
     return dots
+
+
+cdef inline int consumer_place(int tokens) noexcept nogil:
+    """Which token is the consumer's name; deliveries, stream and consumer sequence follow it. 0: it is no ack."""
+    return SHORT_CONSUMER if tokens == SHORT_TOKENS else LONG_CONSUMER if tokens >= LONG_TOKENS_MIN else 0
+
+
+def ack_places(bytes subject not None):
+    """(consumer, deliveries, stream sequence, consumer sequence) of an ack's subject, None when it is not one."""
+    cdef const uint8_t *starts[TOKENS_MAX]
+    cdef size_t lengths[TOKENS_MAX]
+    cdef int at = consumer_place(split(<const uint8_t *>PyBytes_AS_STRING(subject), len(subject), starts, lengths)), i
+    if at == 0:
+        return None
+    for i in range(at + 1, at + 4):
+        if not is_number(starts[i], lengths[i]):
+            return None
+    return (
+        PyBytes_FromStringAndSize(<const char *>starts[at], lengths[at]),
+        number(starts[at + 1], lengths[at + 1]),
+        number(starts[at + 2], lengths[at + 2]),
+        number(starts[at + 3], lengths[at + 3]),
+    )
 
 
 cdef bint is_plain(Captured *message) noexcept nogil:
@@ -139,7 +172,7 @@ def sort_acks(const uint8_t[::1] batch):
                     continue
         if is_plain(&message):
             count = split(message.subject, message.subject_len, starts, lengths)
-            at = SHORT_CONSUMER if count == SHORT_TOKENS else 5 if count >= LONG_TOKENS_MIN else 0
+            at = consumer_place(count)
             if at:
                 seq = number(starts[at + 2], lengths[at + 2])
         if seq:

@@ -15,11 +15,8 @@ from typing import Final
 import attrs
 import orjson
 
+from jetraft.cluster.consumers._acks import ack_places
 from jetraft.store.model.gotime import parse_duration
-
-SHORT_TOKENS: Final = 9
-LONG_TOKENS_MIN: Final = 11
-NUMBER_DIGITS_MAX: Final = 19
 
 
 class AckKind(Enum):
@@ -61,16 +58,11 @@ NOTHING: Final = Ack(AckKind.NOTHING)
 
 def parse_ack_subject(subject: bytes) -> AckSubject | None:
     """What an ack subject names; None when it is not one."""
-    tokens = subject.split(b".")
-    if len(tokens) == SHORT_TOKENS:
-        consumer, count, stream_seq, consumer_seq = tokens[3:7]
-    elif len(tokens) >= LONG_TOKENS_MIN:
-        consumer, count, stream_seq, consumer_seq = tokens[5:9]
-    else:
+    found = ack_places(subject)
+    if found is None:
         return None
-    if not all(number.isdigit() and len(number) <= NUMBER_DIGITS_MAX for number in (count, stream_seq, consumer_seq)):
-        return None
-    return AckSubject(consumer, int(stream_seq), int(consumer_seq), int(count))
+    consumer, count, stream_seq, consumer_seq = found
+    return AckSubject(consumer, stream_seq, consumer_seq, count)
 
 
 def parse_ack_body(body: bytes) -> Ack:

@@ -1,7 +1,7 @@
 """The part of a consumer that pull and push share: acks, redelivery, and the choice of the next message. Pure.
 
-A core is the leader's working copy of one consumer, made from the replicated state (store/consumer_state.py) when
-leadership begins. It runs ahead of that state: a delivery or ack changes the core at once, and comes back as a
+A core is the leader's working copy of one consumer, made from the replicated state (store/stream/consumer_state.py)
+when leadership begins. It runs ahead of that state: a delivery or ack changes the core at once, and comes back as a
 committed command later. Events are methods (`acknowledge`, `answer`, ...); they collect effects, and `step` adds what
 can be delivered now and hands them over. Nothing here reads a clock or sends a byte.
 
@@ -15,15 +15,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.consumers.acks import ACKNOWLEDGING, AckKind
-from jetraft.cluster.consumers.effects import AckSample, CoreStatistics, Effects
-from jetraft.cluster.consumers.pace import BURST_BYTES, Pace
+from jetraft.cluster.consumers.effects import AckSample, ConsumerEffects, CoreStatistics
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
+from jetraft.cluster.consumers.rate_limiter import BURST_BYTES, RateLimiter
 from jetraft.cluster.ports import DeliveryRun
-from jetraft.cluster.streams import commands
-from jetraft.store._runs import Runs
-from jetraft.store.consumer_state import NOTHING
+from jetraft.cluster.state import commands
 from jetraft.store.model.config import AckPolicy
 from jetraft.store.model.gotime import until_ns
+from jetraft.store.stream._runs import Runs
+from jetraft.store.stream.consumer_state import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from jetraft.cluster.consumers.delivery import Run
     from jetraft.cluster.consumers.effects import Now
     from jetraft.cluster.consumers.selector import Selector
-    from jetraft.store.consumer_state import ConsumerState
     from jetraft.store.model.config import ConsumerConfig
+    from jetraft.store.stream.consumer_state import ConsumerState
 
 DELIVERIES_PER_STEP_MAX: Final = 1000  # the bound on one consumer's work in one turn
 CHOSEN_AHEAD: Final = 64  # new messages looked up at a time, when they are given out one by one
@@ -56,7 +56,7 @@ class ConsumerCore:
         self.name = state.name
         self.config = state.config
         self._burst_bytes = burst_bytes
-        self._pace = Pace(state.config, burst_bytes)
+        self._pace = RateLimiter(state.config, burst_bytes)
         self._held_until_ns = NEVER_NS  # when the pace lets the next message go; valid within a step
         self._is_paused = False
         self.delivered_consumer = state.delivered_consumer
@@ -70,7 +70,7 @@ class ConsumerCore:
         self._ack_prefix = f"$JS.ACK.{stream}.{state.name}.".encode()
         self.metric_subject = f"$JS.EVENT.METRIC.CONSUMER.ACK.{stream}.{state.name}".encode()
         self._metric = self._metric_of(state.config)
-        self._out = Effects()
+        self._out = ConsumerEffects()
         self._fresh: deque[int] = deque()  # chosen, not yet delivered; valid within a step
         self._redelivered: list[tuple[int, int]] = []  # (stream sequence, count) of this step
         self._delivered = NOTHING  # new stream sequences of this step
@@ -102,7 +102,7 @@ class ConsumerCore:
             self._out.commands.append(commands.Acked(self.name, done))
 
     def answer(self, subject: AckSubject, ack: Ack, reply: bytes, now: Now) -> None:
-        """An ack that asks for more than to be noted; `reply` hears when it is committed, empty for nobody."""
+        """An ack that asks for more than to be noted; `reply` is answered when it is committed, unless it is empty."""
         seq = subject.stream_seq
         if seq > self.delivered_stream and not self._selector.exists(seq):
             return  # it names a message that the stream does not have yet
@@ -110,7 +110,7 @@ class ConsumerCore:
         if ack.kind is AckKind.NAK:
             self.pending.redeliver_at(seq, now.mono_ns + ack.delay_ns)
         elif ack.kind is AckKind.PROGRESS and self.pending.restart_wait(seq, now.mono_ns):
-            self._out.commands.append(commands.Progress(self.name, now.unix_ns, Runs((seq,))))
+            self._out.commands.append(commands.ConsumerProgress(self.name, now.unix_ns, Runs((seq,))))
         elif ack.kind in ACKNOWLEDGING:
             if self._metric and ack.kind is not AckKind.TERM:
                 self._sample(Runs((seq,)), now)
@@ -126,20 +126,20 @@ class ConsumerCore:
         self.pending.remove_up_to(max(0, first_seq - 1))
         self.delivered_stream = max(self.delivered_stream, first_seq - 1)
 
-    def close(self, _reason: bytes) -> Effects:
+    def close(self, _reason: bytes) -> ConsumerEffects:
         """The consumer ends here; subclasses tell who waits."""
-        return Effects()
+        return ConsumerEffects()
 
     def configure(self, config: ConsumerConfig, selector: Selector) -> None:
         """A new configuration took effect."""
         if config.rate_limit_bps != self.config.rate_limit_bps:
-            self._pace = Pace(config, self._burst_bytes)
+            self._pace = RateLimiter(config, self._burst_bytes)
         self.config = config
         self._metric = self._metric_of(config)
         self._selector = selector
         self.pending.policy = WaitPolicy.of(config)
 
-    def step(self, now: Now) -> Effects:
+    def step(self, now: Now) -> ConsumerEffects:
         """Deliver what can be delivered, and hand over everything that has collected."""
         self._give_up(self.pending.expire(now.mono_ns))
         self._sweep(now)
@@ -148,13 +148,13 @@ class ConsumerCore:
         self._is_paused = self._pause_left_ns(now) > 0
         has_more = self._rest(now) if self._is_paused else self._deliver(now)
         self._record(now)
-        out, self._out = self._out, Effects()
+        out, self._out = self._out, ConsumerEffects()
         out.wake_ns = now.mono_ns + 1 if has_more else self._wake_ns(now)
         out.is_abandoned = self._is_abandoned(now)
         return out
 
     def _sample(self, seqs: Runs, now: Now) -> None:
-        """Note how long these acks took, while somebody wants to know."""
+        """Record how long these acks took, while the metric's subject has subscribers."""
         if not self._has_interest(self._metric):
             return
         for seq in seqs:
@@ -303,7 +303,7 @@ class ConsumerCore:
         while (seq := self.pending.next_redelivery()) is not None:
             if self._selector.exists(seq):
                 return seq
-            self.pending.remove(Runs((seq,)))  # removed from the stream: nobody needs to acknowledge it
+            self.pending.remove(Runs((seq,)))  # removed from the stream: it needs no acknowledgement
             self._out.commands.append(commands.Acked(self.name, Runs((seq,))))
         return None
 

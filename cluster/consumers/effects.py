@@ -12,7 +12,7 @@ import attrs
 
 if TYPE_CHECKING:
     from jetraft.cluster.ports import DeliveryRun
-    from jetraft.cluster.streams.commands import ConsumerCommand
+    from jetraft.cluster.state.commands import ConsumerCommand
 
 
 @attrs.frozen(slots=True)
@@ -24,7 +24,7 @@ class Now:
 
 
 @attrs.frozen(slots=True)
-class Status:
+class StatusMessage:
     """A message of headers only: the end of a request, or a sign of life."""
 
     to: bytes
@@ -43,15 +43,15 @@ class AckSample:
 
 
 @attrs.define(eq=False)
-class Effects:
+class ConsumerEffects:
     """The outcome of one step of a core."""
 
     commands: list[ConsumerCommand] = attrs.Factory(list)
-    sends: list[DeliveryRun | Status] = attrs.Factory(list)
+    sends: list[DeliveryRun | StatusMessage] = attrs.Factory(list)
     confirmations: list[bytes] = attrs.Factory(list)
-    samples: list[AckSample] = attrs.Factory(list)  # somebody listens to them
+    samples: list[AckSample] = attrs.Factory(list)  # their subject has subscribers
     wake_ns: int | None = None  # when to step again, monotonic
-    is_abandoned: bool = False  # nobody used it for its inactive_threshold: it is to be deleted
+    is_abandoned: bool = False  # it was not used for its inactive_threshold: it is to be deleted
 
     @property
     def is_empty(self) -> bool:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from jetraft.cluster.streams import commands
-from jetraft.cluster.streams.machine import encode_config
-from jetraft.raft.engine import Proposal
-from jetraft.store.format import Kind
+from jetraft.cluster.state import commands
+from jetraft.cluster.state.machine import encode_config
+from jetraft.raft.engine.port import Proposal
+from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, RetentionPolicy
 from jetraft.store.model.ids import ALPHABET
+from jetraft.store.model.limits import ServerLimits
 from jetraft.store.model.state import ConsumerInfo, SequencePair
 from jetraft.store.model.unsupported import check_consumer_is_served
 from jetraft.store.model.validate_consumer import check_consumer_action, check_consumer_fits, normalise_consumer
@@ -28,19 +29,19 @@ from jetraft.store.model.versioning import stored_consumer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jetraft.cluster.consumers.desk import ConsumerDesk
-    from jetraft.cluster.streams.machine import StreamMachine
-    from jetraft.cluster.streams.site import Site
+    from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
+    from jetraft.cluster.site import Site
+    from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
-    from jetraft.store.consumer_state import ConsumerState
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
-    from jetraft.store.model.state import ClusterInfo
+    from jetraft.store.model.state import AccountLimits, ClusterInfo
+    from jetraft.store.stream.consumer_state import ConsumerState
 
 NAME_CHARS: Final = 8  # of the name that an unnamed consumer gets, as in nats-server
 
 
 @attrs.frozen(slots=True)
-class Created:
+class ConsumerCreated:
     """The outcome of a create request."""
 
     name: str
@@ -66,27 +67,29 @@ class _Configs(Mapping[str, "ConsumerConfig"]):
 class ConsumerFrontend:
     """What the API asks about consumers, on the stream's leader."""
 
-    def __init__(self, site: Site, group: Group, machine: StreamMachine, desk: ConsumerDesk) -> None:
+    def __init__(self, site: Site, group: Group, machine: StreamMachine, dispatcher: ConsumerDispatcher) -> None:
         self._site = site
         self._group = group
         self._machine = machine
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._alone = trio.Lock()  # held by a creation whose outcome the next one depends on
 
-    async def create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> Created:
+    async def create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerCreated:
         """Create or update a consumer; committed when this returns. Raises ApiError."""
         stream = self._machine.config
         assert stream is not None
-        async with self._alone if _is_exclusive(stream) else nullcontext():
+        async with self._alone if _is_exclusive(within(stream, self._site.limits())) else nullcontext():
             return await self._create(config, action=action, pedantic=pedantic)
 
-    async def _create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> Created:
+    async def _create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerCreated:
         stream = self._machine.config
         assert stream is not None
         kept = self._machine.consumers.get(config.durable_name or config.name)
         if kept is not None and config.pause_until is None:
             config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE ends a pause
-        config = normalise_consumer(config, stream, pedantic=pedantic)
+        of_account = self._site.limits()
+        stream, limits = within(stream, of_account), server_limits_of(of_account)
+        config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits)
         check_consumer_is_served(config)
         name = config.durable_name or config.name or self._new_name()
         existing = self._machine.consumers.get(name)
@@ -97,12 +100,12 @@ class ConsumerFrontend:
                 name, encode_config(config), self._site.clock.unix_ns()
             )
         elif existing.config == config:
-            return Created(name, is_new=False)
+            return ConsumerCreated(name, is_new=False)
         else:
             self._check_not_in_use(existing.config, config)
             command = commands.UpdateConsumer(name, encode_config(config))
         is_new = await self._propose(command) and existing is None
-        return Created(name, is_new=is_new)
+        return ConsumerCreated(name, is_new=is_new)
 
     async def pause(self, name: str, until_ns: int | None) -> int | None:
         """Deliver nothing until then (Unix time; None or past: go on at once). Committed when this returns.
@@ -125,7 +128,7 @@ class ConsumerFrontend:
 
     async def settle(self) -> None:
         """Return when the replicated state has everything that was delivered and acknowledged before the call."""
-        self._desk.propose_noted()
+        self._dispatcher.propose_noted()
         barrier = Proposal(kind=Kind.CONSUMER_OP, body=commands.encode_consumer_commands([]))
         await self._group.propose_and_wait(barrier)
 
@@ -138,13 +141,13 @@ class ConsumerFrontend:
         state = self._machine.consumers.get(name)
         if state is None:
             return None
-        figures = self._desk.figures(state, initial=initial)
+        figures = self._dispatcher.figures(state, initial=initial)
         config = state.config
         now_ns = self._site.clock.unix_ns()
         pause_left_ns = 0 if config.pause_until is None else gotime.until_ns(config.pause_until, now_ns)
         last_ack_ns = None if config.ack_policy is AckPolicy.NONE else figures.last_ack_ns
         return ConsumerInfo(
-            stream_name=self._desk.stream,
+            stream_name=self._dispatcher.stream,
             name=name,
             created_ns=state.created_ns,
             config=config,
@@ -176,7 +179,7 @@ class ConsumerFrontend:
         return self._site.outbox.has_interest(config.deliver_subject.encode())
 
     async def _propose(self, command: commands.ConsumerCommand) -> bool:
-        self._desk.propose_noted()
+        self._dispatcher.propose_noted()
         proposal = Proposal(kind=Kind.CONSUMER_OP, body=commands.encode_consumer_commands([command]))
         results = await self._group.propose_and_wait(proposal)
         assert isinstance(results, list)
@@ -187,6 +190,18 @@ class ConsumerFrontend:
             name = "".join(self._site.rng.choice(ALPHABET) for _ in range(NAME_CHARS))
             if name not in self._machine.consumers:
                 return name
+
+
+def within(stream: StreamConfig, limits: AccountLimits) -> StreamConfig:
+    """The stream with the account's limit of consumers where it has none, or a wider one."""
+    if limits.max_consumers <= 0 or 0 < stream.max_consumers <= limits.max_consumers:
+        return stream
+    return attrs.evolve(stream, max_consumers=limits.max_consumers)
+
+
+def server_limits_of(limits: AccountLimits) -> ServerLimits:
+    """What an account bounds that a server may bound as well."""
+    return ServerLimits(max_ack_pending=max(0, limits.max_ack_pending))
 
 
 def _is_exclusive(stream: StreamConfig) -> bool:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.store._runs import Runs
-from jetraft.store._unacked import UnackedTable
-from jetraft.store.consumer_state import NOTHING
+from jetraft.store.stream._runs import Runs
+from jetraft.store.stream._unacked import UnackedTable
+from jetraft.store.stream.consumer_state import NOTHING
 
 if TYPE_CHECKING:
-    from jetraft.store.consumer_state import ConsumerState
     from jetraft.store.model.config import ConsumerConfig
+    from jetraft.store.stream.consumer_state import ConsumerState
 
 NEVER_NS: Final = 2**63 - 1
 STALE_MAX: Final = 1024  # heap entries of acknowledged messages that are always tolerated
@@ -187,7 +187,7 @@ class PendingTable:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        """The heap anew, with the waiting messages only; neighbours with one deadline share an entry."""
+        """The heap again, with the waiting messages only; neighbours with one deadline share an entry."""
         heap: list[tuple[int, int, int]] = []
         for seq, _consumer_seq, deadline_ns, _count in self._unacked.rows():
             if deadline_ns == QUEUED:

@@ -2,7 +2,7 @@
 
     waiting --all delivered--> done                      waiting --expires--> 408 Request Timeout
     waiting --nothing left, no_wait--> 404 No Messages   waiting --next one too large--> 409 Message Size ...
-    waiting --nobody listens--> dropped without a word   arriving --queue full--> 409 Exceeded MaxWaiting
+    waiting --no subscriber--> dropped without a status  arriving --queue full--> 409 Exceeded MaxWaiting
 
 Source: consumer.go (processNextMsgRequest, processWaiting, nextWaiting); the texts are compared by clients.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore
 from jetraft.cluster.consumers.delivery import Run
-from jetraft.cluster.consumers.effects import Now, Status
+from jetraft.cluster.consumers.effects import Now, StatusMessage
 from jetraft.cluster.consumers.pending import NEVER_NS
 from jetraft.cluster.consumers.requests import (
     BadRequestError,
@@ -28,7 +28,7 @@ from jetraft.store.model import message
 from jetraft.store.model.gotime import format_duration
 
 if TYPE_CHECKING:
-    from jetraft.cluster.consumers.effects import Effects
+    from jetraft.cluster.consumers.effects import ConsumerEffects
 
 TIMEOUT: Final = b"Request Timeout"
 TOO_LARGE: Final = b"Message Size Exceeds MaxBytes"
@@ -72,13 +72,13 @@ class PullConsumer(ConsumerCore):
             return True
         return 0 < limit < len(pending) + self._waiting.requested
 
-    def close(self, reason: bytes) -> Effects:
+    def close(self, reason: bytes) -> ConsumerEffects:
         """End every request with a 409: the consumer is deleted here, or led elsewhere, or the server stops."""
         while self._waiting:
             waiting = self._waiting.drop_head()
             tells_rest = reason == STATUS_SHUTDOWN  # only this one says what is left of the request, as in nats-server
             hdr = pending_status(409, reason, waiting) if tells_rest else message.status(409, reason)
-            self._out.sends.append(Status(waiting.reply, hdr))
+            self._out.sends.append(StatusMessage(waiting.reply, hdr))
         out, self._out = self._out, type(self._out)()
         return out
 
@@ -96,12 +96,12 @@ class PullConsumer(ConsumerCore):
         if self._waiting.wake_ns > now.mono_ns:
             return
         for waiting in self._waiting.remove_if(lambda waiting: waiting.expires_at_ns <= now.mono_ns):
-            self._out.sends.append(Status(waiting.reply, pending_status(408, TIMEOUT, waiting)))
+            self._out.sends.append(StatusMessage(waiting.reply, pending_status(408, TIMEOUT, waiting)))
         for waiting in self._waiting:
             if waiting.heartbeat_at_ns <= now.mono_ns:
                 waiting.heartbeat_at_ns = now.mono_ns + waiting.request.heartbeat_ns
                 alive = heartbeat_status(self.delivered_consumer, self.delivered_stream)
-                self._out.sends.append(Status(waiting.reply, alive))
+                self._out.sends.append(StatusMessage(waiting.reply, alive))
         self._waiting.rest()
 
     def _rest(self, _now: Now) -> bool:
@@ -214,7 +214,7 @@ class PullConsumer(ConsumerCore):
         return ""
 
     def _make_room(self, now: Now) -> bool:
-        """Drop requests that are over or that nobody waits for; True when that made room."""
+        """Drop requests that have expired or lost their subscriber; True when that made room."""
         self._waiting.remove_if(
             lambda waiting: waiting.expires_at_ns <= now.mono_ns or not self._has_interest(waiting.reply)
         )
@@ -228,7 +228,7 @@ class PullConsumer(ConsumerCore):
         return 0 < available < self._waiting.requested
 
     def _next_waiting(self, listening: set[bytes]) -> Waiting | None:
-        """The request to serve, with somebody listening; asked once per request and step."""
+        """The request to serve, with a subscriber; interest is checked once per request and step."""
         while (waiting := self._waiting.head()) is not None:
             if waiting.reply in listening or self._has_interest(waiting.reply):
                 listening.add(waiting.reply)
@@ -246,7 +246,7 @@ class PullConsumer(ConsumerCore):
         self._waiting.drop_head()
         if waiting.reply in runs:
             self._send(runs.pop(waiting.reply))
-        self._out.sends.append(Status(waiting.reply, pending_status(409, TOO_LARGE, waiting)))
+        self._out.sends.append(StatusMessage(waiting.reply, pending_status(409, TOO_LARGE, waiting)))
 
     def _end_no_wait(self) -> None:
         """There is nothing left: requests that do not wait are over."""
@@ -254,7 +254,7 @@ class PullConsumer(ConsumerCore):
             lambda waiting: waiting.request.no_wait and (waiting.delivered > 0 or not waiting.request.expires_ns)
         )
         for waiting in over:
-            self._out.sends.append(Status(waiting.reply, message.status(404, b"No Messages")))
+            self._out.sends.append(StatusMessage(waiting.reply, message.status(404, b"No Messages")))
 
     def _refuse(self, reply: bytes, code: int, text: str) -> None:
-        self._out.sends.append(Status(reply, message.status(code, text.replace("\n", " ").encode())))
+        self._out.sends.append(StatusMessage(reply, message.status(code, text.replace("\n", " ").encode())))

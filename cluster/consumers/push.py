@@ -1,6 +1,6 @@
-"""A push consumer: messages go to a deliver subject while somebody listens there. Pure; see core.py.
+"""A push consumer: messages go to a deliver subject while it has subscribers. Pure; see core.py.
 
-Whoever runs it steps it when listeners come or go.
+The runner steps it when subscribers come or go.
 
 Flow control: the consumer counts the bytes it has sent and not yet heard of. Over half of its window it sends a
 `100 FlowControl Request` whose reply subject names the request; over the whole window it stops. The client's answer
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore
 from jetraft.cluster.consumers.delivery import Run
-from jetraft.cluster.consumers.effects import Now, Status
+from jetraft.cluster.consumers.effects import Now, StatusMessage
 from jetraft.cluster.consumers.pending import NEVER_NS
 from jetraft.store.model import message
 
@@ -106,7 +106,7 @@ class PushConsumer(ConsumerCore):
             }
             if self._window.asked_with:
                 fields[message.CONSUMER_STALLED] = self._window.asked_with
-            self._out.sends.append(Status(self._to, message.status(100, b"Idle Heartbeat", fields)))
+            self._out.sends.append(StatusMessage(self._to, message.status(100, b"Idle Heartbeat", fields)))
 
     def _deliver(self, now: Now) -> bool:
         if self._pace.is_free:
@@ -184,4 +184,4 @@ class PushConsumer(ConsumerCore):
         """Ask the client to say when it has read this far."""
         reply = b"%s%d" % (self._flow_prefix, self.delivered_consumer)
         self._window.ask(reply)
-        self._out.sends.append(Status(self._to, message.status(100, b"FlowControl Request"), reply))
+        self._out.sends.append(StatusMessage(self._to, message.status(100, b"FlowControl Request"), reply))

@@ -1,4 +1,4 @@
-"""The shell of one consumer on the leader: performs what its core wants, in order, when it may.
+"""One consumer on the leader: performs what its core wants, in order, when it may.
 
 A replicated consumer's sends wait in a queue for the commit of their step's commands; a step without commands waits
 behind the steps before it, so a status never overtakes a message. A consumer with one replica sends at once: losing
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.cluster.consumers.effects import Now, Status
-from jetraft.cluster.consumers.pace import BURST_BYTES
+from jetraft.cluster.consumers.effects import Now, StatusMessage
 from jetraft.cluster.consumers.pull import STATUS_SHUTDOWN, PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
+from jetraft.cluster.consumers.rate_limiter import BURST_BYTES
 from jetraft.cluster.consumers.samples import publish_samples
 from jetraft.cluster.consumers.selector import Selector
-from jetraft.cluster.streams.commands import Dropped
+from jetraft.cluster.state.commands import Dropped
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
-    from jetraft.cluster.consumers.desk import ConsumerDesk
-    from jetraft.cluster.consumers.effects import CoreStatistics, Effects
+    from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
+    from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
     from jetraft.cluster.ports import DeliveryRun, TimerHandle
-    from jetraft.store.consumer_state import ConsumerState
+    from jetraft.store.stream.consumer_state import ConsumerState
 
 STATUS_DELETED = b"Consumer Deleted"
 STATUS_LEADER = b"Leadership Change"
@@ -36,31 +36,34 @@ STATUS_LEADER = b"Leadership Change"
 class _Outgoing:
     """The sends of one step, and whether they may leave."""
 
-    sends: list[DeliveryRun | Status]
+    sends: list[DeliveryRun | StatusMessage]
     is_committed: bool
 
 
 class ConsumerRunner:
     """See the module."""
 
-    def __init__(self, desk: ConsumerDesk, state: ConsumerState) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: ConsumerDispatcher, state: ConsumerState) -> None:
+        self._dispatcher = dispatcher
         self.state = state
         self._outgoing: deque[_Outgoing] = deque()
         self._timer: TimerHandle | None = None
         self._timer_ns = 0
         self._ended = False
-        self.core = make_core(desk, state)
+        self.core = make_core(dispatcher, state)
         self.initial: CoreStatistics | None = None  # before the first delivery; of consumers that this leader has made
         self._watched = b""  # the deliver subject whose listeners are watched
         self._watch = 0
+
+    def start(self) -> None:
+        """Watch who listens; the caller steps it."""
         self._watch_listeners()
 
     @property
     def sends_at_once(self) -> bool:
         """True when a send need not wait for the commit of its delivery."""
         config = self.state.config
-        return config.mem_storage or (config.num_replicas or self._desk.stream_replicas) == 1
+        return config.mem_storage or (config.num_replicas or self._dispatcher.stream_replicas) == 1
 
     def step(self, now: Now) -> None:
         """Let the core deliver what it can, and perform what it wants.
@@ -72,12 +75,12 @@ class ConsumerRunner:
         try:
             effects = self.core.step(now)
         except StoreCorrupt as error:
-            self._desk.damaged(error)
+            self._dispatcher.damaged(error)
             return
         self.perform(effects)
-        self._desk.set_hungry(self, is_hungry=self.core.is_hungry)
+        self._dispatcher.set_hungry(self, is_hungry=self.core.is_hungry)
 
-    def perform(self, effects: Effects) -> None:
+    def perform(self, effects: ConsumerEffects) -> None:
         """Hand commands to the log and sends to the outbox."""
         for command in effects.commands:
             if type(command) is Dropped:
@@ -92,26 +95,26 @@ class ConsumerRunner:
         if not effects.commands:
             self._confirm(effects.confirmations)
         elif effects.confirmations or must_wait:
-            self._desk.propose(effects.commands, partial(self._committed, outgoing, effects.confirmations))
+            self._dispatcher.propose(effects.commands, partial(self._committed, outgoing, effects.confirmations))
         else:
-            self._desk.note(effects.commands)
+            self._dispatcher.note(effects.commands)
         if effects.samples:
-            publish_samples(self._desk.site, self._desk.stream, self.core, effects.samples)
+            publish_samples(self._dispatcher.site, self._dispatcher.stream, self.core, effects.samples)
         if effects.is_abandoned:
-            self._desk.abandon(self.state.name)
+            self._dispatcher.abandon(self.state.name)
         self._set_timer(effects.wake_ns)
 
     def _tell_given_up(self, command: Dropped) -> None:
         """Advise that messages were delivered as often as allowed."""
-        advisories, deliveries = self._desk.site.advisories, self.state.config.max_deliver
+        advisories, deliveries = self._dispatcher.site.advisories, self.state.config.max_deliver
         for seq in command.seqs:
-            advisories.given_up(self._desk.stream, self.state.name, seq, deliveries)
+            advisories.given_up(self._dispatcher.stream, self.state.name, seq, deliveries)
 
     def updated(self) -> None:
         """The configuration has changed, or the consumer was reset."""
-        self.core.configure(self.state.config, Selector(self.state, self._desk.messages))
+        self.core.configure(self.state.config, Selector(self.state, self._dispatcher.messages))
         self._watch_listeners()
-        self.step(self._desk.now())
+        self.step(self._dispatcher.now())
 
     def end(self, reason: bytes) -> None:
         """Leadership is over or the consumer is gone: tell who waits, drop the rest."""
@@ -133,10 +136,10 @@ class ConsumerRunner:
             self._send(self._outgoing.popleft().sends)
         self._confirm(confirmations)
 
-    def _send(self, sends: list[DeliveryRun | Status]) -> None:
-        outbox = self._desk.site.outbox
+    def _send(self, sends: list[DeliveryRun | StatusMessage]) -> None:
+        outbox = self._dispatcher.site.outbox
         for send in sends:
-            if isinstance(send, Status):
+            if isinstance(send, StatusMessage):
                 outbox.send(send.to, reply=send.reply, hdr=send.hdr)
             else:
                 self._deliver(send)
@@ -144,13 +147,13 @@ class ConsumerRunner:
     def _deliver(self, run: DeliveryRun) -> None:
         """What is not sent because it cannot be read counts as delivered, and is delivered again like all else."""
         try:
-            self._desk.site.outbox.deliver(run, self._desk.source)
+            self._dispatcher.site.outbox.deliver(run, self._dispatcher.source)
         except StoreCorrupt as error:
-            self._desk.damaged(error)
+            self._dispatcher.damaged(error)
 
     def _confirm(self, replies: list[bytes]) -> None:
         for reply in replies:
-            self._desk.site.outbox.send(reply)
+            self._dispatcher.site.outbox.send(reply)
 
     def _set_timer(self, wake_ns: int | None) -> None:
         """Keep one timer, not later than the core asks.
@@ -161,7 +164,7 @@ class ConsumerRunner:
             return
         self._cancel_timer()
         self._timer_ns = wake_ns
-        self._timer = self._desk.site.timers.call_at(wake_ns, self._woken)
+        self._timer = self._dispatcher.site.timers.call_at(wake_ns, self._woken)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -169,38 +172,38 @@ class ConsumerRunner:
             self._timer = None
 
     def _watch_listeners(self) -> None:
-        """Step a push consumer when somebody begins or stops to listen where it delivers."""
+        """Step a push consumer when its deliver subject gains or loses its subscribers."""
         subject = self.state.config.deliver_subject.encode()
         if subject == self._watched:
             return
         self._unwatch()
         if subject:
-            self._watch = self._desk.site.outbox.watch_interest(subject, self._listeners_changed)
+            self._watch = self._dispatcher.site.outbox.watch_interest(subject, self._listeners_changed)
             self._watched = subject
 
     def _unwatch(self) -> None:
         if self._watched:
-            self._desk.site.outbox.unwatch_interest(self._watch)
+            self._dispatcher.site.outbox.unwatch_interest(self._watch)
             self._watched = b""
 
     def _listeners_changed(self) -> None:
-        self.step(self._desk.now())
+        self.step(self._dispatcher.now())
 
     def _woken(self) -> None:
         self._timer = None
-        self.step(self._desk.now())
+        self.step(self._dispatcher.now())
 
 
-def make_core(desk: ConsumerDesk, state: ConsumerState) -> PullConsumer | PushConsumer:
+def make_core(dispatcher: ConsumerDispatcher, state: ConsumerState) -> PullConsumer | PushConsumer:
     """The leader's working copy of a consumer."""
     kind = PushConsumer if state.config.deliver_subject else PullConsumer
     return kind(
         state,
-        Selector(state, desk.messages),
-        stream=desk.stream,
-        has_interest=desk.site.outbox.has_interest,
-        now=desk.now(),
-        burst_bytes=desk.message_bytes_max or BURST_BYTES,
+        Selector(state, dispatcher.messages),
+        stream=dispatcher.stream,
+        has_interest=dispatcher.site.outbox.has_interest,
+        now=dispatcher.now(),
+        burst_bytes=dispatcher.message_bytes_max or BURST_BYTES,
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.consumers.core import ConsumerCore
     from jetraft.cluster.consumers.effects import AckSample
-    from jetraft.cluster.streams.site import Site
+    from jetraft.cluster.site import Site
 
 METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 EVENT_ID_CHARS: Final = 22  # of nats-server's event ids

@@ -1,6 +1,6 @@
 """Which messages a consumer gets next, and how many are left. One place counts: nothing else keeps a running total.
 
-(store-rules, row 12: redundant counters of pending messages were wrong again and again.) A count is remembered together
+Redundant counters of pending messages are a common source of errors, so none is kept. A count is remembered together
 with the number of the stream's last change, and trusted only while the stream has not changed.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol
 
-from jetraft.store._runs import Runs
+from jetraft.store.stream._runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from jetraft.cluster.ports import StoredLike
-    from jetraft.store.consumer_state import ConsumerState
+    from jetraft.store.stream.consumer_state import ConsumerState
 
 
 class Messages(Protocol):

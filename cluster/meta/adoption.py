@@ -10,7 +10,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from jetraft.cluster.forward import AnswerLost, Moved
+from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.store.model.errors import ApiError
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.meta.frontend import MetaFrontend
     from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.meta_group import MetaGroup, MetaGroupRef
     from jetraft.cluster.meta.saved_rows import SavedRows
-    from jetraft.store.ledger_records import GroupKey
+    from jetraft.store.ledger.ledger_records import GroupKey
     from jetraft.store.model.ids import GroupId
 
 log = logging.getLogger(__name__)
@@ -34,19 +35,28 @@ class Adoption:
         rows: SavedRows,
         machine: MetaMachine,
         frontend: MetaFrontend,
+        meta_group: MetaGroupRef,
         stored: Callable[[], Iterable[GroupKey]],
     ) -> None:
         self._rows = rows
         self._machine = machine
         self._frontend = frontend
+        self._meta_group = meta_group
         self._stored = stored
+        self._done_for: MetaGroup | None = None  # the meta group that the saved rows were compared with
 
     def unknown(self) -> list[GroupId]:
-        """The groups with data here that no saved row tells of: without the meta log nobody knows what they are."""
+        """The groups with data here that no saved row names: without the meta log it is unknown what they are."""
         return self._rows.without(self._stored())
 
     async def run(self) -> None:
-        """Take back what is missing. This node leads the meta group; the change is durable when this returns."""
+        """Take back what is missing, once for each time that the meta log was opened.
+
+        Does nothing until this node leads the meta group. The change is durable when this returns.
+        """
+        if self._machine.leading_term is None or self._done_for is self._meta_group.group:
+            return
+        self._done_for = self._meta_group.group
         stored = set(self._stored())
         if self._machine.lost_entries:
             await self._remove_superfluous(stored)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.cluster.meta.burden import Burden
+from jetraft.cluster.meta.node_load import PromisedLoad
 from jetraft.cluster.meta.placement import NodeLoad, Placed, Wanted, fits, place, unique_tag_of
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.machine import MetaMachine
     from jetraft.cluster.meta.view import ClusterView
+    from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.model.ids import NodeId
 
@@ -45,7 +45,7 @@ class Allocator:
         self._cluster = cluster
         self._unique_tag = unique_tag
         self._is_short = is_short
-        self._placing = Burden()
+        self._placing = PromisedLoad()
 
     @contextmanager
     def placing(self, config: StreamConfig, placed: Placed) -> Iterator[None]:
@@ -98,8 +98,10 @@ class Allocator:
         return tuple(sorted((*peers, *placed.peers)))
 
     def _fewer(self, peers: tuple[NodeId, ...], config: StreamConfig, leader: NodeId | None) -> tuple[NodeId, ...]:
-        online, burden = self._cluster.online(), self._machine.table.burden
-        by_worth = sorted(peers, key=lambda node: (node != leader, node not in online, burden.replicas(node), node))
+        online, promised_load = self._cluster.online(), self._machine.table.promised_load
+        by_worth = sorted(
+            peers, key=lambda node: (node != leader, node not in online, promised_load.replicas(node), node)
+        )
         return tuple(sorted(by_worth[: config.num_replicas]))
 
     def _place(
@@ -113,7 +115,7 @@ class Allocator:
     ) -> Placed:
         loads = [
             self._load(node, config.storage)
-            for node in sorted(self._cluster.members())
+            for node in sorted(self._cluster.members)
             if node not in without and node not in kept
         ]
         wanted = self._wanted(config, replicas=replicas, kept=kept)
@@ -135,14 +137,14 @@ class Allocator:
         )
 
     def _load(self, node_id: NodeId, kind: StorageType) -> NodeLoad:
-        burden, placing = self._machine.table.burden, self._placing
+        promised_load, placing = self._machine.table.promised_load, self._placing
         profile = self._cluster.profile_of(node_id)
-        promised_bytes = burden.promised_bytes(node_id, kind) + placing.promised_bytes(node_id, kind)
+        promised_bytes = promised_load.promised_bytes(node_id, kind) + placing.promised_bytes(node_id, kind)
         return NodeLoad(
             node_id=node_id,
             online=self._cluster.is_up(node_id),
-            replicas=burden.replicas(node_id) + placing.replicas(node_id),
-            leaders=burden.leaders(node_id) + placing.leaders(node_id),
+            replicas=promised_load.replicas(node_id) + placing.replicas(node_id),
+            leaders=promised_load.leaders(node_id) + placing.leaders(node_id),
             reserved_bytes=promised_bytes,
             room_bytes=profile.room(kind, promised_bytes),
             is_short=self._has_full_disk(node_id, kind),
@@ -156,10 +158,10 @@ class Allocator:
 
     def _require_room_of(self, nodes: Sequence[NodeId], config: StreamConfig, *, more_bytes: int) -> None:
         """Refuse to promise more bytes than the nodes of a stream have; here only promises count, as in nats-server."""
-        burden, placing, kind = self._machine.table.burden, self._placing, config.storage
+        promised_load, placing, kind = self._machine.table.promised_load, self._placing, config.storage
         for node in nodes:
             capacity = self._cluster.profile_of(node).capacity.get(kind)
-            promised_bytes = burden.promised_bytes(node, kind) + placing.promised_bytes(node, kind)
+            promised_bytes = promised_load.promised_bytes(node, kind) + placing.promised_bytes(node, kind)
             if capacity is None or more_bytes <= 0 or promised_bytes + more_bytes <= capacity:
                 continue
             if kind is StorageType.MEMORY:

@@ -2,13 +2,13 @@
 
 The table says what should be; apply only notes which streams changed, and they are worked off always against the newest
 row, so ten changes of one stream are one piece of work and a replayed create-and-delete is none. Different streams are
-worked at side by side, so that they share fsyncs and one that takes long holds up nobody; a stream is worked at by one
+worked at side by side, so that they share fsyncs and a slow one holds up no other; a stream is worked at by one
 task at a time.
 
-A group's data is deleted only when the table holds its tombstone, or says that the group has left this node
-(store-rules 12), and is proved to be current (currency.py): in a table of the past the group may have left this node
-and not come back yet. A replica that is no longer assigned and has neither is stopped and kept; so is a directory that
-no row knows: both are reported as orphans.
+A group's data is deleted only when the table holds its tombstone, or says that the group has left this node, and is
+proved to be current (currency.py): in a table of the past the group may have left this node and not come back yet. A
+replica that is no longer assigned and has neither is stopped and kept; so is a directory that no row knows: both are
+reported as orphans.
 """
 
 from __future__ import annotations
@@ -16,55 +16,42 @@ from __future__ import annotations
 import logging
 import math
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol
 
 import attrs
 import trio
 
 from jetraft.cluster.meta.currency import UnprovedError
-from jetraft.raft.joining import JoinPendingError
-from jetraft.raft.repair import RepairPendingError
-from jetraft.raft.repair_pacing import rest_s
-from jetraft.raft.swap import SwapRefusedError
+from jetraft.cluster.meta.directory import R, ReplicaDirectory, Running, Unstarted
+from jetraft.raft.recovery.joining import JoinPendingError
+from jetraft.raft.recovery.repair import RepairPendingError
+from jetraft.raft.recovery.repair_pacing import rest_s
+from jetraft.raft.recovery.swap import SwapRefusedError
 from jetraft.store.port import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
     from jetraft.cluster.meta.machine import MetaMachine
-    from jetraft.raft.group import Group
-    from jetraft.raft.swap import Swap
+    from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+    from jetraft.raft.recovery.swap import Swap
     from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.signal import Signal
 
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0  # a replica that could not be started is tried again: the disk may have been full or read-only
 JOIN_RETRY_S: Final = 0.3  # one that waits to be admitted by other members, which may be electing a leader
 WORKED_AT_ONCE: Final = 16  # streams: what they wait for is mostly the disk, whose writer threads are as many
-SLOW_S: Final = 1.0  # who takes longer reads a large log, or waits for other nodes: nobody else is to wait for it
+SLOW_S: Final = 1.0  # one that takes longer reads a large log, or waits for other nodes: no other waits for it
 SLOW_MAX: Final = 240  # that may be worked at besides; each may hold a log's files open
 
 
-class Replica(Protocol):
-    """A running replica of a stream on this node."""
-
-    @property
-    def group(self) -> Group:
-        """Its Raft group."""
-
-    def reconfigure(self, assignment: StreamAssignment) -> None:
-        """Take over a newer config; the leader proposes it to the stream's group."""
-
-
-R = TypeVar("R", bound=Replica)
-
-
 class ReplicaHost(Protocol[R]):
-    """Where replicas live: opens logs, starts and stops shells, throws data away."""
+    """Where replicas live: opens logs, starts and stops replicas, throws data away."""
 
     async def start(self, assignment: StreamAssignment) -> R:
-        """Open the log, start the group and the shell. Raises StoreError or OSError when the log cannot be opened."""
+        """Open the log and start the replica over it. Raises StoreError or OSError when the log cannot be opened."""
 
     async def reopen(self, replica: R, assignment: StreamAssignment, swap: Swap) -> R:
         """End the replica, let `swap` replace its log, start it again. Raises StoreError or OSError: it has ended.
@@ -73,7 +60,7 @@ class ReplicaHost(Protocol[R]):
         """
 
     async def stop(self, replica: R) -> None:
-        """End the shell and the group and close the log; the data stays."""
+        """End the replica and its group and close the log; the data stays."""
 
     async def discard(self, group_id: GroupId) -> None:
         """Move the group's data to the trash, then remove it; nothing to do when there is none."""
@@ -92,24 +79,6 @@ class BackendStatistics:
     failed: Mapping[StreamKey, str]
 
 
-@attrs.frozen
-class _Running(Generic[R]):
-    """A replica and the row it was started from, or last reconfigured to."""
-
-    replica: R
-    assignment: StreamAssignment
-
-
-@attrs.frozen(slots=True)
-class _Unstarted:
-    """Why a replica could not be started, and whose data its attempts may have left."""
-
-    group_id: GroupId
-    reason: str
-    attempts: int
-    due_s: float  # of trio's clock: when it is tried again
-
-
 @attrs.define(eq=False)
 class _Reopening:
     """A replica whose log is to be replaced, and who waits for it."""
@@ -120,100 +89,68 @@ class _Reopening:
 
 
 class MetaBackend(Generic[R]):
-    """Runs this node's replicas. One task (`run`) starts and stops them; everybody may look them up."""
+    """Starts and stops this node's replicas. One task (`run`) does; they are looked up in the directory."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it compares, and with what)
         self,
         *,
         node_id: NodeId,
         machine: MetaMachine,
+        directory: ReplicaDirectory[R],
         host: ReplicaHost[R],
         is_table_proved: Callable[[], bool] = lambda: True,
+        on_heard: Signal[[GroupId]] | None = None,
     ) -> None:
+        """`on_heard` tells of a member that a group's damaged log waits for (raft/recovery/repair.py)."""
         self._node_id = node_id
         self._is_table_proved = is_table_proved
         self._machine = machine
         self._host = host
-        self._running: dict[StreamKey, _Running[R]] = {}  # changed by `_set` alone
-        self._listed: Sequence[tuple[StreamAssignment, R]] | None = None  # what `replicas` says, until they change
-        self._dirty: dict[StreamKey, None] = {}
-        self._unstarted: dict[StreamKey, _Unstarted] = {}
+        self._directory = directory
         self._orphans: set[GroupId] = set()
         self._undiscarded: dict[GroupId, float] = {}  # when it is tried again
         self._discarding: dict[GroupId, trio.Event] = {}  # what is on its way out, until its ledger knows it no more
         self._reopenings: dict[StreamKey, _Reopening] = {}
-        self._working: dict[StreamKey, float] = {}  # and since when
-        self._woken = trio.Event()
-        self._settled = trio.Event()
-        machine.on_change.append(self._note)
-
-    def get(self, key: StreamKey) -> R | None:
-        """Return the running replica of a stream, if this node holds one."""
-        running = self._running.get(key)
-        return running.replica if running else None
-
-    def replicas(self) -> Sequence[tuple[StreamAssignment, R]]:
-        """Return all running replicas with their assignments, in the order they were started.
-
-        The same object until they change: several tasks look at all of them twice a second.
-        """
-        if self._listed is None:
-            self._listed = tuple((running.assignment, running.replica) for running in self._running.values())
-        return self._listed
-
-    @property
-    def wanted(self) -> int:
-        """How many replicas this node has, with those that do not run, or not yet."""
-        starting = self._working.keys() - self._running.keys() - self._unstarted.keys() - self._dirty.keys()
-        return len(self._running) + len(self._unstarted) + len(self._dirty) + len(starting)
+        machine.on_change.connect(directory.note)
+        if on_heard is not None:
+            on_heard.connect(self.retry)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reconcile until cancelled, then stop all replicas."""
-        self._note(list(self._machine.table.streams))
+        self._directory.note(list(self._machine.table.streams))
         task_status.started()
         try:
             async with trio.open_nursery() as nursery:
                 while True:
                     self._work_off(nursery)
-                    if not self._dirty and not self._working:
-                        self._settled.set()
+                    if not self._directory.dirty and not self._directory.working:
+                        self._directory.settled.set()
                     with trio.move_on_at(self._next_retry_s()):
-                        await self._woken.wait()
+                        await self._directory.woken.wait()
                     now_s = trio.current_time()
                     for group_id in [group_id for group_id, due_s in self._undiscarded.items() if due_s <= now_s]:
                         del self._undiscarded[group_id]
                         if group_id not in self._wanted_groups():
                             await self._discard_if_removed(group_id)
-                    self._note([key for key, due_s in self._due() if due_s <= now_s])
-                    self._woken = trio.Event()
+                    self._directory.note([key for key, due_s in self._due() if due_s <= now_s])
+                    self._directory.woken = trio.Event()
         finally:
+            # Shielded: else the first await raises Cancelled, and the replicas after it are not stopped.
             with trio.CancelScope(shield=True):
-                for key, running in list(self._running.items()):
-                    await self._host.stop(running.replica)
-                    self._set(key, None)
-
-    async def settle(self) -> None:
-        """Wait until this node matches the table as it is now."""
-        if self._dirty or self._working:
-            await self._settled.wait()
-
-    def by_group(self, group_id: GroupId) -> tuple[StreamAssignment, R] | None:
-        """Return the running replica of a group, with its assignment."""
-        for running in self._running.values():
-            if running.assignment.group_id == group_id:
-                return running.assignment, running.replica
-        return None
+                for row, replica in self._directory.replicas():
+                    await self._host.stop(replica)
+                    self._directory.set(row.key, None)
 
     def retry(self, group_id: GroupId) -> None:
         """Try again now to start the group's replica, should it wait: a member that it waits for was heard of."""
-        rows = self._machine.table.streams.items()
-        self._note([key for key, row in rows if row.group_id == group_id and key not in self._running])
+        keys = [key for key, row in self._machine.table.streams.items() if row.group_id == group_id]
+        self._directory.note([key for key in keys if self._directory.get(key) is None])
 
     def retry_all(self) -> None:
         """Try again now what could not be started or discarded: the table is proved to be current."""
-        self._note(list(self._unstarted))
+        self._directory.note(list(self._directory.unstarted))
         self._undiscarded = dict.fromkeys(self._undiscarded, trio.current_time())
-        self._woken.set()
+        self._directory.woken.set()
 
     async def reopen(self, swap: Swap) -> None:
         """Replace the log of a running replica, where no other task works at it.
@@ -221,12 +158,12 @@ class MetaBackend(Generic[R]):
         Raises SwapRefusedError when it is not wanted any more by then: nothing is done. Raises StoreError or OSError
         when it failed: the replica is then started again over the log that it had.
         """
-        found = (key for key, running in self._running.items() if running.replica.group is swap.group)
+        found = (row.key for row, replica in self._directory.replicas() if replica.group is swap.group)
         key = next(found, None)
         if key is None or key in self._reopenings:
             raise StoreError(f"{swap.group.group_id} does not run here now")
         reopening = self._reopenings[key] = _Reopening(swap)
-        self._note([key])
+        self._directory.note([key])
         await reopening.ended.wait()
         if reopening.error is not None:
             raise reopening.error
@@ -248,78 +185,67 @@ class MetaBackend(Generic[R]):
     def statistics(self) -> BackendStatistics:
         """Return how well this node matches the table."""
         return BackendStatistics(
-            running=len(self._running),
-            waiting=len(self._dirty),
+            running=len(self._directory.replicas()),
+            waiting=len(self._directory.dirty),
             orphans=tuple(sorted(self._orphans)),
-            failed={key: unstarted.reason for key, unstarted in self._unstarted.items()},
+            failed={key: unstarted.reason for key, unstarted in self._directory.unstarted.items()},
         )
-
-    def _note(self, keys: Sequence[StreamKey]) -> None:
-        if keys:
-            self._dirty.update(dict.fromkeys(keys))
-            self._settled = trio.Event() if self._settled.is_set() else self._settled
-            self._woken.set()
 
     def _work_off(self, nursery: trio.Nursery) -> None:
         """Begin with what was noted, as far as it may be worked at now. A stream that is being worked at waits."""
         now_s = trio.current_time()
-        quick = sum(now_s < began_s + SLOW_S for began_s in self._working.values())
-        room = min(WORKED_AT_ONCE - quick, WORKED_AT_ONCE + SLOW_MAX - len(self._working))
-        for key in list(islice((key for key in self._dirty if key not in self._working), room)):
-            del self._dirty[key]
-            self._working[key] = now_s
+        quick = sum(now_s < began_s + SLOW_S for began_s in self._directory.working.values())
+        room = min(WORKED_AT_ONCE - quick, WORKED_AT_ONCE + SLOW_MAX - len(self._directory.working))
+        for key in list(islice((key for key in self._directory.dirty if key not in self._directory.working), room)):
+            del self._directory.dirty[key]
+            self._directory.working[key] = now_s
             nursery.start_soon(self._work_at, key)
 
     async def _work_at(self, key: StreamKey) -> None:
         try:
             await self._reconcile(key)
         finally:
-            del self._working[key]
-            self._woken.set()
+            del self._directory.working[key]
+            self._directory.woken.set()
 
     def _due(self) -> list[tuple[StreamKey, float]]:
-        """What could not be started, and when it is tried again. While other streams wait nobody looks at it."""
-        if self._dirty:
+        """What could not be started, and when it is tried again. Nothing while other streams wait."""
+        if self._directory.dirty:
             return []
-        return [(key, each.due_s) for key, each in self._unstarted.items() if key not in self._working]
+        return [
+            (key, each.due_s) for key, each in self._directory.unstarted.items() if key not in self._directory.working
+        ]
 
     def _next_retry_s(self) -> float:
         dues_s = [due_s for _, due_s in self._due()]
-        if self._dirty:  # some may begin when those that are worked at count as slow
+        if self._directory.dirty:  # some may begin when those that are worked at count as slow
             now_s = trio.current_time()
-            dues_s += [slow_s for began_s in self._working.values() if (slow_s := began_s + SLOW_S) > now_s]
+            dues_s += [slow_s for began_s in self._directory.working.values() if (slow_s := began_s + SLOW_S) > now_s]
         return min([*dues_s, *self._undiscarded.values()], default=math.inf)
 
     async def _reconcile(self, key: StreamKey) -> None:
         row = self._machine.table.get(key)
         wanted = row if row is not None and self._node_id in row.holders else None
-        running = self._running.get(key)
+        running = self._directory.running(key)
+        # Another incarnation is another stream of the same name: it must meet no old log (rule 30).
         if running is not None and (wanted is None or wanted.incarnation != running.assignment.incarnation):
             await self._stop(key, running)
             running = None
         reopening = self._reopenings.pop(key, None)
         if reopening is not None:
             await self._reopen(key, running, reopening)
-            running = self._running.get(key)
-        unstarted = self._unstarted.get(key)
+            running = self._directory.running(key)
+        unstarted = self._directory.unstarted.get(key)
         if unstarted is not None and (wanted is None or wanted.group_id != unstarted.group_id):
-            del self._unstarted[key]
+            del self._directory.unstarted[key]
             await self._discard_if_removed(unstarted.group_id)
         if wanted is None:
             return
         if running is None:
             await self._start(key, wanted)
         elif running.assignment != wanted:
-            self._set(key, _Running(replica=running.replica, assignment=wanted))
+            self._directory.set(key, Running(replica=running.replica, assignment=wanted))
             running.replica.reconfigure(wanted)
-
-    def _set(self, key: StreamKey, running: _Running[R] | None) -> None:
-        """The replica of a stream runs from now on, or does not."""
-        if running is None:
-            del self._running[key]
-        else:
-            self._running[key] = running
-        self._listed = None
 
     async def _start(self, key: StreamKey, assignment: StreamAssignment) -> None:
         group_id = assignment.group_id
@@ -330,12 +256,12 @@ class MetaBackend(Generic[R]):
         except (StoreError, OSError) as error:
             self._put_off(key, group_id, error)
             return
-        self._unstarted.pop(key, None)
-        self._set(key, _Running(replica=replica, assignment=assignment))
+        self._directory.unstarted.pop(key, None)
+        self._directory.set(key, Running(replica=replica, assignment=assignment))
 
     def _put_off(self, key: StreamKey, group_id: GroupId, error: StoreError | OSError) -> None:
         """The replica could not be started: note why, and when to try again."""
-        before = self._unstarted.get(key)
+        before = self._directory.unstarted.get(key)
         attempts = 1 if before is None else before.attempts + 1
         if isinstance(error, UnprovedError):
             pause_s = math.inf  # `retry_all` ends it
@@ -345,9 +271,9 @@ class MetaBackend(Generic[R]):
             pause_s = rest_s(attempts) if isinstance(error, RepairPendingError) else RETRY_S
             if before is None:
                 log.error("stream %s > %s (%s): cannot start: %s", *key, group_id, error)
-        self._unstarted[key] = _Unstarted(group_id, str(error), attempts, trio.current_time() + pause_s)
+        self._directory.unstarted[key] = Unstarted(group_id, str(error), attempts, trio.current_time() + pause_s)
 
-    async def _reopen(self, key: StreamKey, running: _Running[R] | None, reopening: _Reopening) -> None:
+    async def _reopen(self, key: StreamKey, running: Running[R] | None, reopening: _Reopening) -> None:
         try:
             reopening.swap.check(None if running is None else running.replica.group)
             assert running is not None
@@ -355,17 +281,17 @@ class MetaBackend(Generic[R]):
             reopening.error = error
             reopening.ended.set()
             return
-        self._set(key, None)
+        self._directory.set(key, None)
         try:
             replica = await self._host.reopen(running.replica, running.assignment, reopening.swap)
-            self._set(key, _Running(replica=replica, assignment=running.assignment))
+            self._directory.set(key, Running(replica=replica, assignment=running.assignment))
         except (StoreError, OSError) as error:
             reopening.error = error
         finally:
             reopening.ended.set()
 
-    async def _stop(self, key: StreamKey, running: _Running[R]) -> None:
-        self._set(key, None)
+    async def _stop(self, key: StreamKey, running: Running[R]) -> None:
+        self._directory.set(key, None)
         await self._host.stop(running.replica)
         await self._discard_if_removed(running.assignment.group_id)
 

@@ -1,4 +1,4 @@
-"""The shell around `founding`: asks peers, writes the record, gives the founders when the group may be started.
+"""Founds the meta group as `founding` decides: asks peers, writes the record, gives the founders of the group.
 
 A server that is no cluster founds a group of itself at once. The record is on disk before this node says what is in it:
 a vouch before it is answered, the founding before the group may vote.
@@ -10,14 +10,14 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
-import msgpack
 import trio
 
+from jetraft.cluster.calls.messages.founding import METHOD, FoundersView
 from jetraft.cluster.meta.founding import (
     SETTLE_NS,
     Founders,
+    FoundingStep,
     Record,
-    Step,
     View,
     decide,
     founders_of,
@@ -25,16 +25,16 @@ from jetraft.cluster.meta.founding import (
     pack_record,
     unpack_record,
 )
-from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.raft.mesh.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.clock import NS_PER_S
-from jetraft.store.model.ids import NodeId
 
 if TYPE_CHECKING:
-    from jetraft.cluster.forward import MeshLike
+    from jetraft.cluster.calls.forward import MeshLike
+    from jetraft.store.model.ids import NodeId
 
 log = logging.getLogger(__name__)
 
-METHOD: Final = "meta.view"
 ROUND_S: Final = 0.05  # between two rounds of asking while the cluster comes up
 ASK_TIMEOUT_S: Final = 1.0
 EXPECTED_MIN: Final = 2  # a clustered node alone founds nothing
@@ -72,19 +72,16 @@ def expected_nodes(routes: int) -> int:
 class Bootstrap:
     """Finds out who founds the meta group and whether this node is one of them."""
 
-    def __init__(
-        self, *, node_id: NodeId, cluster: str, mesh: MeshLike | None, expected: int, file: RecordFile
-    ) -> None:
-        self._node_id = node_id
-        self._cluster = cluster
+    def __init__(self, *, record: Record, mesh: MeshLike | None, expected: int, file: RecordFile) -> None:
+        """`record` is what the file says (`load_record`)."""
+        self._node_id = record.node_id
+        self._cluster = record.cluster
         self._mesh = mesh
         self._expected = expected
         self._file = file
         self._outside = False
         self.elsewhere: Founders | None = None  # the founders of the group that exists without this node
-        stored = file.load()
-        empty = Record(node_id=node_id, cluster=cluster)
-        self._record = empty if stored is None else unpack_record(stored, node_id=node_id, cluster=cluster)
+        self._record = record
         self._settled_at_ns = 0
         self._seen: tuple[NodeId, ...] = ()
         self._vouches: tuple[NodeId, ...] = ()  # the set vouched for in this process, while it is what is seen
@@ -117,10 +114,10 @@ class Bootstrap:
             settled = trio.current_time() * NS_PER_S >= self._settled_at_ns
             expected = self._expected_now()
             decision = decide(record=self._record, sees=sees, expected=expected, settled=settled, views=views)
-            if decision.step is Step.STAY_OUTSIDE:
+            if decision.step is FoundingStep.STAY_OUTSIDE:
                 self._stay_outside(decision.founders)
                 return None
-            if decision.step is Step.FOUND and decision.founders is not None:
+            if decision.step is FoundingStep.FOUND and decision.founders is not None:
                 await self._found(decision.founders)
                 break
             if may_vouch(record=self._record, sees=sees, expected=expected, views=views):
@@ -160,8 +157,8 @@ class Bootstrap:
             assert self._mesh is not None
             try:
                 answer = await self._mesh.call(peer, METHOD, b"", timeout_s=ASK_TIMEOUT_S)
-                views[peer] = unpack_view(answer, cluster=self._cluster)
-            except (PeerUnavailableError, CallTimeoutError, RemoteCallError, ValueError) as error:
+                views[peer] = view_of(FoundersView.unpack(answer), cluster=self._cluster)
+            except (PeerUnavailableError, CallTimeoutError, RemoteCallError, RemoteProtocolError) as error:
                 log.debug("asking %s for its view: %s", peer, error)
 
         async with trio.open_nursery() as nursery:
@@ -171,9 +168,10 @@ class Bootstrap:
         return views
 
     async def _serve_view(self, _sender: NodeId, _payload: bytes) -> bytes:
+        # An answer must not vouch for a set of nodes that is no longer the visible one.
         if self._record.founded is None and not self._outside:
             self._see()
-        return pack_view(View(founders=self._record.founded, vouches=self._vouches))
+        return view_message(View(founders=self._record.founded, vouches=self._vouches)).pack()
 
     async def _vouch(self, sees: Founders) -> None:
         await self._write(self._record.vouching_for(sees))
@@ -197,18 +195,20 @@ class Bootstrap:
             self._record = record
 
 
-def pack_view(view: View) -> bytes:
-    """Return a view for the wire."""
-    founded = list(view.founders.members) if view.founders else None
-    packed: bytes = msgpack.packb([founded, list(view.vouches)])
-    return packed
+def load_record(file: RecordFile, *, node_id: NodeId, cluster: str) -> Record:
+    """Return what the file says, or an empty record. Raises BadRecordError when it is another node's or cluster's."""
+    stored = file.load()
+    if stored is None:
+        return Record(node_id=node_id, cluster=cluster)
+    return unpack_record(stored, node_id=node_id, cluster=cluster)
 
 
-def unpack_view(packed: bytes, *, cluster: str) -> View:
-    """Return the view of `pack_view`. Raises ValueError."""
-    try:
-        founded, vouches = msgpack.unpackb(packed)
-        founders = None if founded is None else founders_of(cluster, map(NodeId, founded))
-        return View(founders=founders, vouches=tuple(NodeId(str(member)) for member in vouches))
-    except (TypeError, ValueError, msgpack.UnpackException) as error:
-        raise ValueError(f"not a view: {error}") from error
+def view_message(view: View) -> FoundersView:
+    """Return a view as it travels."""
+    return FoundersView(founders=view.founders.members if view.founders else None, vouches=view.vouches)
+
+
+def view_of(message: FoundersView, *, cluster: str) -> View:
+    """Return the view of `view_message`."""
+    founders = None if message.founders is None else founders_of(cluster, message.founders)
+    return View(founders=founders, vouches=message.vouches)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import msgpack
 
-from jetraft.cluster.meta.assignment import StreamAssignment
+from jetraft.cluster.state.assignment import StreamAssignment
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import GroupId, NodeId

@@ -3,17 +3,17 @@
 After a restart the table is the one of the newest checkpoint of the meta log here, and the entries behind that are only
 learnt to be committed from a leader. Until then a row may be of the past: the stream was moved, changed, deleted, or
 deleted and created again. Going by such a row, a node once founded again a stream that had left it, and acknowledged
-messages that nobody has. So until the table is proved to be current, once in the life of a process,
+messages that no replica has. So until the table is proved to be current, once in the life of a process,
 
 - no log is begun for a group that this node's ledger does not know (rule 38), and nothing that a log has lost is given
-  up because a row says that nobody else has it;
+  up because a row says that no other node has it;
 - no replica serves as leader: it takes no publish and proposes neither the config nor the members of its row. Its Raft
   group elects and follows as its own log says, so a restart of a whole cluster waits only for the meta group's leader.
 
 Proved: the meta group's leader, confirmed by a majority, has said how far the group had committed, and that is applied
 here. From then on the table only goes forward (MetaMachine.rewind), and a row that comes later is of a later time.
 Without a majority of the meta group a restarted node serves nothing; one that has not been restarted goes on. What a
-node leads meanwhile it hands over to others, which may have been confirmed (cluster/streams/unproved.py).
+node leads meanwhile it hands over to others, which may have been confirmed (cluster/upkeep/unproved.py).
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RETRY_S: Final = 0.05  # asking takes up to four seconds by itself when nobody leads
-LOOK_S: Final = 0.005  # for entries that are on their way
+RETRY_S: Final = 0.05  # without a leader, asking takes up to four seconds by itself
 
 
 class UnprovedError(StoreError):
@@ -39,15 +38,20 @@ class UnprovedError(StoreError):
 
 
 class Currency:
-    """See the module. `committed_index` asks the meta leader and gives None when nobody could say."""
+    """See the module. `committed_index` asks the meta leader and gives None when no node could say.
+
+    `wait_applied` returns when this node has applied the meta group's log up to an index.
+    """
 
     def __init__(
-        self, *, committed_index: Callable[[], Awaitable[int | None]], applied_index: Callable[[], int]
+        self,
+        *,
+        committed_index: Callable[[], Awaitable[int | None]],
+        wait_applied: Callable[[int], Awaitable[None]],
     ) -> None:
         self._committed_index = committed_index
-        self._applied_index = applied_index
+        self._wait_applied = wait_applied
         self.is_proved = False
-        self.on_proved: list[Callable[[], None]] = []
 
     async def run(self) -> None:
         """Return when the table is proved to be current."""
@@ -56,12 +60,9 @@ class Currency:
             if index is None:
                 await trio.sleep(RETRY_S)
                 continue
-            while self._applied_index() < index:  # noqa: ASYNC110  (it follows within milliseconds)
-                await trio.sleep(LOOK_S)
+            await self._wait_applied(index)
             self.is_proved = True
             log.info("the table of streams is current, as of entry %d of the meta group", index)
-            for listener in self.on_proved:
-                listener()
 
     def require(self, what: str) -> None:
         """Raise UnprovedError until the table is proved to be current."""

@@ -10,8 +10,9 @@ two groups of different sets could never exchange a vote.
 A node that finds a peer with a founded group joins it under one condition: it once vouched for that very set. Then it
 belongs to the founders and has never voted. If the set counts on it but it did not vouch, its disk was lost: the old
 self may have voted and acknowledged entries, so it must not come back with an empty memory and the old vote
-(raft-rules 30). If the set does not count on it, it came late. In both cases it stays outside: it routes messages and
-forwards requests, and holds no replicas until the group's leader has admitted it as a learner (raft/joining.py).
+(rule 30). If the set does not count on it, it came late. In both cases it stays outside: it routes messages and
+forwards requests, and holds no replicas until the group's leader has admitted it as a learner
+(raft/recovery/joining.py).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class View:
     vouches: tuple[NodeId, ...]
 
 
-class Step(enum.Enum):
+class FoundingStep(enum.Enum):
     """What to do next."""
 
     WAIT = "wait"
@@ -84,11 +85,11 @@ class Step(enum.Enum):
 class Decision:
     """A step and, unless it is WAIT, the group that it is about."""
 
-    step: Step
+    step: FoundingStep
     founders: Founders | None = None
 
 
-WAIT: Final = Decision(step=Step.WAIT)
+WAIT: Final = Decision(step=FoundingStep.WAIT)
 
 
 def founders_of(cluster: str, members: Iterable[NodeId]) -> Founders:
@@ -104,11 +105,11 @@ def decide(*, record: Record, sees: Founders, expected: int, settled: bool, view
     for _, view in sorted(views.items()):
         if view.founders is not None:
             joins = view.founders in record.vouched
-            return Decision(step=Step.FOUND if joins else Step.STAY_OUTSIDE, founders=view.founders)
+            return Decision(step=FoundingStep.FOUND if joins else FoundingStep.STAY_OUTSIDE, founders=view.founders)
     if len(sees.members) < expected or not settled:
         return WAIT
     agreed = sees in record.vouched and all(view.vouches == sees.members for view in views.values())
-    return Decision(step=Step.FOUND, founders=sees) if agreed and _is_everybody(record, sees, views) else WAIT
+    return Decision(step=FoundingStep.FOUND, founders=sees) if agreed and _is_everybody(record, sees, views) else WAIT
 
 
 def may_vouch(*, record: Record, sees: Founders, expected: int, views: Mapping[NodeId, View]) -> bool:

@@ -6,13 +6,13 @@ answer. A node that does not lead raises Moved before it has done anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.forward import AnswerLost, Moved
+from jetraft.cluster.calls.forward import AnswerLost, Moved
+from jetraft.cluster.meta.account_limits import check_room, check_stream_size, reserved_bytes
 from jetraft.cluster.meta.allocator import Allocator
-from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import (
     AdoptStream,
     AssignStream,
@@ -23,13 +23,15 @@ from jetraft.cluster.meta.commands import (
     SettleStream,
     encode,
 )
-from jetraft.cluster.meta.machine import MetaMachine, Verdict
-from jetraft.raft.engine import Proposal
+from jetraft.cluster.meta.machine import CommandVerdict, MetaMachine
+from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
-from jetraft.store.format import Kind
+from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
+from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.validate import (
     NO_LIMITS,
     ServerLimits,
@@ -43,33 +45,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
+    from jetraft.cluster.meta.meta_group import MetaGroupRef
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.store.model.clock import Clock
 
 GROUP_SUFFIX_CHARS: Final = 8
 
 
-class MetaGroup(Protocol):
-    """The part of a Raft group that the frontend uses."""
-
-    @property
-    def members_may_change(self) -> bool:
-        """Whether the groups of this cluster can have other members than those they were created with."""
-
-    async def propose_and_wait(self, proposal: Proposal) -> object:
-        """Propose and return the result of apply. Raises NotLeaderError or OutcomeUnknownError."""
-
-
 @attrs.frozen(kw_only=True, slots=True)
 class Bounds:
-    """What streams may ask for: limits of the server, and the tag whose values no two replicas of one may share."""
+    """What streams may ask for: limits of the server and of accounts; `unique_tag`: no two replicas share a value."""
 
     limits: ServerLimits = NO_LIMITS
+    limits_of: Callable[[str], AccountLimits] = lambda _account: AccountLimits()
     unique_tag: str = ""
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Created:
+class StreamCreated:
     """The stream as it stands; `fresh` says that this request made it."""
 
     assignment: StreamAssignment
@@ -84,19 +77,23 @@ class MetaFrontend:
         *,
         machine: MetaMachine,
         cluster: ClusterView,
+        meta_group: MetaGroupRef,
         clock: Clock,
         rng: Random,
         bounds: Bounds | None = None,
+        leader_of: Callable[[StreamAssignment], NodeId | None] = lambda row: row.preferred,
         is_short: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.group: MetaGroup | None = None  # set when the meta group has been started
-        self.leader_of: Callable[[StreamAssignment], NodeId | None] = lambda row: row.preferred
+        """`leader_of` says which node leads a stream, as far as this one knows."""
+        self._meta_group = meta_group
+        self._leader_of = leader_of
         self._machine = machine
         self._cluster = cluster
         self._clock = clock
         self._rng = rng
         bounds = bounds or Bounds()
         self._limits = bounds.limits
+        self._limits_of = bounds.limits_of
         self._allocator = Allocator(machine=machine, cluster=cluster, unique_tag=bounds.unique_tag, is_short=is_short)
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
@@ -105,16 +102,18 @@ class MetaFrontend:
         check_stream_is_served(normal)
         return normal
 
-    async def create(self, account: str, config: StreamConfig, *, pedantic: bool) -> Created:
+    async def create(self, account: str, config: StreamConfig, *, pedantic: bool) -> StreamCreated:
         """Create a stream, or return the one that exists with this very config.
 
         Durable on a majority of the meta group when it returns. Raises ApiError, Moved or AnswerLost.
         """
         self._require_leadership()
         config = self.checked(config, pedantic=pedantic)
+        check_stream_size(self._limits_of(account), config)
         existing = self._machine.table.get(StreamKey(account, config.name))
         if existing is not None:
             return _same_or_taken(existing, config)
+        self._require_room(account, config)
         self._require_free_subjects(account, config, ignore=None)
         placed = self._allocator.new(config)
         command = AssignStream(
@@ -129,17 +128,20 @@ class MetaFrontend:
             verdict = await self._propose(command)
         if verdict.error is not None and verdict.assignment is not None:
             return _same_or_taken(verdict.assignment, config)
-        return Created(assignment=_granted(verdict), fresh=True)
+        return StreamCreated(assignment=_granted(verdict), fresh=True)
 
     async def update(self, account: str, config: StreamConfig, *, pedantic: bool) -> StreamAssignment:
         """Change a stream's config and return its new row, durable on a majority. Raises as create."""
         self._require_leadership()
         config = self.checked(config, pedantic=pedantic)
+        check_stream_size(self._limits_of(account), config)
         existing = self._machine.table.get(StreamKey(account, config.name))
         if existing is None:
             raise errors.STREAM_NOT_FOUND.with_values()
         config = check_stream_update(existing.config, config)
-        peers = self._allocator.changed(existing, config, self.leader_of(existing))
+        if reserved_bytes(config) > reserved_bytes(existing.config):
+            self._require_room(account, config)
+        peers = self._allocator.changed(existing, config, self._leader_of(existing))
         if peers or config.num_replicas != existing.config.num_replicas:
             self._require_changeable_members()
         self._require_free_subjects(account, config, ignore=config.name)
@@ -224,10 +226,14 @@ class MetaFrontend:
 
     def _require_changeable_members(self) -> None:
         """Refuse at once what the engine can never do, with nats-server's words for a server that cannot either."""
-        if self.group is None:
+        if self._meta_group.group is None:
             raise Moved
-        if not self.group.members_may_change:
+        if not self._meta_group.group.members_may_change:
             raise errors.STREAM_REPLICAS_NOT_UPDATABLE.with_values()
+
+    def _require_room(self, account: str, config: StreamConfig) -> None:
+        rows = self._machine.table.of_account(account)
+        check_room(self._limits_of(account), config, (row for row in rows if row.config.name != config.name))
 
     def _require_free_subjects(self, account: str, config: StreamConfig, *, ignore: str | None) -> None:
         if self._machine.table.overlapping(account, config.subject_filters, ignore=ignore) is not None:
@@ -238,27 +244,27 @@ class MetaFrontend:
         suffix = "".join(self._rng.choice(ALPHABET) for _ in range(GROUP_SUFFIX_CHARS))
         return GroupId(f"S-R{config.num_replicas}{letter}-{suffix}")
 
-    async def _propose(self, command: Command) -> Verdict:
+    async def _propose(self, command: Command) -> CommandVerdict:
         proposal = Proposal(kind=Kind.META, body=encode(command))
-        if self.group is None:
+        if self._meta_group.group is None:
             raise Moved
         try:
-            verdict = await self.group.propose_and_wait(proposal)
+            verdict = await self._meta_group.group.propose_and_wait(proposal)
         except NotLeaderError as error:
             raise Moved(self._machine.leader) from error
         except OutcomeUnknownError as error:
             raise AnswerLost from error
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, CommandVerdict)
         return verdict
 
 
-def _same_or_taken(existing: StreamAssignment, config: StreamConfig) -> Created:
+def _same_or_taken(existing: StreamAssignment, config: StreamConfig) -> StreamCreated:
     if same_stream(existing.config, config):
-        return Created(assignment=existing, fresh=False)
+        return StreamCreated(assignment=existing, fresh=False)
     raise errors.STREAM_NAME_EXISTS.with_values()
 
 
-def _granted(verdict: Verdict) -> StreamAssignment:
+def _granted(verdict: CommandVerdict) -> StreamAssignment:
     if verdict.error is not None:
         raise verdict.error
     assert verdict.assignment is not None

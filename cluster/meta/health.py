@@ -5,9 +5,9 @@
 has applied what its leader had committed. That index was told by the leader itself, in the present link session and in
 a term of which an entry is applied here: an index that is remembered from before says nothing.
 
-What was proved stays so for GRACE_NS without a leader: an election takes a moment, and whoever held everything before
-it still does. It stays so while entries arrive, within LAG_MAX. A replica that is no voter, or that has stopped, has no
-such grace. A replica whose applied index does not move is not healthy even if its links are (nats-server #8519).
+What was proved stays so for GRACE_NS without a leader: an election takes a moment, and a replica that held everything
+before still does. It stays so while entries arrive, within LAG_MAX. A replica that is no voter, or that has stopped,
+has no such grace. A replica whose applied index does not move is not healthy even if its links are (nats-server #8519).
 Source: monitor.go, healthz.
 """
 
@@ -22,7 +22,7 @@ from jetraft.store.model.clock import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jetraft.cluster.meta.assignment import StreamKey
+    from jetraft.cluster.state.assignment import StreamKey
     from jetraft.store.model.ids import GroupId, NodeId
 
 LAG_MAX: Final = 1_000  # entries committed and not yet applied: more, and the node is catching up
@@ -67,7 +67,7 @@ class GroupFigures(Protocol):
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Loss:
+class ReportedLoss:
     """What a stream has lost: runs of sequences that are damaged everywhere; all, as its members had forgotten it."""
 
     runs: Sequence[tuple[int, int]] = ()
@@ -79,7 +79,7 @@ class Seen:
     """What a node has of the cluster at one moment.
 
     `failed` are streams whose replica could not be started, `unopened` those that are assigned here and not there yet.
-    `unclaimed`: groups whose data is here, and of which nobody knows what stream they are, or that it was deleted.
+    `unclaimed`: groups with data here of which the stream is unknown.
     `is_full`: the disk has so little room that messages are refused.
     """
 
@@ -89,7 +89,7 @@ class Seen:
     failed: Mapping[StreamKey, str] = attrs.field(factory=dict)
     unopened: Sequence[StreamKey] = ()
     replicas: Sequence[tuple[StreamKey, GroupFigures]] = ()
-    lost: Sequence[tuple[StreamKey, Loss]] = ()
+    lost: Sequence[tuple[StreamKey, ReportedLoss]] = ()
     unclaimed: Sequence[GroupId] = ()
     is_full: bool = False
 
@@ -199,16 +199,15 @@ class Judge:
         return None if proof.is_proved else "is not current"
 
 
-def _losses(lost: Sequence[tuple[StreamKey, Loss]]) -> str | None:
+def _losses(lost: Sequence[tuple[StreamKey, ReportedLoss]]) -> str | None:
     """Each stream by its name: one that is not named here looks well."""
-    shown = [f"stream {_named(key)} {_loss(loss)}" for key, loss in lost[:LOST_STREAMS_SHOWN]]
+    shown = []
+    for key, loss in lost[:LOST_STREAMS_SHOWN]:
+        runs = ", ".join(f"{first}-{last}" for first, last in loss.runs[:LOST_RUNS_SHOWN])
+        shown.append(f"stream {_named(key)} has damaged messages: {runs}")
     if len(lost) > LOST_STREAMS_SHOWN:
         shown.append(f"and {len(lost) - LOST_STREAMS_SHOWN} more streams have some")
     return "; ".join(shown) or None
-
-
-def _loss(loss: Loss) -> str:
-    return "has damaged messages: " + ", ".join(f"{first}-{last}" for first, last in loss.runs[:LOST_RUNS_SHOWN])
 
 
 def _forgotten(lost: Sequence[StreamKey]) -> str:

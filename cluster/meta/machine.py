@@ -4,8 +4,8 @@ Apply validates again what the leader validated before it proposed, because two 
 side by side: a creation whose name or subjects were taken in between changes nothing and says so in its result
 (nats-server #8123, #8491 applied first and undid later). The same entries give the same table on every node.
 
-Who wants to know what changed registers with `on_change`; the calls come inside apply, in log order, with the keys of
-one batch, so a listener only notes them and works later.
+`on_change` tells which streams have changed: inside apply, in log order, with the keys of one batch, so a listener only
+notes them and works later. `on_leader` tells that another node leads; `leader_known` lets tasks wait for that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import (
     AdoptStream,
     AssignStream,
@@ -27,13 +26,16 @@ from jetraft.cluster.meta.commands import (
     decode,
 )
 from jetraft.cluster.meta.table import MetaTable
+from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+from jetraft.raft.changes import Change
 from jetraft.raft.machine import NO_LIVE_MESSAGES
-from jetraft.store.format import FRAME_HEADER_BYTES
+from jetraft.store.frames.format import FRAME_HEADER_BYTES
+from jetraft.store.frames.placeholder import is_placeholder_frame
 from jetraft.store.model import errors
-from jetraft.store.stand_in import stands_in
+from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from jetraft.store.model.errors import ApiError
     from jetraft.store.model.ids import NodeId
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Verdict:
+class CommandVerdict:
     """What one command came to: the assignment as it stands now (before a removal), or why nothing changed."""
 
     assignment: StreamAssignment | None = None
@@ -49,30 +51,31 @@ class Verdict:
     changed: bool = False
 
 
-NOTED: Final = Verdict(changed=True)
+NOTED: Final = CommandVerdict(changed=True)
 
 
 class MetaMachine:
     """The table as derived state of the meta group's log."""
 
     def __init__(self) -> None:
-        self.table = MetaTable()  # what everybody sees
+        self.table = MetaTable()  # what requests, placement and the backend see
         self._working = self.table  # what entries are applied to: another one only after `rewind`
         self._hidden_until = 0
         self.leading_term: int | None = None
         self.leader: NodeId | None = None
         self.applied_index = 0
         self.bad_commands = 0
-        self.lost_entries = 0  # that stand for commands which nobody has any more
-        self.on_change: list[Callable[[Sequence[StreamKey]], None]] = []
-        self.on_leader: list[Callable[[], None]] = []
+        self.lost_entries = 0  # placeholders of commands that no member has any more
+        self.on_change: Signal[[Sequence[StreamKey]]] = Signal()
+        self.on_leader: Signal[[]] = Signal()
+        self.leader_known = Change()
 
     @property
     def first_live_seq(self) -> int:
         """There are no messages in this log: every checkpointed block may go."""
         return NO_LIVE_MESSAGES
 
-    def apply(self, entries: Sequence[Entry]) -> Sequence[Verdict]:
+    def apply(self, entries: Sequence[Entry]) -> Sequence[CommandVerdict]:
         """Apply committed entries; see the module."""
         verdicts = [self._apply_entry(entry) for entry in entries]
         if self._working is not self.table:
@@ -117,20 +120,20 @@ class MetaMachine:
         self.leader = leader
         self._tell_leader()
 
-    def _apply_entry(self, entry: Entry) -> Verdict:
+    def _apply_entry(self, entry: Entry) -> CommandVerdict:
         assert entry.index > self.applied_index
         self.applied_index = entry.index
-        if stands_in(entry.frame):
+        if is_placeholder_frame(entry.frame):
             self.lost_entries += 1
-            return Verdict()
+            return CommandVerdict()
         try:
             command = decode(entry.frame[FRAME_HEADER_BYTES:])
         except BadCommandError:
             self.bad_commands += 1
-            return Verdict(error=errors.CLUSTER_NOT_AVAILABLE.with_values())
+            return CommandVerdict(error=errors.CLUSTER_NOT_AVAILABLE.with_values())
         return self._apply_command(command, entry.index)
 
-    def _apply_command(self, command: Command, index: int) -> Verdict:
+    def _apply_command(self, command: Command, index: int) -> CommandVerdict:
         match command:
             case AssignStream():
                 return self._assign(command, index)
@@ -146,13 +149,13 @@ class MetaMachine:
             case AdoptStream():
                 return self._adopt(command.row)
 
-    def _assign(self, command: AssignStream, index: int) -> Verdict:
+    def _assign(self, command: AssignStream, index: int) -> CommandVerdict:
         config = command.config
         existing = self._working.get(StreamKey(command.account, config.name))
         if existing is not None:
-            return Verdict(assignment=existing, error=errors.STREAM_NAME_EXISTS.with_values())
+            return CommandVerdict(assignment=existing, error=errors.STREAM_NAME_EXISTS.with_values())
         if self._working.overlapping(command.account, config.subject_filters) is not None:
-            return Verdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
+            return CommandVerdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         assignment = StreamAssignment(
             account=command.account,
             config=config,
@@ -165,49 +168,49 @@ class MetaMachine:
             founding=command.peers,
         )
         self._working.put(assignment)
-        return Verdict(assignment=assignment, changed=True)
+        return CommandVerdict(assignment=assignment, changed=True)
 
-    def _adopt(self, row: StreamAssignment) -> Verdict:
+    def _adopt(self, row: StreamAssignment) -> CommandVerdict:
         existing = self._working.get(row.key)
         if existing is not None and existing.group_id != row.group_id:
-            return Verdict(assignment=existing, error=errors.STREAM_NAME_EXISTS.with_values())
+            return CommandVerdict(assignment=existing, error=errors.STREAM_NAME_EXISTS.with_values())
         if existing is not None and existing.revision >= row.revision:
-            return Verdict(assignment=existing)
+            return CommandVerdict(assignment=existing)
         if any(self._working.is_removed(row.group_id, peer) for peer in row.peers):
-            return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
+            return CommandVerdict(error=errors.STREAM_NOT_FOUND.with_values())
         if self._working.overlapping(row.account, row.config.subject_filters, ignore=row.config.name) is not None:
-            return Verdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
+            return CommandVerdict(error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         self._working.put(row)
-        return Verdict(assignment=row, changed=True)
+        return CommandVerdict(assignment=row, changed=True)
 
-    def _reconfigure(self, command: ReconfigureStream, index: int) -> Verdict:
+    def _reconfigure(self, command: ReconfigureStream, index: int) -> CommandVerdict:
         config = command.config
         existing = self._working.get(StreamKey(command.account, config.name))
         if existing is None or existing.incarnation != command.incarnation:
-            return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
+            return CommandVerdict(error=errors.STREAM_NOT_FOUND.with_values())
         if self._working.overlapping(command.account, config.subject_filters, ignore=config.name) is not None:
-            return Verdict(assignment=existing, error=errors.STREAM_SUBJECT_OVERLAP.with_values())
+            return CommandVerdict(assignment=existing, error=errors.STREAM_SUBJECT_OVERLAP.with_values())
         keeps_shape = not command.peers and config.num_replicas == existing.config.num_replicas
         if not keeps_shape and command.based_on != existing.revision:
-            return Verdict(assignment=existing, error=errors.CLUSTER_MEMBER_CHANGE_IN_FLIGHT.with_values())
+            return CommandVerdict(assignment=existing, error=errors.CLUSTER_MEMBER_CHANGE_IN_FLIGHT.with_values())
         # An adopted row may come from a log that was longer: its next revision is a later one all the same.
         assignment = existing.reshaped(config, command.peers, max(index, existing.revision + 1))
         self._working.put(assignment)
-        return Verdict(assignment=assignment, changed=True)
+        return CommandVerdict(assignment=assignment, changed=True)
 
-    def _settle(self, command: SettleStream) -> Verdict:
+    def _settle(self, command: SettleStream) -> CommandVerdict:
         existing = self._working.get(StreamKey(command.account, command.name))
         if existing is None or existing.incarnation != command.incarnation or existing.revision != command.revision:
-            return Verdict(assignment=existing)
-        return Verdict(assignment=self._working.settle(existing), changed=True)
+            return CommandVerdict(assignment=existing)
+        return CommandVerdict(assignment=self._working.settle(existing), changed=True)
 
-    def _remove(self, command: RemoveStream) -> Verdict:
+    def _remove(self, command: RemoveStream) -> CommandVerdict:
         key = StreamKey(command.account, command.name)
         existing = self._working.get(key)
         if existing is None or existing.incarnation != command.incarnation:
-            return Verdict(error=errors.STREAM_NOT_FOUND.with_values())
+            return CommandVerdict(error=errors.STREAM_NOT_FOUND.with_values())
         self._working.remove(key)
-        return Verdict(assignment=existing, changed=True)
+        return CommandVerdict(assignment=existing, changed=True)
 
     def _show(self, table: MetaTable) -> None:
         before = list(self.table.streams)
@@ -217,9 +220,8 @@ class MetaMachine:
     def _tell(self, keys: Iterable[StreamKey]) -> None:
         changed = list(dict.fromkeys(keys))
         if changed:
-            for listener in self.on_change:
-                listener(changed)
+            self.on_change.emit(changed)
 
     def _tell_leader(self) -> None:
-        for listener in self.on_leader:
-            listener()
+        self.on_leader.emit()
+        self.leader_known.notify()

@@ -130,12 +130,12 @@ def unique_tag_of(tags: AbstractSet[str], prefix: str) -> str | None:
     return min((tag for tag in tags if tag.startswith(prefix.lower())), default=None)
 
 
-def choose_heir(
+def choose_transfer_target(
     placement: Placement | None, members: Sequence[NodeLoad], *, own: NodeId, cluster: str
 ) -> NodeId | None:
-    """Who shall lead a group that node `own` leads; None for anybody. `members` are all of the group's.
+    """Who shall lead a group that node `own` leads; None for any member. `members` are all of the group's.
 
-    Raises ApiError 10005 with nats-server's text when nobody fits.
+    Raises ApiError 10005 with nats-server's text when no node fits.
     """
     if placement is None:
         return None

@@ -2,7 +2,7 @@
 
 It travels with what the mesh tells of a server, and is believed only as far as its types go: a node that says nothing,
 or nonsense, has no tags and takes anything. What it holds is told again when that has changed enough to matter, so
-placement sees it some seconds late; what it has promised (`burden`) is known exactly.
+placement sees it some seconds late; what it has promised (`promised_load`) is known exactly.
 """
 
 from __future__ import annotations

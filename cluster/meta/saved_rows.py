@@ -1,7 +1,7 @@
 """The rows of the table a second time: what a server that stands alone has where its meta log is damaged.
 
 In a cluster the meta group's majority keeps the table. A server that stands alone has one copy of that log, and a lost
-entry of it would be a stream that nobody knows any more, with all its messages on disk. So the node's ledger, which is
+entry of it would be a stream that is unknown, with all its messages on disk. So the node's ledger, which is
 kept twice, has each row too (`stream/<group>`): it goes there with the next records of any group, which a new stream
 has at once, and costs no fsync of its own. A row leaves the ledger when the group's data does, and not before: so a row
 without data is one of a stream that was deleted. In an encrypted store it is sealed with the configured key.
@@ -9,25 +9,25 @@ without data is one of a stream that was deleted. In an encrypted store it is se
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 import msgpack
 
 from jetraft.cluster.meta.commands import number, row_fields, row_of, text
-from jetraft.store import ledger_records
-from jetraft.store.keyring import open_value, seal_value
+from jetraft.store.frames.keyring import open_value, seal_value
+from jetraft.store.ledger import ledger_records
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import GroupId
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
     from jetraft.cluster.meta.machine import MetaMachine
-    from jetraft.store.keyring import Secrets
-    from jetraft.store.ledger import Ledger
-    from jetraft.store.ledger_records import GroupKey
+    from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+    from jetraft.store.frames.keyring import Secrets
+    from jetraft.store.ledger.ledger import Ledger
+    from jetraft.store.ledger.ledger_records import GroupKey
 
 PREFIX: Final = "stream/"
 VERSION: Final = 1
@@ -36,15 +36,21 @@ _SEALED: Final = b"\1"
 
 
 class SavedRows:
-    """See the module. Keeps up with the table from when it is made."""
+    """See the module."""
 
     def __init__(self, ledger: Ledger, machine: MetaMachine, secrets: Secrets | None = None) -> None:
         self._ledger = ledger
         self._machine = machine
         self._secrets = secrets
-        # Of those saved as they are to be, and of those on their way. One under another key is saved again.
-        self._revisions = {saved.group_id: saved.revision if saved.is_current else -1 for saved in self._saved()}
-        machine.on_change.append(self._note)
+        self._revisions: dict[GroupId, int] = {}  # of those saved as they are to be, and of those on their way
+
+    @classmethod
+    def following(cls, ledger: Ledger, machine: MetaMachine, secrets: Secrets | None = None) -> Self:
+        """What is saved, from now on kept up with the table. A row under another key is saved again."""
+        rows = cls(ledger, machine, secrets)
+        rows._revisions = {saved.group_id: saved.revision if saved.is_current else -1 for saved in rows._saved()}
+        machine.on_change.connect(rows._note)
+        return rows
 
     def missing(self, stored: Collection[GroupKey]) -> list[StreamAssignment]:
         """The rows that the table lacks, or has as they were before, of groups that have data here; oldest first.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import msgpack
 
-from jetraft.cluster.meta.burden import Burden
 from jetraft.cluster.meta.claims import SubjectClaims
 from jetraft.cluster.meta.commands import (
     CONFIG_BYTES_MAX,
@@ -24,13 +23,14 @@ from jetraft.cluster.meta.commands import (
     row_of,
     text,
 )
+from jetraft.cluster.meta.node_load import PromisedLoad
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import GroupId, NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
+    from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
 
 SNAPSHOT_VERSION: Final = 2
 # A node that was away for more deletes than this keeps the data of the oldest ones and reports them as orphans.
@@ -55,7 +55,7 @@ class MetaTable:
         self._tombstones: OrderedDict[GroupId, int] = OrderedDict()
         self._departures: OrderedDict[tuple[GroupId, NodeId], int] = OrderedDict()
         self._node_names: dict[NodeId, str] = {}
-        self.burden = Burden()
+        self.promised_load = PromisedLoad()
 
     @property
     def streams(self) -> Mapping[StreamKey, StreamAssignment]:
@@ -92,10 +92,10 @@ class MetaTable:
         """Add a stream or replace its assignment."""
         old = self._streams.get(assignment.key)
         if old is not None:
-            self._unburden(old)
+            self._forget_load(old)
             self._claims[old.account].remove(old.config.name, _patterns(old))
         self._streams[assignment.key] = assignment
-        self.burden.add(assignment.config, assignment.peers, assignment.preferred)
+        self.promised_load.add(assignment.config, assignment.peers, assignment.preferred)
         for node_id in assignment.newcomers:
             self._departures.pop((assignment.group_id, node_id), None)
         self._claims[assignment.account].add(assignment.config.name, _patterns(assignment))
@@ -103,14 +103,14 @@ class MetaTable:
     def remove(self, key: StreamKey) -> None:
         """Remove a stream and leave its tombstone."""
         old = self._streams.pop(key)
-        self._unburden(old)
+        self._forget_load(old)
         self._claims[old.account].remove(old.config.name, _patterns(old))
         self._tombstones[old.group_id] = old.incarnation
         while len(self._tombstones) > TOMBSTONES_MAX:
             self._tombstones.popitem(last=False)
 
-    def _unburden(self, old: StreamAssignment) -> None:
-        self.burden.add(old.config, old.peers, old.preferred, times=-1)
+    def _forget_load(self, old: StreamAssignment) -> None:
+        self.promised_load.add(old.config, old.peers, old.preferred, times=-1)
 
     def settle(self, assignment: StreamAssignment) -> StreamAssignment:
         """The leaving nodes of a stream are out: note that for each, and return the row without them."""

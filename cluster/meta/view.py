@@ -32,7 +32,7 @@ class NamedPeer(Protocol):
 class ClusterView:
     """Names and liveness; `peers` is None on a server that stands alone."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (where names and liveness come from)
         self,
         *,
         node_id: NodeId,
@@ -40,7 +40,9 @@ class ClusterView:
         cluster_name: str,
         peers: Callable[[], Mapping[NodeId, NamedPeer]] | None,
         machine: MetaMachine,
+        members: Callable[[], Sequence[NodeId]] = tuple,
     ) -> None:
+        """`members` gives those of the meta group, none before it is founded."""
         self.node_id = node_id
         self.own_profile = UNKNOWN
         self._server_name = server_name
@@ -48,11 +50,16 @@ class ClusterView:
         self._machine = machine
         self.name = cluster_name
         self.clustered = peers is not None
-        self.members: Callable[[], Sequence[NodeId]] = lambda: (node_id,)  # the meta group's, once it is founded
+        self._members = members
+
+    @property
+    def members(self) -> Sequence[NodeId]:
+        """The members of the meta group; before it is founded, this node."""
+        return self._members() or (self.node_id,)
 
     def online(self) -> Mapping[NodeId, str]:
         """Return the members of the meta group that can be reached now, by id, with their names; this node included."""
-        return {node_id: self.name_of(node_id) for node_id in self.members() if self.is_up(node_id)}
+        return {node_id: self.name_of(node_id) for node_id in self.members if self.is_up(node_id)}
 
     def name_of(self, node_id: NodeId) -> str:
         """Return a node's server name; its id when the name was never heard."""
@@ -63,7 +70,7 @@ class ClusterView:
 
     def id_of(self, name: str) -> NodeId | None:
         """Return the id of the member with this server name, or with this id, whether it is up or not."""
-        return next((node_id for node_id in self.members() if name in (node_id, self.name_of(node_id))), None)
+        return next((node_id for node_id in self.members if name in (node_id, self.name_of(node_id))), None)
 
     def profile_of(self, node_id: NodeId) -> NodeProfile:
         """Return what a node says of itself; `UNKNOWN` when it was never heard."""

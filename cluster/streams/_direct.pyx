@@ -7,13 +7,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MIN, int64_t, uint64_t
 from libc.string cimport memcpy
 
-from jetraft.cluster.streams._admit cimport CaptureHead
+from jetraft.cluster.capture._capture cimport capture_bytes, write_capture_head
 
 cdef extern from "stdio.h" nogil:
     int snprintf(char *buffer, size_t size, const char *format, ...)
 
 cdef enum:
-    CAPTURE_HEAD = 20
     FIXED_MAX = 256             # header names, numbers and the time of one record, in bytes
     SECOND_CHARS = 19           # 2026-01-02T03:04:05
 
@@ -72,19 +71,10 @@ cdef class DirectEncoder:
         cdef char *out
         cdef bytes begun = hdr if hdr else NO_HEADERS
         cdef size_t own = len(begun) - 2
-        cdef size_t tail
-        cdef CaptureHead capture
-        cdef bytes record
-        tail = self._tail(fixed, seq, ts_ns, num_pending, last_seq)
-        capture.hdr_len = own + len(self.head) + 14 + len(subject) + tail
-        capture.payload_len = len(payload)
-        capture.subject_len = len(reply)
-        capture.reply_len = 0
-        capture.origin = 0
-        capture.length = CAPTURE_HEAD + capture.subject_len + capture.hdr_len + capture.payload_len
-        record = PyBytes_FromStringAndSize(NULL, capture.length)
-        out = PyBytes_AS_STRING(record)
-        out = put(out, <const char *>&capture, CAPTURE_HEAD)
+        cdef size_t tail = self._tail(fixed, seq, ts_ns, num_pending, last_seq)
+        cdef size_t hdr_len = own + len(self.head) + 14 + len(subject) + tail
+        cdef bytes record = PyBytes_FromStringAndSize(NULL, capture_bytes(len(reply), 0, hdr_len + len(payload)))
+        out = write_capture_head(PyBytes_AS_STRING(record), len(reply), 0, hdr_len, len(payload), 0)
         out = put(out, PyBytes_AS_STRING(reply), len(reply))
         out = put(out, PyBytes_AS_STRING(begun), own)
         out = put(out, PyBytes_AS_STRING(self.head), len(self.head))

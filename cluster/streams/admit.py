@@ -1,11 +1,11 @@
 """Admission: what the leader of a stream does with a batch of published messages before it proposes them.
 
 A message is judged against the state that it will meet when it is applied: applied state plus everything in flight
-(proposed, not yet applied). Whoever passes gets its sequence and its time here, so that applying never refuses.
-In-flight state belongs to one term of leadership: a new `Admission` is made when a replica becomes leader and thrown
-away when it stops being one.
+(proposed, not yet applied). A message that passes gets its sequence and its time here, so that applying never refuses.
+In-flight state belongs to one term of leadership: a new `PublishAdmission` is made when a replica becomes leader and
+thrown away when it stops being one.
 
-Plain messages are handled in C in runs (`_admit.pyx`); a message with JetStream headers, or one that finds the stream
+Plain messages are handled in C in runs (`_admission.pyx`); one with JetStream headers, or one that finds the stream
 full, is judged one by one: by itself in `candidate.py`, against the state here. The order of the checks is nats-server
 2.15's, observed by sending it messages that break two rules at once. Source: stream.go (processJetStreamMsg),
 jetstream_batching.go (checkMsgHeadersPreClusteredProposal).
@@ -17,32 +17,28 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from jetraft.cluster.streams._admit import (
-    FLAG_MSG_ID,
-    FLAG_ROLLUP,
-    FLAG_TTL,
-    RecordBatch,
-    captured_at,
-    captured_payload,
-    encode_capture,
-)
+from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
+from jetraft.cluster.state.headers import parse_seq
+from jetraft.cluster.state.ttl import NEVER_NS, lengthened, marker_hdr, parse_ttl
+from jetraft.cluster.streams._admission import RecordBatch
 from jetraft.cluster.streams.candidate import (
+    TRACED_ORIGIN,
     Candidate,
-    Refused,
+    PublishRefused,
     check_rollup,
     check_shape,
     check_supported,
     check_unsupported_origin,
-    parse_seq,
 )
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack
-from jetraft.cluster.streams.publish import Admitted, Known, Publish
-from jetraft.cluster.streams.ttl import NEVER_NS, lengthened, marker_hdr, parse_ttl
+from jetraft.cluster.streams.publish import Admitted, Known, Publish, TraceOutcome
+from jetraft.cluster.streams.traced import DUPLICATE, refused_text
+from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_TTL
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.subject import is_literal, matches
-from jetraft.store.retention import SizeModel
+from jetraft.store.stream.retention import SizeModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,11 +84,15 @@ class AppliedState(Protocol):
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""
 
+    def is_unwanted(self, subject: bytes) -> bool:
+        """True when retention is by interest and no consumer is interested in this subject."""
 
-class Admission:
+
+class PublishAdmission:
     """The judge of one stream during one term of leadership. Synchronous; touched by the node's one task."""
 
-    def __init__(self, config: StreamConfig, applied: AppliedState) -> None:
+    def __init__(self, config: StreamConfig, applied: AppliedState, *, domain: str = "") -> None:
+        self._domain = domain
         self._stream = config.name.encode()
         self._applied = applied
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
@@ -120,7 +120,10 @@ class Admission:
 
         With `refuse_with` every message gets that error (a store that is full, say). Timestamps never go back.
         """
-        if refuse_with is None and self._is_overloaded():
+        is_overloaded = (
+            self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+        )
+        if refuse_with is None and is_overloaded:
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
             refused = _Turn(admitted=Admitted(publishes=[], answers=[]))
@@ -157,7 +160,8 @@ class Admission:
         for subject, seq in expiring:
             publish = self._open(turn)
             if self._last_seq_of(publish, subject) == seq:
-                publish.records.add_at(encode_capture(subject, hdr=hdr), 0, FLAG_ROLLUP | FLAG_TTL, acked=False)
+                marker = encode_capture(subject, hdr=hdr)
+                publish.records.add_at(marker, 0, RECORD_HAS_ROLLUP | RECORD_HAS_TTL, acked=False)
                 self._last_msg_id = b""
         self._close(turn)
         return turn.admitted
@@ -176,9 +180,6 @@ class Admission:
     def in_flight_messages(self) -> int:
         """Messages proposed and not yet applied."""
         return self._in_flight_messages
-
-    def _is_overloaded(self) -> bool:
-        return self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
 
     def _open(self, turn: _Turn) -> Publish:
         """The publish that takes records now; a full one is closed and followed by another."""
@@ -226,30 +227,36 @@ class Admission:
         message = Candidate.at(batch, start)
         try:
             duplicate = self._check(publish, message)
-        except Refused as refused:
+        except PublishRefused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
+            turn.trace(message, refused_text(refused.error, message.headers))
             return message.end
         if duplicate is not None:
             self._answer_duplicate(turn, message.reply, duplicate)
+            turn.trace(message, DUPLICATE)
             return message.end
-        flags = FLAG_MSG_ID if message.msg_id else 0
-        flags |= FLAG_ROLLUP if message.headers.get(b"Nats-Rollup") else 0
-        flags |= FLAG_TTL if message.headers.get(b"Nats-TTL") else 0
+        if message.trace is not None:
+            turn.trace(message, no_interest=self._applied.is_unwanted(message.subject))
+            if message.is_trace_only:
+                return message.end
+        flags = RECORD_HAS_MSG_ID if message.msg_id else 0
+        flags |= RECORD_HAS_ROLLUP if message.headers.get(b"Nats-Rollup") else 0
+        flags |= RECORD_HAS_TTL if message.headers.get(b"Nats-TTL") else 0
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
         self._last_msg_id = message.msg_id
         hdr = message.hdr
-        if flags & FLAG_TTL and self.config.subject_delete_marker_ttl:
+        if flags & RECORD_HAS_TTL and self.config.subject_delete_marker_ttl:
             hdr = lengthened(hdr, parse_ttl(message.headers[b"Nats-TTL"]) or NEVER_NS, self.config)
         if hdr == message.hdr:
             return publish.records.add_at(batch, start, flags, not self.config.no_ack)
-        changed = encode_capture(message.subject, message.reply, hdr, captured_payload(batch, start))
+        changed = encode_capture(message.subject, message.reply, hdr, capture_at(batch, start).payload)
         publish.records.add_at(changed, 0, flags, not self.config.no_ack)
         return message.end
 
     def _check(self, publish: Publish, message: Candidate) -> Known | None:
-        """Raise Refused, or say where the stream already has the message, or return None for a new one."""
+        """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
         check_shape(message, self.config)
         headers = message.headers
         if headers:
@@ -269,19 +276,20 @@ class Admission:
         last_seq = publish.records.next_seq - 1
         expected = message.headers.get(b"Nats-Expected-Last-Sequence")
         if expected and parse_seq(expected) != last_seq:
-            raise Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
+            raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
         expected = message.headers.get(b"Nats-Expected-Last-Subject-Sequence")
         pattern = message.headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject")
         if pattern and not expected:
-            raise Refused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID.with_values())
+            raise PublishRefused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID.with_values())
         if expected:
             last_seq = self._last_seq_of(publish, pattern or message.subject)
             if parse_seq(expected) != last_seq:
-                raise Refused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
+                raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
 
     def _duplicate_of(self, message: Candidate) -> Known | None:
         if not message.msg_id:
             return None
+        # Applied state does not know it yet, so a repetition would be stored twice.
         in_flight = self._in_flight_ids.get(message.msg_id)
         if in_flight is not None:
             return in_flight
@@ -292,7 +300,7 @@ class Admission:
         expected = headers.get(b"Nats-Expected-Last-Msg-Id")
         if expected and expected != self._last_msg_id:
             last = self._last_msg_id.decode(errors="replace")
-            raise Refused(errors.STREAM_WRONG_LAST_MSG_ID.with_values(id=last))
+            raise PublishRefused(errors.STREAM_WRONG_LAST_MSG_ID.with_values(id=last))
 
     def _check_room(self, publish: Publish, message: Candidate) -> None:
         """Discard policy `new`: judged on what the stream will hold when everything in flight is applied."""
@@ -300,16 +308,16 @@ class Admission:
         if config.max_msgs_per_subject > 0:
             at_subject_limit = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
         if at_subject_limit and config.discard_new_per_subject:
-            raise Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
+            raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
         if at_subject_limit:
             return  # it replaces the oldest of its subject
         messages = self._applied.messages + self._in_flight_messages + publish.records.count
         if 0 < config.max_msgs <= messages:
-            raise Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages exceeded"))
+            raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages exceeded"))
         size = self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
         stored = self._applied.stored_bytes + self._in_flight_stored + publish.records.stored_bytes
         if 0 < config.max_bytes < stored + size:
-            raise Refused(errors.STREAM_STORE_FAILED.with_values(err="maximum bytes exceeded"))
+            raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum bytes exceeded"))
 
     def _last_seq_of(self, publish: Publish, pattern: bytes) -> int:
         """The last sequence of a subject, or of all that match a pattern, counting what is in flight."""
@@ -330,13 +338,14 @@ class Admission:
         if known.publish is not None:
             known.publish.duplicates.append((reply, known.seq))
         else:
-            turn.answer(reply, duplicate_ack(self._stream, known.seq))
+            turn.answer(reply, duplicate_ack(self._stream, known.seq, self._domain))
 
     def _refuse_all(self, turn: _Turn, batch: bytes, error: ApiError) -> None:
-        answer, position = error_ack(self._stream, error), 0
-        while position < len(batch):
-            position, _subject, reply, _hdr, _payload_len = captured_at(batch, position)
-            turn.answer(reply if not self.config.no_ack else b"", answer)
+        answer = error_ack(self._stream, error)
+        for refused in captures(batch):
+            turn.answer(refused.reply if not self.config.no_ack else b"", answer)
+            if refused.origin & TRACED_ORIGIN:
+                turn.trace(Candidate.at(batch, refused.start), refused_text(error, {}))
 
 
 @attrs.define(eq=False)
@@ -349,6 +358,12 @@ class _Turn:
     def answer(self, reply: bytes, payload: bytes) -> None:
         if reply:
             self.admitted.answers.append(encode_capture(reply, payload=payload))
+
+    def trace(self, message: Candidate, error: str = "", *, no_interest: bool = False) -> None:
+        if message.trace is not None:
+            subject = message.subject.decode(errors="replace") if not error else ""
+            outcome = TraceOutcome(number=message.trace, subject=subject, no_interest=no_interest, error=error)
+            self.admitted.traced.append(outcome)
 
 
 def _last_match(records: RecordBatch, pattern: bytes) -> int:

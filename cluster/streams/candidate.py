@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.streams._admit import captured_at
-from jetraft.cluster.streams.ttl import parse_ttl
+from jetraft.cluster.capture._capture import capture_at
+from jetraft.cluster.state.headers import nats_headers
+from jetraft.cluster.state.ttl import parse_ttl
 from jetraft.store.model import errors
 from jetraft.store.model.gojson import quote
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
 HDR_BYTES_MAX: Final = 65_535  # as nats-server: the header length of its store is 16 bits
-SEQ_DIGITS_MAX: Final = 19  # as nats-server's parser: longer numbers are not numbers
+
+# The origin of a captured message that is traced: these bits, and a number below them (api/plane/_tracing.pyx).
+TRACED_ORIGIN: Final = 0x8000_0000
+TRACED_ONLY: Final = 0x4000_0000
+TRACE_NUMBERS: Final = TRACED_ONLY - 1
 
 
 @attrs.frozen(slots=True)
@@ -33,12 +38,23 @@ class Candidate:
     hdr: bytes
     payload_len: int
     headers: dict[bytes, bytes]  # those that start with Nats-
+    trace: int | None = None  # the number of its trace in this turn; the publisher hears of it from there
+    is_trace_only: bool = False  # it is judged and not stored
 
     @classmethod
     def at(cls, batch: bytes, start: int) -> Candidate:
         """Read the captured message at an offset of a batch."""
-        end, subject, reply, hdr, payload_len = captured_at(batch, start)
-        return cls(end, subject, reply, hdr, payload_len, nats_headers(hdr))
+        found = capture_at(batch, start)
+        return cls(
+            found.end,
+            found.subject,
+            found.reply,
+            found.hdr,
+            found.payload_len,
+            nats_headers(found.hdr),
+            trace=found.origin & TRACE_NUMBERS if found.origin & TRACED_ORIGIN else None,
+            is_trace_only=found.origin & TRACED_ORIGIN != 0 and found.origin & TRACED_ONLY != 0,
+        )
 
     @property
     def msg_id(self) -> bytes:
@@ -46,7 +62,7 @@ class Candidate:
         return self.headers.get(b"Nats-Msg-Id", b"")
 
 
-class Refused(Exception):  # noqa: N818  (a way out of nested checks, not an error)
+class PublishRefused(Exception):  # noqa: N818  (a way out of nested checks, not an error)
     """The message does not get in; `error` is the answer."""
 
     def __init__(self, error: ApiError) -> None:
@@ -56,35 +72,35 @@ class Refused(Exception):  # noqa: N818  (a way out of nested checks, not an err
 def check_shape(message: Candidate, config: StreamConfig) -> None:
     """The stream takes messages, and of this size."""
     if config.sealed:
-        raise Refused(errors.STREAM_SEALED.with_values())
+        raise PublishRefused(errors.STREAM_SEALED.with_values())
     if len(message.hdr) > HDR_BYTES_MAX:
-        raise Refused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM.with_values())
+        raise PublishRefused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM.with_values())
     if 0 < config.max_msg_size < len(message.hdr) + message.payload_len:
-        raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.with_values())
+        raise PublishRefused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.with_values())
 
 
 def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamConfig) -> None:
     """What the headers ask for is served and allowed here, and it is this stream that they mean."""
     if headers.get(b"Nats-Batch-Id"):
-        raise Refused(errors.ATOMIC_PUBLISH_DISABLED.with_values())
+        raise PublishRefused(errors.ATOMIC_PUBLISH_DISABLED.with_values())
     if headers.get(b"Nats-Incr"):
-        raise Refused(errors.MESSAGE_INCR_DISABLED.with_values())
+        raise PublishRefused(errors.MESSAGE_INCR_DISABLED.with_values())
     expected = headers.get(b"Nats-Expected-Stream")
     if expected and expected != stream:
-        raise Refused(errors.STREAM_NOT_MATCH.with_values())
+        raise PublishRefused(errors.STREAM_NOT_MATCH.with_values())
     ttl = headers.get(b"Nats-TTL")
     if ttl and not config.allow_msg_ttl:
-        raise Refused(errors.MESSAGE_TTL_DISABLED.with_values())
+        raise PublishRefused(errors.MESSAGE_TTL_DISABLED.with_values())
     if ttl and parse_ttl(ttl) is None:
-        raise Refused(errors.MESSAGE_TTL_INVALID.with_values())
+        raise PublishRefused(errors.MESSAGE_TTL_INVALID.with_values())
 
 
 def check_unsupported_origin(headers: dict[bytes, bytes]) -> None:
     """It is neither scheduled nor sourced."""
     if headers.get(b"Nats-Schedule"):
-        raise Refused(errors.MESSAGE_SCHEDULES_DISABLED.with_values())
+        raise PublishRefused(errors.MESSAGE_SCHEDULES_DISABLED.with_values())
     if headers.get(b"Nats-Stream-Source"):
-        raise Refused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
+        raise PublishRefused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
 
 
 def check_rollup(headers: dict[bytes, bytes], config: StreamConfig) -> None:
@@ -93,22 +109,7 @@ def check_rollup(headers: dict[bytes, bytes], config: StreamConfig) -> None:
     if not rollup:
         return
     if not config.allow_rollup_hdrs or config.deny_purge:
-        raise Refused(errors.STREAM_ROLLUP_FAILED.with_values(err="rollup not permitted"))
+        raise PublishRefused(errors.STREAM_ROLLUP_FAILED.with_values(err="rollup not permitted"))
     if rollup.lower() not in (b"sub", b"all"):
         value = quote(rollup.decode(errors="replace"))
-        raise Refused(errors.STREAM_ROLLUP_FAILED.with_values(err=f"rollup value invalid: {value}"))
-
-
-def nats_headers(hdr: bytes) -> dict[bytes, bytes]:
-    """The headers of a block whose names start with `Nats-`; the first of a name counts, as in nats-server."""
-    found: dict[bytes, bytes] = {}
-    for line in hdr.split(b"\r\n"):
-        if line.startswith(b"Nats-"):
-            name, _, value = line.partition(b":")
-            found.setdefault(name, value.strip())
-    return found
-
-
-def parse_seq(text: bytes) -> int:
-    """A decimal sequence, or -1 for anything else (signs, spaces and underscores included)."""
-    return int(text) if text.isdigit() and len(text) <= SEQ_DIGITS_MAX else -1
+        raise PublishRefused(errors.STREAM_ROLLUP_FAILED.with_values(err=f"rollup value invalid: {value}"))

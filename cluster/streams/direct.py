@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.streams._admit import captured_at, captured_origin, captured_payload, encode_capture
+from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.direct_request import (
     BAD,
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jetraft.cluster.ports import TimerHandle
-    from jetraft.cluster.streams.machine import StreamMachine
-    from jetraft.cluster.streams.site import Site
+    from jetraft.cluster.site import Site
+    from jetraft.cluster.state.machine import StreamMachine
     from jetraft.store.model.config import StreamConfig
-    from jetraft.store.stream_store import StoredMessage, StreamStore
+    from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
 QUEUE: Final = b"_sys_"  # as nats-server: one replica answers each request
 MULTI_LAST_MAX: Final = 1024  # as nats-server: more subjects are refused with 413
 SLICE_MESSAGES: Final = 512  # of one request in one turn
 SLICE_BYTES: Final = 1 << 20
-SLICES_PER_TURN: Final = 4  # of all batches: some 5 ms, a turn in which nobody else is served
+SLICES_PER_TURN: Final = 4  # of all batches: some 5 ms, a turn in which nothing else is served
 BATCHES_MAX: Final = 1024  # requests being served on this replica; more are refused
 CLIENT_BATCHES_MAX: Final = 256  # of one connection: it cannot take the places of all
 UNREAD_BYTES_MAX: Final = 4 << 20  # wait for a reader: its batches pause; a sixteenth of max_pending, which ends it
@@ -65,7 +65,7 @@ BUSY: Final = message.status(429, b"Too Many Requests")
 
 
 @attrs.define(eq=False)
-class Batch:
+class BatchGet:
     """A batch that is being served."""
 
     reply: bytes
@@ -92,7 +92,7 @@ class DirectGets:
         self._prefix = f"$JS.API.DIRECT.GET.{stream}".encode()
         self._encoder = DirectEncoder(stream.encode())
         self._sinks: list[int] = []
-        self._batches: Fifo[Batch] = Fifo()
+        self._batches: Fifo[BatchGet] = Fifo()
         self._of_client: dict[int, int] = {}  # how many of them
         self._timer: TimerHandle | None = None
         self._held = HeldGets(site.timers, site.clock, self._refuse)
@@ -125,21 +125,19 @@ class DirectGets:
     def on_requests(self, batch: bytes) -> None:
         """The requests of a turn."""
         answers: list[bytes] = []
-        position = 0
-        while position < len(batch):
-            start = position
-            position, subject, reply, hdr, _size = captured_at(batch, start)
+        for asked in captures(batch):
+            reply, hdr = asked.reply, asked.hdr
             if not reply:
                 continue
             needed = position_needed(hdr)
             if needed > self._store.last_seq:
-                if not self._held.hold(batch[start:position], needed):
+                if not self._held.hold(asked.record, needed):
                     answers.append(encode_capture(reply, hdr=behind(self._store.last_seq)))
                 continue
             try:
-                begun = self._answer(answers, subject, reply, hdr, captured_payload(batch, start))
+                begun = self._answer(answers, asked.subject, reply, hdr, asked.payload)
                 if begun is not None:
-                    begun.client = captured_origin(batch, start)
+                    begun.client = asked.origin
                     self._begin(begun)
             except RefusedError as refused:
                 answers.append(encode_capture(reply, hdr=self._refusal(refused, hdr)))
@@ -164,14 +162,12 @@ class DirectGets:
     def _refuse(self, batch: bytes) -> None:
         """Tell the senders of these requests that this replica is behind."""
         status = behind(self._store.last_seq)
-        answers: list[bytes] = []
-        position = 0
-        while position < len(batch):
-            position, _subject, reply, _hdr, _size = captured_at(batch, position)
-            answers.append(encode_capture(reply, hdr=status))
+        answers = [encode_capture(refused.reply, hdr=status) for refused in captures(batch)]
         self._site.outbox.send_batch(b"".join(answers))
 
-    def _answer(self, answers: list[bytes], subject: bytes, reply: bytes, hdr: bytes, payload: bytes) -> Batch | None:
+    def _answer(
+        self, answers: list[bytes], subject: bytes, reply: bytes, hdr: bytes, payload: bytes
+    ) -> BatchGet | None:
         """Add the answer to one question, or return the batch that is to be served."""
         if subject != self._prefix:
             check_level(hdr)
@@ -210,12 +206,12 @@ class DirectGets:
             return encode_capture(reply, payload=found.payload)
         return self._encode(reply, found, NO_PLACE, 0)
 
-    def _batch(self, reply: bytes, request: DirectRequest) -> Batch:
+    def _batch(self, reply: bytes, request: DirectRequest) -> BatchGet:
         filters, first_seq = _filters(request), self._first_seq(request)
         pending = self._store.num_pending(filters, first_seq)
         if not pending:
             raise RefusedError(NOT_FOUND)
-        return Batch(
+        return BatchGet(
             reply=reply,
             filters=filters,
             next_seq=first_seq,
@@ -224,7 +220,7 @@ class DirectGets:
             num_pending=pending,
         )
 
-    def _many_last(self, reply: bytes, request: DirectRequest) -> Batch:
+    def _many_last(self, reply: bytes, request: DirectRequest) -> BatchGet:
         store = self._store
         up_to_seq = request.up_to_seq or store.last_seq
         if request.up_to_time_ns is not None:
@@ -236,7 +232,7 @@ class DirectGets:
             raise RefusedError(TOO_MANY)
         if not seqs:
             raise RefusedError(NO_RESULTS)
-        return Batch(
+        return BatchGet(
             reply=reply,
             filters=(),
             next_seq=0,
@@ -252,7 +248,7 @@ class DirectGets:
             return self._store.seq_at_time(request.start_time_ns)
         return max(request.seq, 1)
 
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, batch: BatchGet) -> None:
         of_client = self._of_client.get(batch.client, 0)
         if len(self._batches) >= BATCHES_MAX or (batch.client and of_client >= CLIENT_BATCHES_MAX):
             raise RefusedError(BUSY)
@@ -273,16 +269,13 @@ class DirectGets:
             if self._serve_slice(batch):
                 self._batches.append(batch)
             else:
-                self._forget(batch.client)
+                self._of_client[batch.client] -= 1
+                if not self._of_client[batch.client]:  # the table has clients with batches only
+                    del self._of_client[batch.client]
             if slices == SLICES_PER_TURN:
                 break
         if self._batches:
             self._wake(1 if slices else PAUSE_NS)
-
-    def _forget(self, client: int) -> None:
-        self._of_client[client] -= 1
-        if not self._of_client[client]:
-            del self._of_client[client]
 
     def _wake(self, after_ns: int = 1) -> None:
         if self._timer is not None and after_ns < PAUSE_NS:
@@ -296,7 +289,7 @@ class DirectGets:
         ready, self._ready = self._ready, b""
         self.on_requests(ready)
 
-    def _serve_slice(self, batch: Batch) -> bool:
+    def _serve_slice(self, batch: BatchGet) -> bool:
         """Send the next messages of a batch; True when there are more to come."""
         if not self._site.outbox.has_interest(batch.reply):
             return False
@@ -328,13 +321,13 @@ class DirectGets:
         self._site.outbox.send_batch(b"".join(records))
         return not is_over
 
-    def _next_seqs(self, batch: Batch, count: int) -> Sequence[int]:
+    def _next_seqs(self, batch: BatchGet, count: int) -> Sequence[int]:
         if batch.seqs is None:
             return self._store.next_matches(batch.filters, batch.next_seq, count)
         start = bisect_left(batch.seqs, batch.next_seq)
         return batch.seqs[start : start + count]
 
-    def _record(self, batch: Batch, found: StoredMessage) -> bytes:
+    def _record(self, batch: BatchGet, found: StoredMessage) -> bytes:
         """One message of a batch, on its way."""
         batch.num_pending = max(0, batch.num_pending - 1)
         record = self._encode(batch.reply, found, batch.num_pending, batch.last_seq)
@@ -346,7 +339,7 @@ class DirectGets:
             reply, found.seq, found.ts_ns, found.subject, found.hdr, found.payload, num_pending, last_seq
         )
 
-    def _end_of(self, batch: Batch) -> bytes:
+    def _end_of(self, batch: BatchGet) -> bytes:
         fields = {
             message.NUM_PENDING: b"%d" % batch.num_pending,
             message.LAST_SEQUENCE: b"%d" % batch.last_seq,

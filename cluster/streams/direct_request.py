@@ -103,7 +103,7 @@ def position_needed(hdr: bytes) -> int:
 
 
 def behind(last_seq: int) -> bytes:
-    """The status of a replica that is not as far as the client needs. Not 503: clients take that for nobody at all."""
+    """The status of a replica that is not as far as the client needs. Not 503: clients take that for no responders."""
     return message.status(412, b"Replica Behind", {LAST_SEQ: b"%d" % last_seq})
 
 

@@ -1,7 +1,7 @@
 """The leader's clock over a stream: proposes the removal of what is older than max_age or has outlived its own TTL.
 
 Nothing expires by itself on a replica: the leader decides, and the removal is an entry. It measures against the clock
-that gave the messages their times (stamps.py): no wall clock that somebody sets makes a message older. One timer stands
+that gave the messages their times (stamps.py): setting a wall clock does not make a message older. One timer stands
 at the next moment at which something expires; after a round of removals is applied the timer is set again. Where a
 stream wants markers the last message of a subject is not removed but replaced (ttl.py): the marker's own entry removes
 it.
@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.cluster.streams import commands
-from jetraft.cluster.streams.ttl import MARKER_REASON
-from jetraft.raft.engine import Proposal
+from jetraft.cluster.state import commands
+from jetraft.cluster.state.ttl import MARKER_REASON
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
-from jetraft.store.format import Kind
+from jetraft.store.frames.format import Kind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.port import StoreCorrupt
-from jetraft.store.retention import age_cutoff_ts_ns, age_deadline_ts_ns
+from jetraft.store.stream.retention import age_cutoff_ts_ns, age_deadline_ts_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.cluster.ports import TimerHandle
-    from jetraft.cluster.streams.machine import StreamMachine
-    from jetraft.cluster.streams.site import Site
+    from jetraft.cluster.site import Site
+    from jetraft.cluster.state.machine import StreamMachine
     from jetraft.cluster.streams.stamps import StampClock
     from jetraft.raft.group import Group
 
@@ -47,7 +47,7 @@ class Due:
 
 
 class Expiry:
-    """Expiry for one term of leadership."""
+    """Expiry for one term of leadership. `arm` starts it."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Expiry:
         self._at_ns = 0  # when it is due, monotonic
         self._is_removing = False
         self._ended = False
-        self.arm()
 
     def arm(self) -> None:
         """Set the timer to the next moment at which something expires; one that is earlier stays, and asks again."""
         try:
-            deadlines = [at for at in (self._age_deadline_ns(), self._ttl_deadline_ns()) if at is not None]
+            ttl_deadline_ns = self._machine.ttl.deadline_ns(self._machine.is_live)
+            deadlines = [at for at in (self._age_deadline_ns(), ttl_deadline_ns) if at is not None]
         except StoreCorrupt:
             return  # as in `_expire`
         if deadlines and not self._is_removing and not self._ended:
@@ -100,7 +100,8 @@ class Expiry:
         self._timer = None
         now_unix_ns = self._stamps.now_ns()
         try:
-            due = self._outlived(now_unix_ns) or self._aged(now_unix_ns)
+            outlived = self._machine.ttl.due(now_unix_ns, self._machine.is_live, REMOVALS_MAX)
+            due = self._due(outlived) or self._aged(now_unix_ns)
         except StoreCorrupt:
             return  # the store has said so: the replica stops, and the next leader looks again
         if due.removal is not None:
@@ -115,10 +116,6 @@ class Expiry:
         self._is_removing = False
         if outcome is Outcome.OK:
             self.arm()
-
-    def _outlived(self, now_unix_ns: int) -> Due:
-        """What has outlived its own TTL."""
-        return self._due(self._machine.ttl.due(now_unix_ns, self._machine.is_live, REMOVALS_MAX))
 
     def _aged(self, now_unix_ns: int) -> Due:
         """Everything below the cut-off goes in one step, or one by one around what stays or leaves a marker."""
@@ -164,9 +161,6 @@ class Expiry:
             message = None if first is None else store.load(first)
             oldest_ns = None if message is None else message.ts_ns
         return age_deadline_ts_ns(oldest_ts_ns=oldest_ns, max_age_ns=self._max_age_ns)
-
-    def _ttl_deadline_ns(self) -> int | None:
-        return self._machine.ttl.deadline_ns(self._machine.is_live)
 
     @property
     def _max_age_ns(self) -> int:

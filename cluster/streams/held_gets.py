@@ -1,7 +1,7 @@
 """Direct gets that ask for more than this replica has: held until it has it, for a moment.
 
-A follower applies a message a few milliseconds after its acknowledgement left (raft/engine.py: commit_notice_ns). A
-client that has published and reads its own write, from whichever replica answers, would be refused just then; waiting
+A follower applies a message a few milliseconds after its acknowledgement left (raft/engine/port.py: commit_notice_ns).
+A client that has published and reads its own write, from whichever replica answers, would be refused just then; waiting
 costs it less than asking again. Bounded in number, bytes and time; beyond that a request is refused at once.
 """
 

@@ -1,4 +1,4 @@
-"""Where the replicas of streams live: starts and stops their shells over logs, throws deleted data away.
+"""Where the replicas of streams live: starts and stops them over logs, throws deleted data away.
 
 How a log is opened, repaired, begun, exchanged and given up is in cluster/replica_logs.py; here is what a stream's row
 says for it, and the logs in memory. A log is begun only where the table is proved to be current
@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.replica_logs import ReplicaLogs, Wish, has_checkpoints, members_of
-from jetraft.cluster.streams.shell import StreamShell
-from jetraft.raft.joining import Admission, JoinPendingError
-from jetraft.raft.membership import Configuration
-from jetraft.store.io import run_blocking
-from jetraft.store.mem_log import MemLog
+from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.recovery.joining import JoinPendingError, MemberAdmission
+from jetraft.store.disk.io import run_blocking
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.currency import Currency
     from jetraft.cluster.meta.saved_rows import SavedRows
+    from jetraft.cluster.site import Site
+    from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.memory_groups import MemoryGroups
-    from jetraft.cluster.streams.site import Site
-    from jetraft.raft.repair import Repairs
-    from jetraft.raft.swap import Swap
-    from jetraft.store.log import FileLog
+    from jetraft.raft.recovery.repair import Repairs
+    from jetraft.raft.recovery.swap import Swap
+    from jetraft.store.ledger.node_dir import NodeDir
+    from jetraft.store.log.file_log import FileLog
     from jetraft.store.model.ids import GroupId, NodeId
-    from jetraft.store.node_dir import NodeDir
     from jetraft.store.port import GroupLog
 
 log_ = logging.getLogger(__name__)
@@ -44,37 +44,48 @@ log_ = logging.getLogger(__name__)
 class StreamHost:
     """Implements ReplicaHost of cluster/meta/backend.py over a node directory."""
 
-    site: Site
+    site_of: Callable[[str], Site]  # by account
     node_dir: NodeDir
     logs: ReplicaLogs
     repairs: Repairs
     memory_groups: MemoryGroups
-    admit: Callable[[StreamAssignment], Awaitable[Admission]]  # raises JoinPendingError
+    admit: Callable[[StreamAssignment], Awaitable[MemberAdmission]]  # raises JoinPendingError
+    forget_admission: Callable[[GroupId], None]  # the group has left this node
     saved_rows: SavedRows | None  # None in a cluster
     joined_index: Callable[[], int]  # of the meta log: streams from before may know an earlier self of this node
     currency: Currency
     is_in_table: Callable[[StreamAssignment], bool]  # whether that is the stream's row now
 
-    async def start(self, assignment: StreamAssignment) -> StreamShell:
-        """Open the log (in a thread: it may be long) and start the shell over it. Raises StoreError, OSError.
+    async def start(self, assignment: StreamAssignment) -> StreamReplica:
+        """Open the log (in a thread: it may be long) and start the replica over it. Raises StoreError, OSError.
 
         A damaged log is repaired from the other replicas first; until it is, RepairPendingError says what is missing.
-        JoinPendingError: nobody can say now how this node may take part. UnprovedError: nor whether it should at all.
+        JoinPendingError: it is not known yet how this node may take part. UnprovedError: nor whether it should at all.
         """
         is_memory = assignment.config.storage is StorageType.MEMORY
-        opened = await (self._memory_log(assignment) if is_memory else self.logs.open(self._wish(assignment)))
-        return self._start_over(opened, assignment)
+        if not is_memory:
+            return self._start_over(await self.logs.open(self._wish(assignment)), assignment)
+        return await self._start_in_memory(assignment)
 
-    async def reopen(self, replica: StreamShell, assignment: StreamAssignment, swap: Swap) -> StreamShell:
+    async def _start_in_memory(self, assignment: StreamAssignment) -> StreamReplica:
+        own, key = self.node_dir.node_id, (assignment.group_id, assignment.incarnation)
+        is_emptied = assignment.holders == (own,) and key in self.memory_groups
+        replica = self._start_over(await self._memory_log(assignment), assignment)
+        if is_emptied:
+            log_.warning("%s: the only member remembers nothing; it begins empty", assignment.group_id)
+            replica.note_forgotten(by_all=True)
+        return replica
+
+    async def reopen(self, replica: StreamReplica, assignment: StreamAssignment, swap: Swap) -> StreamReplica:
         """End the replica, let `swap` replace its log, start again. Raises StoreError or OSError: start it later."""
         log = await self.logs.swap(swap, stop=replica.stop)
         if isinstance(log, MemLog) and log.load_checkpoint() is None:
-            log = await self._memory_log(assignment)
+            return await self._start_in_memory(assignment)
         return self._start_over(log, assignment)
 
-    def _start_over(self, log: GroupLog, assignment: StreamAssignment) -> StreamShell:
+    def _start_over(self, log: GroupLog, assignment: StreamAssignment) -> StreamReplica:
         try:
-            return StreamShell(assignment=assignment, log=log, site=self.site)
+            return StreamReplica.start(assignment=assignment, log=log, site=self.site_of(assignment.account))
         except BaseException:
             log.close()
             raise
@@ -93,12 +104,12 @@ class StreamHost:
     def _others(self, assignment: StreamAssignment, log: FileLog) -> list[NodeId]:
         """Who else may have what this log has lost: the row says so, if it is current; else the log may know better.
 
-        Raises UnprovedError when by both nobody has: a row of the past must not have it given up.
+        Raises UnprovedError when both name no node: a row of the past must not have it given up.
         """
         own, members = self.node_dir.node_id, set(assignment.holders)
         if not self.currency.is_proved:
             members = members_of(log, members)
-            if members == {own} and (log.damaged or not has_checkpoints(log)):
+            if members == {own} and (log.damaged_blocks or not has_checkpoints(log)):
                 self.currency.require(f"{assignment.group_id}: there is damage")
         return sorted(members - {own})
 
@@ -125,18 +136,20 @@ class StreamHost:
         came_later = own in assignment.newcomers or assignment.incarnation <= self.joined_index()
         return came_later or self.logs.is_forgotten(key)
 
-    async def stop(self, replica: StreamShell) -> None:
-        """End the shell and its group, close the log; the data stays."""
+    async def stop(self, replica: StreamReplica) -> None:
+        """End the replica and its group, close the log; the data stays."""
         replica.stop()
         self.logs.close(replica.group.log, (replica.group.group_id, replica.group.incarnation))
 
     async def discard(self, group_id: GroupId) -> None:
         """Move the group's data to the trash, then remove it, also where the ledger cannot be told. Raises OSError."""
         self.repairs.forget(group_id)
+        self.forget_admission(group_id)
         if self.saved_rows is not None:
             self.saved_rows.forget(group_id)
         for found, incarnation in list(self.node_dir.groups()):
             if found == group_id:
+                # Renamed first: from then on no opening finds the group, whatever becomes of the removal.
                 trashed = self.node_dir.rename_into_trash(group_id, incarnation)
                 if trashed is not None:
                     await run_blocking(partial(self.node_dir.remove, trashed))

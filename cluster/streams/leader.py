@@ -1,39 +1,39 @@
 """What only the leader of a stream does, for one term: admits publishes, answers them, expires by age.
 
-A `Leadership` is made when a replica becomes leader, from replicated state alone, and thrown away when it stops being
-one. So nothing that belongs to a term survives it: no in-flight sequence, no timer, no subscription. (store-rules,
-rows 10 and 17: leader-local caches that outlived a term.)
+A `StreamLeadership` is made when a replica becomes leader, from replicated state alone, and thrown away when it stops
+being one. So nothing that belongs to a term survives it: no in-flight sequence, no timer, no subscription.
+Caches of a leader that outlive its term are a known cause of stalled consumers and stale sequences.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from jetraft.cluster.consumers.desk import ConsumerDesk
+from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
-from jetraft.cluster.streams.admit import Admission
+from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.stamps import StampClock
-from jetraft.raft.engine import Proposal
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
-from jetraft.store.format import Kind
+from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jetraft.cluster.streams.machine import StreamMachine
-    from jetraft.cluster.streams.publish import Admitted, Publish
-    from jetraft.cluster.streams.site import Site
+    from jetraft.cluster.site import Site
+    from jetraft.cluster.state.machine import StreamMachine
+    from jetraft.cluster.streams.publish import Admitted, Publish, TraceOutcome
     from jetraft.raft.group import Group
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
 
 
-class Leadership:
+class StreamLeadership:
     """One term of leading one stream."""
 
     def __init__(self, site: Site, group: Group, machine: StreamMachine) -> None:
@@ -48,11 +48,19 @@ class Leadership:
         self._subjects: tuple[str, ...] = ()
         self._ended = False
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
-        self.admission = Admission(machine.config, machine)
-        self.desk = ConsumerDesk(site, group, machine)
-        self.consumers = ConsumerFrontend(site, group, machine, self.desk)
-        self._listen()
+        self.admission = PublishAdmission(machine.config, machine, domain=site.domain)
+        self.dispatcher = ConsumerDispatcher(site, group, machine)
+        self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
         self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
+
+    @classmethod
+    def start(cls, site: Site, group: Group, machine: StreamMachine) -> Self:
+        """Lead: consumers first, then publishes, then what expires."""
+        leadership = cls(site, group, machine)
+        leadership.dispatcher.start()
+        leadership._listen()
+        leadership._expiry.arm()
+        return leadership
 
     # --- publishes
 
@@ -73,17 +81,31 @@ class Leadership:
             self._group.propose(
                 proposal, partial(self._published, publish), committed=partial(self._acknowledge, publish)
             )
+        for outcome in admitted.traced:
+            self._settle_trace(outcome)
         if admitted.answers:
             self._site.outbox.send_batch(b"".join(admitted.answers))
+
+    def _settle_trace(self, outcome: TraceOutcome) -> None:
+        assert self._site.traces is not None, "only a sink that was announced gets traced messages"
+        self._site.traces.settle_trace(
+            outcome.number,
+            self._config.name,
+            subject=outcome.subject,
+            no_interest=outcome.no_interest,
+            error=outcome.error,
+        )
 
     def _refusal(self) -> ApiError | None:
         """Why nothing can be stored now.
 
-        The server holds what it was told to hold at most; or the disk is nearly full, and what is left is for making
+        Account or server hold what they may hold at most; or the disk is nearly full, and what is left is for making
         room again.
         """
         quota, space, kind = self._site.quota, self._site.space, self._config.storage
         now_ns = self._site.clock.mono_ns()
+        if self._site.account_quota is not None and self._site.account_quota.is_full(kind, now_ns):
+            return errors.ACCOUNT_RESOURCES_EXCEEDED.with_values()
         if quota is not None and quota.is_full(kind, now_ns):
             return errors.INSUFFICIENT_RESOURCES.with_values()
         if space is not None and self._is_in_files and space.is_low(now_ns):
@@ -93,7 +115,7 @@ class Leadership:
     def _acknowledge(self, publish: Publish) -> None:
         """Tell the publishers of what is committed. Of anything else they hear nothing, and try again."""
         if not self._ended:
-            acks = publish.acks(self._stream)
+            acks = publish.acks(self._stream, self._site.domain)
             if acks:
                 self._site.outbox.send_batch(acks)
 
@@ -114,7 +136,7 @@ class Leadership:
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied: consumers may have something to deliver."""
         if messages_added:
-            self.desk.pump()
+            self.dispatcher.pump()
             self._expiry.messages_added()
 
     def end(self, reason: bytes = STATUS_LEADER) -> None:
@@ -123,7 +145,7 @@ class Leadership:
         if self._sink is not None:
             self._site.outbox.remove_sink(self._sink)
             self._sink = None
-        self.desk.end(reason)
+        self.dispatcher.end(reason)
         self._expiry.end()
 
     def _listen(self) -> None:
@@ -138,6 +160,8 @@ class Leadership:
                 self._sink = outbox.add_sink(subject.encode(), self.on_publishes)
             else:
                 outbox.extend_sink(self._sink, subject.encode())
+        if self._sink is not None and self._site.traces is not None:
+            self._site.traces.trace_sink(self._sink, self._config.name)
         # The new sink listens before the old one goes, so interest in what stays never ends.
         if old is not None:
             outbox.remove_sink(old)

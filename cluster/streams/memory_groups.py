@@ -2,18 +2,18 @@
 
 A memory group is noted before its replica starts for the first time, a group in files when its log is given up. One
 that is noted when a replica without a log is to be started is one whose log, term and vote this node has forgotten
-(raft/joining.py).
+(raft/recovery/joining.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetraft.store import ledger_records
+from jetraft.store.ledger import ledger_records
 
 if TYPE_CHECKING:
-    from jetraft.store.ledger import Ledger
-    from jetraft.store.ledger_records import GroupKey
+    from jetraft.store.ledger.ledger import Ledger
+    from jetraft.store.ledger.ledger_records import GroupKey
     from jetraft.store.model.ids import GroupId
 
 

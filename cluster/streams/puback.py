@@ -14,14 +14,15 @@ STREAMS_CACHED: Final = 1024
 
 
 @lru_cache(maxsize=STREAMS_CACHED)
-def puback_prefix(stream: bytes) -> bytes:
+def puback_prefix(stream: bytes, domain: str = "") -> bytes:
     """A positive ack up to the sequence; the sequence and a closing brace complete it."""
-    return b'{"stream":%s,"seq":' % quote(stream.decode()).encode()
+    within = f',"domain":{quote(domain)}' if domain else ""
+    return f'{{"stream":{quote(stream.decode())}{within},"seq":'.encode()
 
 
-def duplicate_ack(stream: bytes, seq: int) -> bytes:
+def duplicate_ack(stream: bytes, seq: int, domain: str = "") -> bytes:
     """The ack of a message that the stream already has at `seq`."""
-    return b'%s%d,"duplicate": true}' % (puback_prefix(stream), seq)
+    return b'%s%d,"duplicate": true}' % (puback_prefix(stream, domain), seq)
 
 
 def error_ack(stream: bytes, error: ApiError) -> bytes:

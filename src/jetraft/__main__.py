@@ -1,12 +1,11 @@
 """`python -m jetraft` starts the server, exactly like the `jetraft` command.
 
-Signals come before imports. Python makes SIGINT an exception that can appear inside any import: a traceback, or nothing
-where it is swallowed, or worse inside a compiled module that does not expect it. So it gets its usual meaning, as
-SIGTERM has it, by the first line that is run here: the process ends. `signal` itself would be the first of the slow
-imports. `api/cli/start_signals.py` goes on from there.
+Python turns SIGINT into an exception, which can be raised inside any import: it prints a traceback, is swallowed, or
+breaks a compiled module that does not expect it. So the first line that runs here lets SIGINT end the process, as
+SIGTERM does. It uses `_signal`, because importing `signal` is slow. `api/cli/start_signals.py` sets the later handlers.
 """
 
-import _signal  # type: ignore[import-not-found]  # what `signal` is made of
+import _signal  # type: ignore[import-not-found]  # the compiled part of `signal`
 
 
 def main() -> int:

@@ -1,11 +1,11 @@
 """A Spark data source for JetStream: `spark.read.format("jetstream")` and `spark.readStream.format("jetstream")`.
 
 Spark finds it by its name: at the first use of any data source it imports every top-level module called `pyspark_*` and
-asks for `DefaultSource`. One such module that raises at import switches the lookup off for all of them, so this file
-imports nothing: `DefaultSource` is loaded when it is asked for, and where pyspark is missing or too old it is simply
-absent (`python -m pyspark_jetstream doctor` says why).
+reads its attribute `DefaultSource`. If one of these modules raises at import, Spark finds none of them. So this file
+imports nothing: `DefaultSource` is loaded at its first use, and missing where pyspark is missing or too old
+(`python -m pyspark_jetstream doctor` reports why).
 
-It speaks the NATS protocol over sockets of its own and works against any JetStream server.
+The package has its own NATS client and works with any JetStream server.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ __all__ = ["DefaultSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Register the format `jetstream` in this session, for when Spark's own lookup does not see this package."""
+    """Register the format `jetstream` in this session, if Spark's own lookup does not find this package."""
     from pyspark_jetstream.source import DefaultSource  # noqa: PLC0415  (nothing heavy at import: see above)
 
     spark.dataSource.register(DefaultSource)

@@ -1,11 +1,11 @@
-"""One connection to one server: a small synchronous NATS client that can only ask.
+"""One connection to one server: a small synchronous NATS client that sends requests.
 
-A connection has one outstanding question at a time. When an answer does not come whole (timeout, closed socket, the
-caller stops in the middle of a batch), the connection is closed and never used again: so an answer can never be taken
-for that to another question, and no bookkeeping of late replies is needed. Connections are kept per process in
-`CONNECTIONS`, because Spark reuses its Python workers for many tasks.
+A connection has one outstanding call at a time. If an answer is incomplete (timeout, closed socket, the caller stops in
+the middle of a batch), the connection is closed and never used again: so an answer is never taken for that of another
+request, and late replies need no bookkeeping. Connections are kept per process in `CONNECTIONS`, because Spark reuses
+its Python workers for many tasks.
 
-Times are seconds here (socket timeouts); all other modules keep to what the server sends.
+Times are in seconds, as socket timeouts are.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ NAME = "pyspark_jetstream"
 
 @attrs.frozen(kw_only=True, slots=True)
 class ServerInfo:
-    """What a server says about itself when a client connects."""
+    """The fields of a server's INFO that a reader needs."""
 
     server_id: str
     server_name: str
@@ -44,7 +44,7 @@ class ServerInfo:
 
 
 class Connection:
-    """A connected and authenticated client. Raises ServerError from every method when the server fails us."""
+    """A connected and authenticated client. Every method raises ServerError when the server fails."""
 
     def __init__(self, url: str, access: Access) -> None:
         """Connect and log in."""
@@ -52,7 +52,7 @@ class Connection:
         self.closed = False
         self._data = b""
         self._start = 0
-        self._needed = 0  # unread bytes that make the frame at _start whole, 0 when not known
+        self._needed = 0  # unread bytes that complete the frame at _start, 0 when not known
         self._replies = 0
         parts = urlsplit(url)
         assert parts.hostname is not None
@@ -88,11 +88,11 @@ class Connection:
         self._expect(b"PONG")
 
     def request(self, subject: str, payload: bytes, *, timeout_s: float) -> wire.Frame:
-        """Return the one answer to a request."""
+        """Send a request and return its answer."""
         return self.request_many([(subject, payload)], timeout_s=timeout_s)[0]
 
     def request_many(self, questions: list[tuple[str, bytes]], *, timeout_s: float) -> list[wire.Frame]:
-        """Return the answers to several requests that are on their way together, in the order of the questions."""
+        """Send several requests at once and return their answers in the same order."""
         self._set_timeout(timeout_s)
         first = self._replies
         self._replies += len(questions)
@@ -114,8 +114,8 @@ class Connection:
     ) -> wire.Status:
         """Append the answer to a batch direct get to the rows and return the status that ended it.
 
-        Rows that came before a failure are in `rows` when ServerError is raised: they are whole and may be used.
-        `stall_s` is how long the server may be silent.
+        When it raises ServerError, `rows` has the complete rows received before the failure, which may be used.
+        `stall_s` is the longest silence of the server.
         """
         self._set_timeout(stall_s)
         reply = b"%b.%d" % (self._inbox, self._replies)
@@ -134,12 +134,12 @@ class Connection:
                 raise ServerError(f"{self.url}: {error}") from error
 
     def _expect(self, verb: bytes) -> wire.Frame:
-        """Return the next frame of this verb; answer PING, pass over INFO and +OK, raise on -ERR."""
+        """Return the next frame with this verb; answer PING, skip INFO and +OK, raise ServerError for -ERR."""
         while True:
             frame = self._next_frame()
             if frame.verb == b"-ERR":
                 self.close()
-                raise ServerError(f"{self.url}: the server said {frame.argument.decode('utf-8', 'replace')}")
+                raise ServerError(f"{self.url}: the server sent -ERR {frame.argument.decode('utf-8', 'replace')}")
             if frame.verb == b"PING":
                 self._send(b"PONG\r\n")
             if frame.verb == verb:
@@ -151,7 +151,7 @@ class Connection:
         return frame
 
     def _buffered_frame(self) -> wire.Frame | None:
-        """Take the next whole frame out of the buffer; None when more must be received."""
+        """Take the next complete frame out of the buffer; None when more has to be received."""
         try:
             frame, position = wire.next_frame(self._data, self._start)
         except (ServerError, ValueError, IndexError) as error:
@@ -164,7 +164,7 @@ class Connection:
         return frame
 
     def is_alive(self) -> bool:
-        """Whether the connection can be used after a pause; the server's PINGs of the meantime are answered."""
+        """Whether the connection can be used after a pause; answers PINGs that arrived in the pause."""
         try:
             while not self.closed and select.select([self._socket], [], [], 0)[0]:
                 self._receive(0)
@@ -176,7 +176,7 @@ class Connection:
         return not self.closed
 
     def _receive(self, needed: int) -> None:
-        """Read until `needed` unread bytes are there, at least once; the parsed part of the buffer is dropped."""
+        """Receive at least once, until `needed` unread bytes are buffered; drops the parsed part of the buffer."""
         chunks = [self._data[self._start :]]
         size = len(chunks[0])
         received = 0
@@ -196,7 +196,7 @@ class Connection:
         self._start = 0
 
     def _set_timeout(self, timeout_s: float) -> None:
-        """Bound every wait of the question that follows."""
+        """Set the timeout of every wait of the next call."""
         if self.closed:
             raise ServerError(f"{self.url}: the connection is closed")
         self._socket.settimeout(timeout_s)
@@ -223,7 +223,7 @@ class ConnectionCache:
         self._open: dict[tuple[str, Access], Connection] = {}
 
     def get(self, url: str, access: Access) -> Connection:
-        """Return an open connection, a new one when the kept one has died. Raises ServerError."""
+        """Return an open connection, a new one if the cached one is closed. Raises ServerError."""
         found = self._open.get((url, access))
         if found is None or not found.is_alive():
             found = self._open[url, access] = Connection(url, access)
@@ -240,7 +240,7 @@ CONNECTIONS = ConnectionCache()
 
 
 def parse_info(text: bytes) -> ServerInfo:
-    """Return what an INFO line says. Raises ServerError when it is no INFO of a NATS server."""
+    """Parse the argument of INFO. Raises ServerError when it is malformed."""
     try:
         info: dict[str, Any] = json.loads(text)
         return ServerInfo(
@@ -254,7 +254,7 @@ def parse_info(text: bytes) -> ServerInfo:
             jetstream=info.get("jetstream", False),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise ServerError(f"the server's INFO cannot be read: {error}") from error
+        raise ServerError(f"the server's INFO is malformed: {error!r}") from error
 
 
 def connect_options(access: Access) -> dict[str, Any]:
@@ -280,8 +280,7 @@ def connect_options(access: Access) -> dict[str, Any]:
 def certificate_name(url: str, access: Access) -> str:
     """Return the host name that the server's certificate must have.
 
-    Addresses that the cluster reported are numbers, which certificates seldom name: there the first server's name
-    counts.
+    The cluster mostly reports IP addresses, which certificates seldom contain: for these it is the first server's name.
     """
     host = urlsplit(url).hostname or ""
     first = urlsplit(access.servers[0]).hostname or ""
@@ -289,7 +288,7 @@ def certificate_name(url: str, access: Access) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether the host is given by number."""
+    """Whether the host is an IP address."""
     try:
         ip_address(host)
     except ValueError:
@@ -298,7 +297,7 @@ def is_address(host: str) -> bool:
 
 
 def tls_context(access: Access) -> ssl.SSLContext:
-    """Return the verification rules: the system's authorities or the given one, and our certificate if there is one."""
+    """Return the TLS context: the system's authorities or the configured one, and the client certificate, if any."""
     context = ssl.create_default_context(cafile=access.tls_ca_file)
     if access.tls_cert_file is not None:
         context.load_cert_chain(access.tls_cert_file, access.tls_key_file)

@@ -1,4 +1,4 @@
-"""`python -m pyspark_jetstream doctor`: a line for each thing that a query needs, and what to do about it."""
+"""`python -m pyspark_jetstream doctor`: checks what a query needs and prints a line for each check."""
 
 import importlib
 import importlib.metadata
@@ -17,7 +17,7 @@ PYSPARK_VERSION_MIN = (4, 2)
 LOOKUP_TIMEOUT_S = 60.0
 CHECK_RETRY_S = 3.0
 
-# What Spark's own lookup does, as far as we are concerned, in the interpreter that it uses for it.
+# The relevant part of Spark's own lookup, for the interpreter in which Spark runs it.
 LOOKUP = """
 from importlib import import_module
 from pkgutil import iter_modules
@@ -41,12 +41,12 @@ class Finding:
     text: str
 
     def line(self) -> str:
-        """Return what the user reads."""
+        """Return the line to print."""
         return f"{'ok  ' if self.ok else 'FAIL'} {self.subject}: {self.text}"
 
 
 def findings(servers: str | None, stream: str | None) -> Iterator[Finding]:
-    """Yield one finding for each check, as they are done."""
+    """Run the checks and yield the finding of each."""
     yield _guarded("java", check_java)
     yield _guarded("pyspark", check_pyspark)
     yield _guarded("pyarrow", lambda: f"version {importlib.metadata.version('pyarrow')}" if _import("pyarrow") else "")
@@ -70,22 +70,22 @@ def _import(name: str) -> bool:
 
 
 def check_java() -> str:
-    """Return which Java Spark will use."""
+    """Return the version and path of the Java that Spark uses. Raises JavaMissingError."""
     java = ensure_java()
     return f"Java {java_version(java)} at {java}"
 
 
 def check_pyspark() -> str:
-    """Return the version of pyspark."""
+    """Return the version of pyspark. Raises JetStreamSourceError when it is too old, ImportError when it is missing."""
     _import("pyspark")
     version = importlib.metadata.version("pyspark")
     if tuple(int(part) for part in version.split(".")[:2]) < PYSPARK_VERSION_MIN:
-        raise JetStreamSourceError(f"version {version} is too old: admission control of streams came with 4.2")
+        raise JetStreamSourceError(f"version {version} is too old: 4.2 or later is needed")
     return f"version {version}"
 
 
 def check_python() -> str:
-    """Return the interpreter in which Spark looks for data sources, having looked there as Spark does."""
+    """Run Spark's lookup in the interpreter that Spark uses; returns its path. Raises JetStreamSourceError."""
     name = os.environ.get("PYSPARK_PYTHON") or "python3"
     python = shutil.which(name)
     if python is None:
@@ -96,7 +96,7 @@ def check_python() -> str:
     lines = answer.stdout.splitlines()
     broken = [line for line in lines if line.startswith("broken")]
     if broken:
-        raise JetStreamSourceError(f"{python}: a module that fails at import switches Spark's lookup off: {broken[0]}")
+        raise JetStreamSourceError(f"{python}: Spark finds no data source, because an import fails: {broken[0]}")
     if "found pyspark_jetstream" not in lines:
         raise JetStreamSourceError(
             f"{python} does not have pyspark_jetstream with pyspark; set PYSPARK_PYTHON={sys.executable}"
@@ -105,7 +105,7 @@ def check_python() -> str:
 
 
 def check_servers(servers: str, stream: str | None) -> str:
-    """Return which servers answer, and whether the stream can be read from its replicas."""
+    """Return the servers that answer, and how the stream can be read. Raises JetStreamSourceError."""
     from pyspark_jetstream.client import ConnectionCache  # noqa: PLC0415  (only for this check)
     from pyspark_jetstream.leader import Leader  # noqa: PLC0415
     from pyspark_jetstream.options import Access, parse_servers  # noqa: PLC0415
@@ -126,5 +126,5 @@ def check_servers(servers: str, stream: str | None) -> str:
         view = Leader(access, stream, connections).view()
     finally:
         connections.close()
-    how = "any replica" if view.allow_direct else "its leader only (allow_direct is off)"
+    how = "any replica" if view.allow_direct else "the leader only (allow_direct is off)"
     return f"{text}; stream {stream} has {view.messages} messages and is read from {how}"

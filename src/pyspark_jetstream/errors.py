@@ -1,33 +1,33 @@
-"""What can go wrong, by what a caller does about it: correct the options, try another server, or stop the query."""
+"""Errors, by what a caller does about them: correct the options, try another server, or stop the query."""
 
 
 class JetStreamSourceError(Exception):
-    """Base of every error that this package raises on purpose; the message is meant for the user of the query."""
+    """Base of the errors of this package; the message is for the user of the query."""
 
 
 class BadOptionError(JetStreamSourceError, ValueError):
-    """An option of the data source is unknown or has a value that cannot be used; the message names it."""
+    """An option of the data source is unknown or has an invalid value; the message names it."""
 
 
 class StreamNotFoundError(JetStreamSourceError):
-    """The servers answered, and the stream does not exist."""
+    """The stream does not exist."""
 
 
 class DataLossError(JetStreamSourceError):
-    """Rows that the query should have read are gone. `failOnDataLoss=false` turns this into a warning."""
+    """Rows of the query no longer exist. `failOnDataLoss=false` turns this into a warning."""
 
 
 class StreamRecreatedError(DataLossError):
-    """The stream is not the one that was planned: it was deleted, and one of the same name was made."""
+    """The stream was deleted, and another one with the same name was created."""
 
 
 class ServersUnavailableError(JetStreamSourceError):
-    """No server gave a usable answer until the retry deadline; the message has each server's last failure."""
+    """No server gave a usable answer within the retry timeout; the message has each server's last failure."""
 
 
 class ServerError(JetStreamSourceError):
-    """One server failed us (connection, timeout, protocol, refusal): the next one is worth a try."""
+    """One server failed (connection, timeout, protocol, refusal); another one may answer."""
 
 
 class ReplicaBehindError(ServerError):
-    """The replica has not yet applied everything up to the planned end, so its answer may lack rows."""
+    """The replica has not applied everything up to the planned end, so its answer may lack rows."""

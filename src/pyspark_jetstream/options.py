@@ -1,8 +1,7 @@
-"""The options of the data source: names, defaults, and one clear error for everything that is not understood.
+"""The options of the data source: names, defaults and errors.
 
-Spark hands the options over as strings with case-insensitive names. They are parsed once, when the data source is made,
-so that a typing error shows at `.load()` and not in a task. The frozen result travels to the tasks inside the
-partitions.
+Spark passes the options as strings with case-insensitive names. They are parsed once, when the data source is made, so
+that an error is raised by `.load()` and not in a task. The frozen result is part of each partition.
 """
 
 import difflib
@@ -20,8 +19,7 @@ from pyspark_jetstream.times import rfc3339_of
 DEFAULT_PORT = 4222
 STREAM_NAME = re.compile(r"[^\s.*>/\\\x00]{1,255}")
 
-# Failing over a stream takes a few seconds (jetraft: under 3, nats-server: up to 10); 30 leaves room for a node's
-# restart.
+# A failover takes a few seconds (jetraft: under 3, nats-server: up to 10); 30 s are enough for the restart of a node.
 RETRY_TIMEOUT_S = 30.0
 # nats.py waits 2 s for a connection, the Go client 2 s, Kafka's socket setup 10 s.
 CONNECT_TIMEOUT_S = 3.0
@@ -29,7 +27,7 @@ CONNECT_TIMEOUT_S = 3.0
 
 @attrs.frozen(kw_only=True, slots=True)
 class Position:
-    """A place in a stream as the user names it; exactly one of the three fields says which."""
+    """A position in a stream, as in the options; exactly one of the three fields is set."""
 
     keyword: str | None = None  # "earliest" or "latest"
     stream_seq: int | None = None
@@ -38,7 +36,7 @@ class Position:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Access:
-    """How to reach and enter the servers; the same for all of them."""
+    """How to connect to the servers and log in; the same for all of them."""
 
     servers: tuple[str, ...]  # URLs, nats://host:port or tls://host:port
     user: str | None = None
@@ -54,7 +52,7 @@ class Access:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Options:
-    """Everything that the options of a query say."""
+    """All options of a query."""
 
     access: Access
     stream: str
@@ -87,7 +85,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def unknown_option(name: str) -> str:
-    """Return the message for an option that does not exist, with the nearest one that does."""
+    """Return the message for an unknown option, with the most similar known one."""
     near = difflib.get_close_matches(name, KNOWN, n=1)
     hint = f"; did you mean {KNOWN[near[0]]!r}?" if near else f"; known options: {', '.join(sorted(KNOWN.values()))}"
     return f"unknown option {name!r}{hint}"
@@ -102,7 +100,7 @@ def _parse_one(name: str, text: str) -> Any:
 
 
 def parse_servers(text: str) -> tuple[str, ...]:
-    """Return the server URLs of a comma-separated list; `host`, `host:port`, `nats://` and `tls://` forms are known."""
+    """Return the server URLs of a comma-separated list of `host`, `host:port`, `nats://...` and `tls://...`."""
     urls = [part.strip() for part in text.split(",") if part.strip()]
     if not urls:
         raise ValueError("needs at least one server such as nats://127.0.0.1:4222")
@@ -123,7 +121,7 @@ def _parse_server(text: str) -> str:
 
 
 def parse_stream(text: str) -> str:
-    """Return a stream name that the server could know."""
+    """Return a valid stream name."""
     if not STREAM_NAME.fullmatch(text):
         raise ValueError("a stream name has no spaces, dots, wildcards or slashes")
     return text
@@ -135,7 +133,7 @@ def parse_starting(text: str) -> Position:
 
 
 def parse_ending(text: str) -> Position:
-    """Return where a batch ends: latest, a sequence or a time (the row there is not read any more)."""
+    """Return where a batch ends: latest, a sequence or a time (exclusive)."""
     return _parse_position(text, ("latest",))
 
 
@@ -194,7 +192,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Return a duration in seconds; `500ms` and `5s` are understood as well."""
+    """Return a duration in seconds, from `5`, `5s` or `500ms`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)?", text)
     seconds = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else 0.0
     if seconds <= 0:

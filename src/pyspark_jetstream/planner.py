@@ -1,14 +1,14 @@
-"""What a streaming query does between its tasks: find the end, bound the next micro-batch, cut it into partitions.
+"""Plans the micro-batches of a query: finds the end of the stream, limits the next batch, divides it into partitions.
 
-Spark takes whatever end it is given, also one below the start, and would then deliver rows again. Hence the rules here:
-an end comes from the leader, is at least the start, and a range whose end lies below its start has no rows.
+Spark accepts an end below the start and would then deliver rows again. So an end comes from the leader and is at least
+the start, and a range with an end below its start has no rows.
 
-A stream that was deleted and made again has other rows under the same sequences. The offset's creation time shows it:
-with failOnDataLoss the query stops; without, it goes on at the first message of the new stream.
+A stream that was deleted and created again has other rows with the same sequences. The creation time in the offset
+reveals it: with failOnDataLoss the query stops, otherwise it continues at the first message of the new stream.
 
-A stream that ends below the offset has lost rows that the query has read (a store that was set back to an older copy),
-and stores other rows under their sequences next. Waiting until it has passed the offset would skip those, so that is a
-loss too: the query stops, or goes on at the stream's end. Only a start that the option itself puts ahead is waited for.
+A stream that ends below the offset has lost rows that the query has read (its store was replaced by an older copy), and
+the next messages reuse their sequences. To wait for the stream to pass the offset would skip these. So this is data
+loss too: the query stops, or continues at the stream's end. Only a start that an option puts ahead is waited for.
 """
 
 import logging
@@ -44,7 +44,7 @@ class Planner:
         self._warned = False
 
     def view(self) -> StreamView:
-        """Return the stream's state as the leader has it, and remember where it ends."""
+        """Return the stream's state from its leader, and keep its end for `latest_seen`."""
         view = self.leader.view()
         self._latest = self._at(view, view.end_seq)
         if not view.allow_direct and not self._warned:
@@ -58,7 +58,7 @@ class Planner:
         return view
 
     def initial(self) -> Offset:
-        """Return where a new query starts; always the same answer."""
+        """Return where a new query starts; every call returns the same offset."""
         if self._initial is None:
             view = self.view()
             strict = self._options.fail_on_data_loss
@@ -66,15 +66,15 @@ class Planner:
         return self._initial
 
     def stop_at_present_end(self) -> None:
-        """Let no later micro-batch end after what the stream has now."""
+        """Limit all later micro-batches to the stream's present end."""
         view = self.view()
         self._stop_at = self._at(view, view.end_seq)
 
     def next_end(self, start: dict[str, Any], rows_max: int | None) -> Offset:
         """Return the end of the micro-batch that begins at `start`, `start` itself when there is nothing new.
 
-        It is below `start` in one case: rows that were read are gone, and failOnDataLoss=false goes on at the stream's
-        end. Raises DataLossError otherwise.
+        It is below `start` only if rows that were read are lost and failOnDataLoss=false continues at the stream's end.
+        Otherwise such a loss raises DataLossError.
         """
         first = parse_offset(start, self._options.stream)
         is_chosen = first.seq == self._options.starting.stream_seq  # nothing was read yet, so nothing can be lost
@@ -95,7 +95,7 @@ class Planner:
         return self._at(view, max(first.seq, end_seq))
 
     def latest_seen(self) -> Offset | None:
-        """Return the stream's end as of the last question."""
+        """Return the stream's end as of the last request to its leader."""
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -104,7 +104,7 @@ class Planner:
         if first == last:
             return []
         if first.created == last.created and last.seq < first.seq:
-            # `next_end` plans this when the stream was set back; otherwise no query does.
+            # `next_end` plans this after data loss; other queries do not.
             self._lost(DataLossError(f"the checkpoint's range runs backwards, from {first.seq} to {last.seq}"))
             return []
         view = self._view_reaching(last)
@@ -127,7 +127,7 @@ class Planner:
         return self.split(view, start_seq, end_seq)
 
     def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[InputPartition]:
-        """Return the partitions of a range of this stream; the next call begins with the next replica."""
+        """Return the partitions of a range of this stream; the next call starts with the next replica."""
         self._turn += 1
         template = Range(
             start_seq=start_seq,
@@ -145,7 +145,7 @@ class Planner:
         self._connections.close()
 
     def _view_reaching(self, end: Offset) -> StreamView:
-        """Return a view that has the whole range; a leader that was just elected may need a moment to get there."""
+        """Wait up to `retry_timeout_s` for a view that has the whole range: a new leader may need time to apply it."""
         deadline = time.monotonic() + self._options.access.retry_timeout_s
         while True:
             view = self.view()
@@ -154,11 +154,11 @@ class Planner:
             time.sleep(PAUSE_MAX_S / 4)
 
     def _lost(self, error: DataLossError) -> None:
-        """Stop the query or say what it goes on without."""
+        """Raise the error, or log it as a warning with failOnDataLoss=false."""
         if self._options.fail_on_data_loss:
-            error.add_note("failOnDataLoss=false goes on with what is there")
+            error.add_note("failOnDataLoss=false continues with the rows that exist")
             raise error
-        LOG.warning("%s; going on without", error)
+        LOG.warning("%s; continuing without these rows", error)
 
     def _at(self, view: StreamView, stream_seq: int) -> Offset:
         return Offset(stream=self._options.stream, created=view.created, seq=stream_seq)

@@ -1,9 +1,8 @@
-"""Which servers a task may read from: found out by the planner, handed to the tasks with their ranges.
+"""The servers from which a task may read. The planner finds them and passes them to the tasks.
 
-The servers of the options come first, then those that the cluster reports (`connect_urls`). One server may be reachable
-under several addresses, so they are told apart by `server_id`. Servers that hold a replica of the stream come before
-those that do not: the latter would only pass the request on. A server that does not answer now is left out, and looked
-for again soon.
+The servers of the options come first, then those that the cluster reports (`connect_urls`). A server may have several
+addresses, so servers are identified by `server_id`. Servers with a replica of the stream come before the others, which
+would only forward the request. A server that does not answer is left out until the next survey.
 """
 
 import time
@@ -16,8 +15,8 @@ from pyspark_jetstream.client import Connection, ServerInfo
 from pyspark_jetstream.errors import ServerError
 from pyspark_jetstream.options import Access
 
-# How long a survey holds. Planning happens every trigger; a node that comes or goes is noticed within this time.
-SURVEY_HOLDS_S = 10.0
+# How long a survey is valid. Every trigger plans; a node that is added or removed is noticed within this time.
+SURVEY_VALID_S = 10.0
 PROBE_TIMEOUT_S = 1.0
 PROBES_AT_ONCE = 8
 
@@ -32,7 +31,7 @@ class Server:
 
 
 class Directory:
-    """The servers of the cluster, surveyed when needed."""
+    """The servers of the cluster, from a survey that is renewed after SURVEY_VALID_S."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -42,9 +41,9 @@ class Directory:
     def candidates(self, replicas: frozenset[str]) -> tuple[Server, ...]:
         """Return the servers to read from, those with a replica first; never empty.
 
-        When none answers, the servers of the options are returned: the tasks go on trying.
+        If none answers, they are the servers of the options: the tasks retry.
         """
-        if time.monotonic() - self._surveyed_at_s > SURVEY_HOLDS_S or not self._servers:
+        if time.monotonic() - self._surveyed_at_s > SURVEY_VALID_S or not self._servers:
             self._servers = survey(self._access)
             self._surveyed_at_s = time.monotonic()
         servers = [attrs.evolve(server, has_replica=server.name in replicas) for server in self._servers]
@@ -53,7 +52,7 @@ class Directory:
 
 
 def survey(access: Access) -> tuple[Server, ...]:
-    """Ask every known address who is there, at once; each server is listed once, in the order of its first address."""
+    """Connect to every known address at once; returns each server once, in the order of its first address."""
     found: dict[str, Server] = {}
     asked: set[str] = set()
     waiting = list(access.servers)
@@ -72,7 +71,7 @@ def survey(access: Access) -> tuple[Server, ...]:
 
 
 def probe(url: str, access: Access) -> ServerInfo | None:
-    """Return what the server says about itself, None when it does not answer."""
+    """Return the INFO of a server; None when it does not answer."""
     quick = attrs.evolve(access, connect_timeout_s=min(access.connect_timeout_s, PROBE_TIMEOUT_S))
     try:
         connection = Connection(url, quick)

@@ -1,7 +1,7 @@
-"""From columns of bytes to Arrow record batches of exactly Spark's types.
+"""Converts columns of bytes to Arrow record batches with Spark's types.
 
-Spark checks the first batch of a task: types, order and nullability must equal its own translation of the schema. It
-keeps microseconds, so a time is cut to those.
+Spark checks the first batch of a task: types, order and nullability must equal those of the schema. Its times have
+microseconds, so nanoseconds are truncated.
 """
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 
-# Batches of 1,000 to 100,000 rows move at the same speed through Spark; a megabyte keeps the worker's memory small.
+# Spark is equally fast with batches of 1,000 to 100,000 rows; one megabyte limits the worker's memory.
 BATCH_BYTES = 1 << 20
 BATCH_ROWS_MAX = 10_000
 
@@ -46,7 +46,7 @@ def to_batches(rows: Rows) -> list[pa.RecordBatch]:
 
 
 def text_column(values: list[bytes]) -> pa.Array:
-    """Return UTF-8 text; bytes that are none (the server does not check subjects) are shown as U+FFFD."""
+    """Return UTF-8 text; other bytes, which the server allows in subjects, become U+FFFD."""
     try:
         return pa.array(values, pa.string())
     except pa.ArrowInvalid:

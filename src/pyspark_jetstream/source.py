@@ -1,9 +1,8 @@
 """The classes that Spark calls: the data source, its batch reader and its stream reader.
 
-Where they live: Spark makes a stream reader in one driver-side Python process, which plans every batch of the query,
-and another only to pickle `read` for the tasks. So readers keep connections and surveys in fields that are not pickled,
-and everything a task needs is in its partition. `latestOffset(start, limit)` with admission control came with Spark
-4.2.
+Spark makes a stream reader in one driver-side Python process, which plans every batch of the query, and another one
+only to pickle `read` for the tasks. So readers keep connections and surveys in fields that are not pickled, and a
+partition has everything that its task needs. `latestOffset(start, limit)` needs Spark 4.2.
 """
 
 import json
@@ -51,7 +50,7 @@ SCHEMA = StructType(
 
 
 class DefaultSource(DataSource):
-    """`format("jetstream")`. Raises BadOptionError when it is made with options that are not understood."""
+    """`format("jetstream")`. The constructor raises BadOptionError for a wrong option."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -63,7 +62,7 @@ class DefaultSource(DataSource):
         return "jetstream"
 
     def schema(self) -> StructType:
-        """The columns; they are always the same."""
+        """The columns, which are the same for every stream."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> "BatchReader":
@@ -105,7 +104,7 @@ class BatchReader(DataSourceReader):
             connections.close()
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The rows of one partition, in a task. Spark makes up a partition without a value when there is none."""
+        """The rows of one partition, in a task. If there is no partition, Spark passes one without a value."""
         return read_range(partition.value) if isinstance(partition, RangePartition) else iter(())
 
 
@@ -118,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def planner(self) -> Planner:
-        """The planner of this process, made at the first use: a reader that only gets pickled makes no connection."""
+        """The planner of this process, made at its first use: a reader that is only pickled does not connect."""
         if self._planner is None:
             self._planner = Planner(self._options, ConnectionCache())
         return self._planner
@@ -127,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_options": self._options, "_planner": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        """Where a new query starts. Spark asks twice and gets one answer."""
+        """Where a new query starts. Spark calls it twice and gets the same offset."""
         return self.planner.initial().to_json_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
@@ -140,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.planner.stop_at_present_end()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        """The end of the next micro-batch: what the leader has, within the limit, never below the start."""
+        """The end of the next micro-batch: the leader's end, within the limit; see Planner.next_end."""
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self.planner.next_end(start, rows_max).to_json_dict()
 
@@ -150,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if latest is None else latest.to_json_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The partitions of a micro-batch; after a restart Spark asks for the range that it had logged."""
+        """The partitions of a micro-batch; after a restart Spark passes the range in its log."""
         return self.planner.partitions(start, end)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -173,7 +172,7 @@ def check_schema(schema: StructType) -> None:
 
 
 def read_range(wanted: Range) -> "Iterator[pa.RecordBatch]":
-    """Yield the record batches of a range; at the end, say which server gave how many rows when `statsDir` is set."""
+    """Yield the record batches of a range; then log, and write to `statsDir` if set, the rows of each server."""
     from pyspark_jetstream.client import CONNECTIONS  # noqa: PLC0415  (the worker's own, never pickled)
     from pyspark_jetstream.fetch import RangeReader  # noqa: PLC0415  (only tasks need it)
     from pyspark_jetstream.rows import to_batches  # noqa: PLC0415  (pyarrow: only in tasks)

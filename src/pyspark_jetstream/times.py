@@ -1,4 +1,4 @@
-"""Times as the server writes them: RFC 3339 in UTC with up to nine digits of a second."""
+"""Times in the server's format: RFC 3339 in UTC with up to nine digits of a second."""
 
 import re
 from datetime import UTC, datetime
@@ -20,6 +20,6 @@ def unix_ns(text: str) -> int:
 
 
 def rfc3339_of(moment: datetime) -> str:
-    """Return an aware datetime as the server wants it, in UTC with microseconds."""
+    """Return an aware datetime in the server's format, in UTC with microseconds."""
     assert moment.tzinfo is not None
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

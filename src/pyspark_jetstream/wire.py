@@ -1,8 +1,8 @@
-"""The bytes of the NATS protocol, as far as a reader of streams needs them. No sockets here: bytes in, values out.
+"""The part of the NATS protocol that a reader of streams needs: bytes in, values out, no sockets.
 
-The hot part is `scan_messages`: the answer to a batch direct get is thousands of HMSG frames whose header blocks all
-end in the same server-written lines, so one regular expression takes a frame apart (about 2 us each). Whatever it does
-not recognise (a status line, other header orders, PING) goes the general way, frame by frame.
+The hot function is `scan_messages`: the answer to a batch direct get is thousands of HMSG frames whose header blocks
+end with the same lines from the server, so one regular expression parses a frame (about 2 us each). Other frames (a
+status line, another order of headers, PING) are parsed one by one.
 
 Layout of a frame: `HMSG <subject> <sid> [reply] <header bytes> <total bytes>` CR LF, header block, payload, CR LF.
 Source: ADR-4 (headers), ADR-31 (direct get).
@@ -15,8 +15,7 @@ import attrs
 
 from pyspark_jetstream.errors import ServerError
 
-# A control line is at most 4096 bytes from a client; from a server INFO is the longest. This bounds a line without an
-# end.
+# The limit of a line without an end; the longest line of a server is INFO.
 LINE_BYTES_MAX = 1 << 20
 HEADER_VERSION = b"NATS/1.0\r\n"
 
@@ -26,8 +25,7 @@ _DIRECT_MESSAGE = re.compile(
     rb"Nats-Stream: [^\r\n]*\r\nNats-Subject: ([^\r\n]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r\n]*)\r\n"
     rb"Nats-Num-Pending: (\d+)\r\nNats-Last-Sequence: \d+\r\n\r\n"
 )
-# Written by the server into a direct get answer; the last line of each name is the server's, an earlier one the
-# publisher's.
+# The server's headers in a direct get answer; the last line with a name is the server's, earlier ones the publisher's.
 _DIRECT_HEADERS = frozenset(
     {b"Nats-Stream", b"Nats-Subject", b"Nats-Sequence", b"Nats-Time-Stamp", b"Nats-Num-Pending", b"Nats-Last-Sequence"}
 )
@@ -35,14 +33,14 @@ _DIRECT_HEADERS = frozenset(
 
 @attrs.define(slots=True)
 class Rows:
-    """Messages in columns, in ascending stream sequence, as they came from the wire."""
+    """Received messages in columns, in ascending order of their sequences."""
 
     stream_seqs: list[int] = attrs.field(factory=list)
     times: list[bytes] = attrs.field(factory=list)  # RFC 3339
     subjects: list[bytes] = attrs.field(factory=list)
     headers: list[bytes] = attrs.field(factory=list)  # header lines, each ended by CR LF; empty: no headers
     payloads: list[bytes] = attrs.field(factory=list)
-    num_pending: int = 0  # what the server said to be left after the last message
+    num_pending: int = 0  # messages after the last one, as stated by the server
 
     def __len__(self) -> int:
         return len(self.stream_seqs)
@@ -67,7 +65,7 @@ class Rows:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Frame:
-    """One thing the server sent. `verb` says which fields mean something."""
+    """One protocol message of the server. `verb` decides which fields are set."""
 
     verb: bytes  # MSG (also for HMSG), PING, PONG, INFO, +OK, -ERR
     argument: bytes = b""  # the rest of the line of INFO and -ERR
@@ -104,9 +102,9 @@ def publish(subject: bytes, reply: bytes, payload: bytes, header_lines: bytes = 
 
 
 def scan_messages(data: bytes, start: int, rows: Rows) -> int:
-    """Append the direct get messages that begin at `start` to the rows; return where the first other byte is.
+    """Append the direct get messages from `start` on to the rows; returns the offset after the last of them.
 
-    Stops in front of an incomplete frame and of anything that is not a plain direct get message.
+    Stops at an incomplete frame and at anything that is not a plain direct get message.
     """
     match_at = _DIRECT_MESSAGE.match
     add_seq, add_time = rows.stream_seqs.append, rows.times.append
@@ -133,14 +131,14 @@ def scan_messages(data: bytes, start: int, rows: Rows) -> int:
 
 
 def next_frame(data: bytes, start: int) -> tuple[Frame | None, int]:
-    """Return the frame at `start` and where the next one begins; (None, total bytes needed) when it is incomplete.
+    """Return the frame at `start` and where the next one starts; (None, total bytes needed) when it is incomplete.
 
-    Raises ServerError for bytes that are no NATS protocol.
+    Raises ServerError for bytes that are not NATS protocol.
     """
     line_end = data.find(b"\r\n", start)
     if line_end < 0:
         if len(data) - start > LINE_BYTES_MAX:
-            raise ServerError("the server sent a line without an end; is this a NATS client port?")
+            raise ServerError(f"the server sent {LINE_BYTES_MAX} bytes without a line end; is this a NATS client port?")
         return None, 0
     verb, _, argument = data[start:line_end].partition(b" ")
     verb = verb.upper()
@@ -162,7 +160,7 @@ def next_frame(data: bytes, start: int) -> tuple[Frame | None, int]:
 
 
 def status_of(header: bytes) -> Status | None:
-    """Return the status of a header block, None when it has none and so belongs to a message with content."""
+    """Return the status of a header block; None if it has none, as in a message with content."""
     line, _, rest = header.partition(b"\r\n")
     words = line.split(None, 2)
     if len(words) < 2 or not words[1].isdigit():  # noqa: PLR2004  (version, code[, description])
@@ -182,9 +180,9 @@ def header_lines(block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def append_message(frame: Frame, rows: Rows) -> None:
-    """Append a direct get message whatever the order of its headers. Raises ServerError when one is missing.
+    """Append a direct get message with its headers in any order. Raises ServerError when one is missing.
 
-    The publisher's own headers may have the same names (a republished message): the server's come last.
+    The publisher's headers may have the same names (a republished message): the server's are last.
     """
     lines = [line for line in frame.header.split(b"\r\n")[1:] if line]
     server: dict[bytes, bytes] = {}

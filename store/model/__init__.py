@@ -1,5 +1,5 @@
-"""The words that all layers share: subjects, names, configurations, states, errors, times, and their JSON.
+"""The data model that all layers share: subjects, names, configurations, states, errors, times, and their JSON.
 
-Everything here is a value or a pure function over values. Nothing here awaits, reads a clock, opens a file or knows
-that other layers exist; what nats-server calls a thing is what it is called here.
+Pure: values and functions over values. Nothing here awaits, reads a clock, opens a file or imports another layer. Names
+are those of nats-server.
 """

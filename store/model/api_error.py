@@ -1,4 +1,4 @@
-"""The shape of a JetStream API error: a row of the catalogue, and the error that one request is answered with.
+"""JetStream API errors: a row of the catalogue (`ApiErrorSpec`), and the error that answers a request (`ApiError`).
 
 The catalogue itself is `errors.py`, generated from `errors.tsv`. A row may carry placeholders (`{err}`, `{limit}`);
 `with_values` fills them and gives the `ApiError`, which is both a value (handlers return it) and an exception
@@ -31,9 +31,9 @@ class ApiErrorSpec:
 
 
 class ApiError(Exception):
-    """An answer of the API that is an error; equal to another when all three fields are.
+    """An error answer of the API; equal to another if all three fields are.
 
-    A handler gives it to the client as it stands; nothing else of an exception (traceback, cause) ever leaves a node.
+    Clients receive it unchanged; nothing else of an exception (traceback, cause) leaves a node.
     """
 
     def __init__(self, *, code: int, err_code: int, description: str) -> None:
@@ -43,7 +43,7 @@ class ApiError(Exception):
         self.description = description
 
     def to_json_dict(self) -> dict[str, object]:
-        """The JSON object under `error`, in nats-server's field order; zero fields are left out as Go does."""
+        """The JSON object under `error`, in nats-server's field order; zero fields are omitted, as in Go."""
         answer: dict[str, object] = {"code": self.code}
         if self.err_code:
             answer["err_code"] = self.err_code
@@ -52,7 +52,7 @@ class ApiError(Exception):
         return answer
 
     def matches(self, spec: ApiErrorSpec) -> bool:
-        """True when this error came from that row of the catalogue, whatever its values."""
+        """Whether this error was made from that row of the catalogue, with any values."""
         return self.err_code == spec.err_code
 
     def __eq__(self, other: object) -> bool:

@@ -1,8 +1,8 @@
-"""Time, as every core receives it: integers in nanoseconds, handed in by the shell.
+"""Time, as cores receive it from their shell: integers in nanoseconds.
 
 `mono_ns` counts from an arbitrary point and never goes back; ages, ack waits and leases use it. `unix_ns` counts from
-the Unix epoch. A machine's may jump, and nothing that is stored reads it: the layers above are given one that follows
-it and never jumps (steady.py).
+the Unix epoch. The machine's wall clock may jump, so stored times come from a clock that follows it without jumps
+(steady.py).
 """
 
 from typing import Protocol
@@ -27,7 +27,7 @@ class Clock(Protocol):
 
 @attrs.define
 class ManualClock:
-    """A clock that moves only when told: for cores under test and for the simulator."""
+    """A clock that advances only by `advance`, for tests of cores and for the simulator."""
 
     now_ns: int = 0
     epoch_ns: int = 1_700_000_000 * NS_PER_S
@@ -37,7 +37,7 @@ class ManualClock:
         return self.now_ns
 
     def unix_ns(self) -> int:
-        """The virtual time placed on the calendar."""
+        """Virtual time as nanoseconds since the Unix epoch."""
         return self.epoch_ns + self.now_ns
 
     def elapsed_ns(self) -> int:
@@ -45,6 +45,6 @@ class ManualClock:
         return self.now_ns
 
     def advance(self, delta_ns: int) -> None:
-        """Let `delta_ns` nanoseconds pass."""
+        """Advance the clock by `delta_ns` nanoseconds."""
         assert delta_ns >= 0
         self.now_ns += delta_ns

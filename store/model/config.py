@@ -1,8 +1,8 @@
 """The configurations of streams and consumers, field by field as nats-server 2.15 names, orders and omits them.
 
 Attribute names are JSON names. Durations are integer nanoseconds, times integer nanoseconds since the Unix epoch,
-lists are tuples, a missing object is None. Every default is Go's zero value: what the server fills in is the
-business of `validate.py`. Instances are values: change one with `attrs.evolve`.
+lists are tuples, a missing object is None. Every default is Go's zero value; the functions of `validate.py` fill in the
+server's defaults. Instances are values: change one with `attrs.evolve`.
 Source: server/stream.go (StreamConfig), server/consumer.go (ConsumerConfig), server/jetstream_cluster.go (Placement).
 """
 
@@ -33,7 +33,7 @@ from jetraft.store.model.jsoncodec import WireObject
 
 
 class RetentionPolicy(StrEnum):
-    """When a message may go."""
+    """When a message may be removed."""
 
     LIMITS = "limits"
     INTEREST = "interest"
@@ -41,14 +41,14 @@ class RetentionPolicy(StrEnum):
 
 
 class DiscardPolicy(StrEnum):
-    """What happens at a full stream: the oldest goes, or the newcomer is refused."""
+    """What a full stream does: remove the oldest message, or refuse the new one."""
 
     OLD = "old"
     NEW = "new"
 
 
 class StorageType(StrEnum):
-    """Where messages are kept; never changes."""
+    """Where messages are stored; cannot be changed."""
 
     FILE = "file"
     MEMORY = "memory"
@@ -89,7 +89,7 @@ class AckPolicy(StrEnum):
 
 
 class ReplayPolicy(StrEnum):
-    """At which speed stored messages are delivered."""
+    """The speed at which stored messages are delivered."""
 
     INSTANT = "instant"
     ORIGINAL = "original"
@@ -160,7 +160,7 @@ class SubjectTransform(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Republish(WireObject):
-    """Stored messages are published again under another subject."""
+    """A rule by which stored messages are republished under another subject."""
 
     src: str = wire(TEXT, "", omitempty=True)
     dest: str = wire(TEXT, "")
@@ -214,7 +214,7 @@ class ConsumerLimits(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamConfig(WireObject):
-    """A stream as its creator asked for it, or, after `normalise_stream`, as the server keeps it."""
+    """The configuration of a stream: as requested, or, after `normalise_stream`, as stored."""
 
     name: str = wire(TEXT, "")
     description: str = wire(TEXT, "", omitempty=True)
@@ -259,13 +259,13 @@ class StreamConfig(WireObject):
 
     @property
     def subject_filters(self) -> tuple[bytes, ...]:
-        """The subjects as the routing and store layers want them."""
+        """The subjects as bytes, for routing and the store."""
         return tuple(subject.encode() for subject in self.subjects)
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConsumerConfig(WireObject):
-    """A consumer as its creator asked for it, or, after `normalise_consumer`, as the server keeps it."""
+    """The configuration of a consumer: as requested, or, after `normalise_consumer`, as stored."""
 
     durable_name: str = wire(TEXT, "", omitempty=True)
     name: str = wire(TEXT, "", omitempty=True)
@@ -305,7 +305,7 @@ class ConsumerConfig(WireObject):
 
     @property
     def filters(self) -> tuple[bytes, ...]:
-        """All subject filters, whichever field carries them; none means every subject of the stream."""
+        """All subject filters, from either field; none means every subject of the stream."""
         one = (self.filter_subject,) if self.filter_subject else ()
         return tuple(subject.encode() for subject in one + self.filter_subjects)
 

@@ -1,4 +1,4 @@
-"""The rules that one consumer's configuration must keep, given its stream's; in nats-server's order.
+"""The rules for one consumer's configuration, given its stream's, in nats-server's order.
 
 Source: consumer.go, checkConsumerCfg.
 """
@@ -43,7 +43,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 def check_consumer(config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits) -> None:
-    """The configuration, defaults filled in, keeps every rule. Raises ApiError."""
+    """Check a configuration, with defaults filled in, against every rule. Raises ApiError."""
     _check_names(config)
     _check_replicas(config, stream)
     _check_acks(config)
@@ -174,7 +174,7 @@ def _check_filters(config: ConsumerConfig) -> None:
 
 
 def _check_start(config: ConsumerConfig) -> None:
-    """The start position is given exactly when the deliver policy wants one."""
+    """Check that a start position is given exactly when the deliver policy needs one."""
     policy = config.deliver_policy
     shown = policy.value.replace("_", " ")
     has_seq, has_time = config.opt_start_seq > 0, config.opt_start_time is not None

@@ -1,4 +1,4 @@
-"""What the server fills in where a consumer's creator said nothing, or something out of range.
+"""The server's defaults for a consumer's configuration, for values that are not set or out of range.
 
 Source: consumer.go, setConsumerConfigDefaults.
 """
@@ -83,7 +83,7 @@ def _corrected(config: ConsumerConfig, *, pedantic: bool) -> ConsumerConfig:
 
 
 def _inherited(config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits, *, pedantic: bool) -> dict[str, Any]:
-    """What the stream's consumer limits and the server's limits fill in."""
+    """Defaults from the stream's consumer limits and the server's limits."""
     changes: dict[str, Any] = {}
     max_ack_pending = config.max_ack_pending
     if max_ack_pending == 0:

@@ -1,12 +1,11 @@
-"""How an attrs class maps to a Go struct's JSON: one field, one kind, one `omitempty`.
+"""The mapping of an attrs class to the JSON of a Go struct: for each field its kind and `omitempty`.
 
-A class of the wire lists its fields in nats-server's order with `wire(kind, ...)`; from that alone `decode_object`
-reads it with Go's rules and error texts, and `encode_object` writes it with Go's field order and omissions. Attribute
-names are JSON names, or `name` says the JSON name. Every field defaults to Go's zero value, so a missing field and a
-zero one are the same thing.
+A wire class declares its fields in nats-server's order with `wire(kind, ...)`. From this, `decode_object` reads it with
+Go's rules and error texts, and `encode_object` writes it with Go's field order and omissions. Attribute names are JSON
+names unless `name` is given. Every field defaults to Go's zero value, so a missing field equals a zero one.
 
-Decoding rules (encoding/json of the Go release that nats-server 2.15 is built with): keys match exactly, else without
-regard to case; the last of duplicate keys wins; null leaves a field alone; the first error is the one reported.
+Decoding rules (encoding/json of the Go release that nats-server 2.15 is built with): keys match exactly, otherwise
+without regard to case; the last of duplicate keys wins; null does not change a field; the first error is reported.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +22,10 @@ WIRE: Final = "wire"
 
 
 class DecodeError(ValueError):
-    """A body that does not fit its type; the text is Go's, without the `invalid JSON: ` in front."""
+    """A body does not match its type. The text is Go's, without the leading `invalid JSON: `."""
 
 
-class Kind(Protocol):
+class FieldKind(Protocol):
     """One Go type: how its JSON is read and written."""
 
     @property
@@ -39,30 +38,32 @@ class Kind(Protocol):
         ...
 
     def encode(self, value: Any) -> object:
-        """What the JSON encoder is given."""
+        """The value for the JSON encoder."""
         ...
 
 
 @attrs.frozen(slots=True)
-class Wire:
-    """The wire side of one attribute."""
+class WireField:
+    """The JSON mapping of one attribute."""
 
-    kind: Kind
+    kind: FieldKind
     omitempty: bool
-    embedded: bool = False  # Go's embedded struct: its fields stand in the outer object
-    name: str = ""  # the JSON name, where the attribute has another one (a unit at its end)
+    embedded: bool = False  # an embedded struct in Go: its fields are in the outer object
+    name: str = ""  # the JSON name, if the attribute has another one (with a unit as suffix)
 
 
-def wire(kind: Kind, default: Any = None, *, omitempty: bool = False, embedded: bool = False, name: str = "") -> Any:
+def wire(
+    kind: FieldKind, default: Any = None, *, omitempty: bool = False, embedded: bool = False, name: str = ""
+) -> Any:
     """Declare an attribute of a wire class; `default` is Go's zero value, a callable makes a fresh one."""
-    metadata = {WIRE: Wire(kind, omitempty, embedded, name)}
+    metadata = {WIRE: WireField(kind, omitempty, embedded, name)}
     if callable(default):
         return attrs.field(factory=default, metadata=metadata)
     return attrs.field(default=default, metadata=metadata)
 
 
 def mismatch(value: object, path: tuple[str, ...], go_type: str, *, literal: bool = False) -> DecodeError:
-    """Go's UnmarshalTypeError; `literal` shows a number that is one, but not of this type."""
+    """Go's UnmarshalTypeError; `literal` shows the text of a number that is not of this type."""
     found = kind_name(value) + (f" {value}" if literal else "")
     if len(path) == 1:
         return DecodeError(f"json: cannot unmarshal {found} into Go value of type server.{path[0]}")
@@ -106,7 +107,7 @@ class Flag:
 
 @attrs.frozen(slots=True)
 class Int:
-    """An integer of a Go width; a literal with a fraction or an exponent is none, as in Go."""
+    """An integer of a Go type; literals with a fraction or an exponent are refused, as in Go."""
 
     go_type: str
     lowest: int
@@ -140,9 +141,9 @@ FLAG: Final = Flag()
 
 @attrs.frozen(slots=True)
 class Choice:
-    """One of the texts of an enum. The Go types have unmarshalers of their own, hence error texts of their own.
+    """One of the texts of an enum. The Go types have their own unmarshalers, hence their own error texts.
 
-    They are also asked for null, which they refuse. `aliases` are further texts of the zero member.
+    These are also called for null, which they refuse. `aliases` are further texts of the zero member.
     """
 
     enum: type[Enum]
@@ -152,7 +153,7 @@ class Choice:
     go_type: str = "string"
 
     def decode(self, value: object, _old: Any, _path: tuple[str, ...]) -> Enum:
-        """The member; the complaint is given the JSON text of the value."""
+        """The member; the function of the error gets the JSON text of the value."""
         if isinstance(value, str) and not isinstance(value, Number):
             for member in self.enum:
                 if member.value == (value.lower() if self.ignores_case else value):
@@ -168,7 +169,7 @@ class Choice:
 
 @attrs.frozen(slots=True)
 class Time:
-    """A time.Time, kept as nanoseconds since the Unix epoch; a pointer (None = absent) wherever it may be missing."""
+    """A time.Time, as nanoseconds since the Unix epoch; a pointer in Go (None = absent) where it may be missing."""
 
     go_type: str = "time.Time"
 
@@ -188,7 +189,7 @@ class Time:
 
 @attrs.frozen(slots=True)
 class Moment:
-    """A time.Time that is always written; 0 nanoseconds stand for Go's zero time, "never"."""
+    """A time.Time that is always written; 0 nanoseconds are Go's zero time, "never"."""
 
     go_type: str = "time.Time"
 
@@ -204,9 +205,9 @@ class Moment:
 
 @attrs.frozen(slots=True)
 class ListOf:
-    """A slice, kept as a tuple."""
+    """A slice, as a tuple."""
 
-    item: Kind
+    item: FieldKind
     go_type: str
 
     def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> tuple[Any, ...]:
@@ -225,7 +226,7 @@ class ListOf:
 
 @attrs.frozen(slots=True)
 class TextMap:
-    """A map[string]string; keys leave sorted, as Go writes them."""
+    """A map[string]string; keys are written in sorted order, as in Go."""
 
     go_type: str = "map[string]string"
 
@@ -245,7 +246,7 @@ class TextMap:
 
 @attrs.frozen(slots=True)
 class CountMap:
-    """A map[string]uint64, only ever written."""
+    """A map[string]uint64, in answers only."""
 
     go_type: str = "map[string]uint64"
 
@@ -262,7 +263,7 @@ class CountMap:
 
 @attrs.frozen(slots=True)
 class Struct:
-    """An object of another wire class: a pointer where the attribute's default is None, else a plain struct."""
+    """An object of another wire class: a pointer in Go if the attribute's default is None, otherwise a plain struct."""
 
     cls: Any
     go_type: str
@@ -280,21 +281,21 @@ class Struct:
 
 @attrs.frozen(slots=True)
 class _Slot:
-    """Where the value of one JSON name goes: an attribute of the object, or of an embedded object (`outer`)."""
+    """The target of one JSON name: an attribute of the object, or of an embedded object (`outer`)."""
 
     outer: str | None
     attribute: str
-    kind: Kind
+    kind: FieldKind
     zero: Any
 
 
 @attrs.frozen(slots=True)
 class _Layout:
-    """The wire side of a class, computed once."""
+    """The JSON mapping of a class, computed once."""
 
     by_name: dict[str, _Slot]
     by_folded: dict[str, str]
-    encoders: tuple[tuple[str, Wire, Any], ...]  # attribute, how, Go's zero value
+    encoders: tuple[tuple[str, WireField, Any], ...]  # attribute, how, Go's zero value
 
 
 _LAYOUTS: Final[dict[type, _Layout]] = {}
@@ -337,7 +338,7 @@ def encode_object(value: object) -> dict[str, object]:
     return answer
 
 
-def zero_of(kind: Kind) -> Any:
+def zero_of(kind: FieldKind) -> Any:
     """Go's zero value of an element of this kind."""
     if isinstance(kind, Text):
         return ""
@@ -358,7 +359,7 @@ def _make_layout(cls: type) -> _Layout:
     by_name: dict[str, _Slot] = {}
     encoders = []
     for attribute in attrs.fields(cls):
-        how: Wire | None = attribute.metadata.get(WIRE)
+        how: WireField | None = attribute.metadata.get(WIRE)
         if how is None:
             continue
         zero = getattr(cls(), attribute.name)

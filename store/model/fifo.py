@@ -1,7 +1,7 @@
-"""A queue that costs nothing while it is empty.
+"""A queue that takes no memory while it is empty.
 
-An empty `collections.deque` takes 760 bytes, as it always keeps room for 64 items. A replica has half a dozen queues,
-a node thousands of replicas, and nearly all of them are idle: that was a quarter of what an idle replica takes.
+An empty `collections.deque` takes 760 bytes, because it always has capacity for 64 items. A replica has about six
+queues, a node thousands of replicas, most of them idle: deques were a quarter of the memory of an idle replica.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Fifo(Generic[T]):
-    """The part of a deque's face that queues use. It has a deque exactly while it is not empty."""
+    """The methods of a deque that queues use. It has a deque only while it is not empty."""
 
     __slots__ = ("_items",)
 

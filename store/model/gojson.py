@@ -1,8 +1,8 @@
-"""JSON as Go reads it: duplicate keys and number texts kept, several values in a row, faults in Go's words.
+"""A JSON parser with Go's behaviour: duplicate keys and number texts preserved, several values, Go's error texts.
 
-The fast path is the standard library's C scanner. Only when that fails do we walk the text ourselves, to say what Go
-would have said and at which offset. Everything is bounded: sizes by `BODY_BYTES_MAX`, depth by `DEPTH_MAX`, so that
-nothing that later walks a parsed value can run out of stack.
+The fast path is the C scanner of the standard library. If it fails, `gosyntax` walks the text to find Go's error text
+and offset. Size is bounded by `BODY_BYTES_MAX` and depth by `DEPTH_MAX`, so that recursion over a parsed value cannot
+exhaust the stack.
 """
 
 import json
@@ -11,12 +11,12 @@ from typing import Final
 from jetraft.store.model.gosyntax import TOO_DEEP, explain_json, skip_space
 
 BODY_BYTES_MAX: Final = 1 << 20  # nats-server's default max_payload: a request of the API is never larger
-DEPTH_MAX: Final = 256  # the deepest request has 5 levels; Go stops at 10,000 with the same words
+DEPTH_MAX: Final = 256  # the deepest request has 5 levels; Go stops at 10,000 with the same text
 VALUES_MAX: Final = 16  # in one body; clients send one
 
 
 class Number(str):
-    """The text of a number, kept because Go tells 1000 from 1e3."""
+    """The text of a number, because Go distinguishes 1000 from 1e3."""
 
     __slots__ = ()
 
@@ -28,14 +28,14 @@ class Object(list[tuple[str, object]]):
 
 
 class JsonSyntaxError(ValueError):
-    """A text that is not JSON, in Go's words, with ` at offset N` where nats-server adds it."""
+    """A text is not JSON. The message is Go's, with ` at offset N` where nats-server adds it."""
 
 
 def parse_values(body: bytes) -> list[object]:
-    """Every value of a body, one after the other (Go's decoder reads until the end); raises JsonSyntaxError.
+    """All values of a body in sequence (Go's decoder reads until the end). Raises JsonSyntaxError.
 
-    Objects come as `Object`, arrays as `list`, numbers as `Number`, the rest as Python values. Invalid UTF-8 becomes
-    U+FFFD as in Go. An empty body has no values.
+    Objects are returned as `Object`, arrays as `list`, numbers as `Number`, the rest as Python values. Invalid UTF-8
+    becomes U+FFFD, as in Go. An empty body has no values.
     """
     if len(body) > BODY_BYTES_MAX:
         raise JsonSyntaxError("request body too large")
@@ -60,7 +60,7 @@ def parse_values(body: bytes) -> list[object]:
 
 
 def kind_name(value: object) -> str:
-    """Go's word for the kind of a JSON value in its error texts."""
+    """Go's name for the kind of a JSON value in error texts."""
     if isinstance(value, Number):
         return "number"
     if isinstance(value, str):
@@ -91,7 +91,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _without_surrogates(value: object) -> object:
-    """Halves of surrogate pairs, which JSON can write and UTF-8 cannot, become U+FFFD as in Go."""
+    """Replace unpaired surrogates, which JSON can encode and UTF-8 cannot, by U+FFFD, as in Go."""
     if isinstance(value, Number):
         return value
     if isinstance(value, str):
@@ -104,7 +104,7 @@ def _without_surrogates(value: object) -> object:
 
 
 def _deeper_than(value: object, depth: int) -> bool:
-    """True when lists and objects nest more than `depth` levels."""
+    """Whether lists and objects are nested in more than `depth` levels."""
     level: list[object] = [value]
     while level and depth >= 0:
         level = [item for outer in level for item in _items(outer)]
@@ -113,7 +113,7 @@ def _deeper_than(value: object, depth: int) -> bool:
 
 
 def _items(value: object) -> list[object]:
-    """What a container contains; containers at the bottom count as one level more."""
+    """The items of a container, [None] if it is empty, so that it counts as a level; [] for a scalar."""
     if isinstance(value, Object):
         return [item for _, item in value] or [None]
     return (value or [None]) if isinstance(value, list) else []

@@ -1,6 +1,6 @@
-"""What Go says of a text that is not JSON: the first fault, in its words, and the byte at which it stops.
+"""Go's error text for a text that is not JSON: the first error and its byte offset.
 
-Only texts that the fast parser refused come here. The walk keeps its own stack, so depth costs no recursion.
+Used only for texts that the fast parser refused. The walk has an explicit stack, so depth costs no recursion.
 Source: encoding/json (scanner.go), strconv.Quote.
 """
 
@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 _GO_DEPTH_MAX: Final = 10_000  # encoding/json, maxNestingDepth
-_EXPLAINED_BYTES_MAX: Final = 64 << 10  # beyond this a broken body gets a short answer instead of an exact one
+_EXPLAINED_BYTES_MAX: Final = 64 << 10  # a longer invalid body gets a generic error text
 TOO_DEEP: Final = "exceeded max depth"
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
@@ -28,14 +28,14 @@ _GO_NAMED: Final = {
 
 
 def explain_json(text: str, start: int) -> str:
-    """What Go says of the first value at `start`, which the fast path refused."""
+    """Go's error text for the first value at `start`, which the fast path refused."""
     if len(text) > _EXPLAINED_BYTES_MAX:
         return "unexpected EOF"
-    return _Walker(text, start).complaint()
+    return _Walker(text, start).error_text()
 
 
 class _FaultError(Exception):
-    """Internal: where and why the walk stopped."""
+    """Internal: the position and reason of the first error."""
 
     def __init__(self, reason: str | None, position: int) -> None:
         super().__init__(reason)
@@ -44,21 +44,21 @@ class _FaultError(Exception):
 
 
 class _Walker:
-    """A walk over one JSON text with an explicit stack, only to find its first fault."""
+    """A walk over one JSON text with an explicit stack, to find the first error."""
 
     def __init__(self, text: str, start: int) -> None:
         self.text = text
         self.position = start
 
-    def complaint(self) -> str:
-        """Go's text for the first fault; offsets count bytes from the start of the body."""
+    def error_text(self) -> str:
+        """Go's text for the first error; offsets count bytes from the start of the body."""
         try:
             self._walk()
         except _FaultError as fault:
             if fault.reason is None:
                 return "unexpected EOF"
             return f"{fault.reason} at offset {len(self.text[: fault.position].encode())}"
-        return TOO_DEEP  # nothing else is wrong with it
+        return TOO_DEEP  # the text is valid otherwise
 
     def _walk(self) -> None:
         stack: list[str] = []
@@ -82,7 +82,7 @@ class _Walker:
                 raise self._unexpected(place)
 
     def _value(self, stack: list[str]) -> bool:
-        """Pass one scalar or empty container, or open a container: then True, for a value must follow."""
+        """Read a scalar, an empty container or the start of a container; True for the latter: a value must follow."""
         char = self._next_char()
         if char in "{[":
             return self._open(char, stack)
@@ -195,7 +195,7 @@ class _Walker:
 
 
 def _go_char(char: str) -> str:
-    """A character in single quotes as Go's %q writes it."""
+    """A character in single quotes, formatted like Go's %q."""
     return "'" + _go_escape(char, "'") + "'"
 
 
@@ -213,12 +213,12 @@ def _go_escape(char: str, delimiter: str) -> str:
 
 
 def go_quote(text: str) -> str:
-    """The text in double quotes as Go's %q writes it."""
+    """The text in double quotes, formatted like Go's %q."""
     return '"' + "".join(_go_escape(char, '"') for char in text) + '"'
 
 
 def skip_space(text: str, position: int) -> int:
-    """Where the first character after white space stands."""
+    """The position of the first character after white space."""
     match = _SPACE.match(text, position)
     assert match is not None
     return match.end()

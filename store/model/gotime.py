@@ -1,4 +1,4 @@
-"""Go's texts for times and durations, both ways: RFC 3339 with nanoseconds, and `1m30s`.
+"""Formats and parses times and durations like Go: RFC 3339 with nanoseconds, and `1m30s`.
 
 Times are integers of nanoseconds since the Unix epoch, durations integers of nanoseconds. Go prints a time in the
 shortest form (`2026-01-02T03:04:05.12Z`) and its zero time as year 1; it prints a duration with the largest unit
@@ -23,10 +23,10 @@ TIME_NS_END: Final = 253_402_300_800 * NS_PER_S  # the year 10000, which RFC 333
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
-_ZONE_HOURS_MAX: Final = 24  # Go takes one more than there are, of both
+_ZONE_HOURS_MAX: Final = 24  # Go accepts one more hour and one more minute than exist
 _ZONE_MINUTES_MAX: Final = 60
 _ZONE: Final = re.compile(r"(?:[.,]\d+)?(?:Z|[+-](\d\d):(\d\d))", re.ASCII)
-# Go's layout element, digits, range, and its name in error texts; the separators between them have no digits.
+# Go's layout element, number of digits, range, and name in error texts; separators have no digits.
 _TIME_ELEMENTS: Final = (
     ("2006", 4, 0, 9999, "year"),
     ("-", 0, 0, 0, ""),
@@ -66,7 +66,7 @@ def format_time(unix_ns: int) -> str:
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since the epoch, or None when the text is not RFC 3339 (fraction beyond nanoseconds is cut)."""
+    """Nanoseconds since the epoch, or None when the text is not RFC 3339. Fractions are truncated to nanoseconds."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -86,18 +86,18 @@ def parse_time(text: str) -> int | None:
 
 
 def until_ns(moment_ns: int, now_ns: int) -> int:
-    """How long it is from now to a moment, as Go's time.Until: a duration has 64 bits, a time of ours has not."""
+    """The duration from now to a moment, limited to 64 bits like Go's time.Until."""
     return min(max(moment_ns - now_ns, -DURATION_NS_MAX - 1), DURATION_NS_MAX)
 
 
 def explain_time(text: str) -> str:
-    """Go's reason for refusing a text that `parse_time` refused, as time.Parse words it."""
+    """The error text of Go's time.Parse for a text that `parse_time` refused."""
     fault, rest = _explain_clock(text)
     return fault or _explain_zone(text, rest)
 
 
 def _explain_clock(text: str) -> tuple[str, str]:
-    """The fault of everything before the zone, or nothing and the text that is left."""
+    """(error text for the part before the zone or "", the rest of the text)."""
     rest = text
     for element, digits, low, high, what in _TIME_ELEMENTS:
         head = rest[: digits or len(element)]
@@ -116,7 +116,7 @@ def _explain_zone(text: str, rest: str) -> str:
     zone = _ZONE.match(rest)
     if zone is None:
         return _cannot_parse(text, rest, "Z07:00")
-    fault = "day out of range"  # of its month: all that is left when the parts are each in range
+    fault = "day out of range"  # of its month: the only remaining error if each part is in range
     if zone.end() < len(rest):
         fault = f"extra text: {_quote(rest[zone.end() :])}"
     elif zone.group(1) is not None and int(zone.group(1)) > _ZONE_HOURS_MAX:
@@ -144,7 +144,7 @@ def format_duration(duration_ns: int) -> str:
 
 
 def parse_duration(text: str) -> int | None:
-    """Nanoseconds of Go's duration text (`1h30m`, `-1.5s`, `0`), or None when it is none or out of range."""
+    """Nanoseconds of a duration in Go's format (`1h30m`, `-1.5s`, `0`), or None when it is invalid or out of range."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":

@@ -1,14 +1,13 @@
-"""Distinct types for the quantities that must never be mixed up, and the names of nodes and groups."""
+"""The names of nodes, groups and accounts."""
 
 import hashlib
-from typing import NewType
+from typing import Final, NewType
 
-StreamSeq = NewType("StreamSeq", int)
-ConsumerSeq = NewType("ConsumerSeq", int)
-LogIndex = NewType("LogIndex", int)
-Term = NewType("Term", int)
 NodeId = NewType("NodeId", str)
 GroupId = NewType("GroupId", str)
+
+GLOBAL_ACCOUNT: Final = "$G"  # of connections without an account of their own, as in nats-server
+SYSTEM_ACCOUNT: Final = "$SYS"  # what servers tell and are asked, unless the configuration names another
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 NODE_ID_CHARS = 8  # as nats-server: eight characters of a hash of the server's name

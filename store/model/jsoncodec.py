@@ -1,6 +1,6 @@
-"""The JSON border: request bodies to wire objects, wire objects to bytes.
+"""Decodes request bodies to wire objects, and encodes wire objects as JSON.
 
-`decode_request` is total: any bytes give an object or an `ApiError` (10025) with the text nats-server gives.
+`decode_request` is total: any bytes yield an object or an `ApiError` (10025) with nats-server's text.
 """
 
 import base64
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 def decode_request(cls: type[T], body: bytes) -> T:
-    """An object of a wire class from a request body; an empty body gives the zero object.
+    """An object of a wire class from a request body; the zero object for an empty body.
 
-    Raises ApiError INVALID_JSON for malformed JSON, unknown fields, wrong types and bodies beyond the size and depth
-    caps (see gojson). Several values in a row are applied in turn, as Go's decoder does.
+    Raises ApiError INVALID_JSON for malformed JSON, unknown fields, wrong types and bodies above the size and depth
+    limits (see gojson). Several values are applied in sequence, as by Go's decoder.
     """
     go_name = cls.__name__
     result: T = cls()
@@ -37,7 +37,7 @@ def decode_request(cls: type[T], body: bytes) -> T:
 
 
 def is_empty_request(body: bytes) -> bool:
-    """True for a body that says nothing: none at all, or an object without fields. Others are error 10038."""
+    """Whether a body is empty, or an object without fields. Others are error 10038 where no body is allowed."""
     try:
         values = parse_values(body)
     except JsonSyntaxError:
@@ -46,18 +46,18 @@ def is_empty_request(body: bytes) -> bool:
 
 
 def is_object_or_array(body: bytes) -> bool:
-    """True when the body begins like one; list requests ignore any other body instead of refusing it."""
+    """Whether the body starts like an object or an array; list requests ignore other bodies."""
     return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
 
 
 class WireObject:
-    """What every object of the wire can do."""
+    """The methods of all wire classes."""
 
     __slots__ = ()
 
     @classmethod
     def from_json(cls, body: bytes) -> Self:
-        """The object of a JSON text; raises ApiError INVALID_JSON with nats-server's words."""
+        """The object of a JSON text. Raises ApiError INVALID_JSON with nats-server's text."""
         return decode_request(cls, body)
 
     def to_json_dict(self) -> dict[str, object]:
@@ -72,8 +72,8 @@ NUMBER_MAX: Final = (1 << 64) - 1
 def encode(value: object) -> bytes:
     """Compact JSON of a wire object, or of a dictionary of plain values.
 
-    It never fails: an answer is often written when what it tells of is done, and must not take that back. Numbers
-    beyond 64 bits, which no client can read, become the nearest that has them; halves of surrogate pairs become U+FFFD.
+    Never fails, because an answer is often encoded after the operation that it reports. Numbers above 64 bits, which no
+    client can read, are clamped to 64 bits; unpaired surrogates become U+FFFD.
     """
     plain = value if isinstance(value, (dict, list, str, int, float, bool, type(None))) else encode_object(value)
     try:
@@ -83,7 +83,7 @@ def encode(value: object) -> bytes:
 
 
 def _encodable(value: object) -> object:
-    """The same value with everything changed that orjson refuses."""
+    """The value with everything replaced that orjson cannot encode."""
     if isinstance(value, dict):
         return {_encodable(key): _encodable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

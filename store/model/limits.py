@@ -1,4 +1,4 @@
-"""What a server's configuration and the protocol allow; the arguments of validation, and its named constants."""
+"""Limits of the server's configuration and of the protocol, for validation."""
 
 from typing import Final
 

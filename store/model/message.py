@@ -1,8 +1,8 @@
 r"""The NATS header block on bytes: `NATS/1.0[ status[ description]]\r\n`, lines `Name: value\r\n`, an empty line.
 
 Names are matched exactly and the first line of a name counts, as in nats-server (it reads headers the same way on the
-publish path). Blocks come from clients and may be malformed: reading one never fails, it finds nothing. Building one
-refuses line breaks, so that no value can add a line. Source: server/client.go (getHeader, removeHeaderIfPresent).
+publish path). Blocks come from clients and may be malformed: reading one never fails, but may find nothing. Building
+one refuses line breaks, so that no value can add a line. Source: server/client.go (getHeader, removeHeaderIfPresent).
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,11 +47,11 @@ _NAME_FORBIDDEN: Final = frozenset(range(0x21)) | frozenset(b":\x7f")
 
 
 class BadHeaderError(ValueError):
-    """A name or value that cannot stand in a header block."""
+    """A name or value is not valid in a header block."""
 
 
 def valid_block(hdr: bytes) -> bool:
-    r"""True when the block begins with `NATS/1.0`, ends with an empty line and has only `Name: value` between."""
+    r"""Whether the block starts with `NATS/1.0`, ends with an empty line and has only `Name: value` lines between."""
     if not hdr.startswith(VERSION_LINE) or not hdr.endswith(LINE_END + LINE_END):
         return False
     lines = hdr[: -2 * len(LINE_END)].split(LINE_END)
@@ -62,7 +62,7 @@ def valid_block(hdr: bytes) -> bool:
 
 
 def get(hdr: bytes, name: bytes) -> bytes | None:
-    """The value of the first line with that name, without the white space around it; None when there is none."""
+    """The value of the first line with this name, without surrounding white space; None when there is none."""
     start = _find(hdr, name)
     if start < 0:
         return None
@@ -72,7 +72,7 @@ def get(hdr: bytes, name: bytes) -> bytes | None:
 
 
 def items(hdr: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The lines of a block as (name, value), in order; lines without a colon are passed over."""
+    """The lines of a block as (name, value), in order; lines without a colon are skipped."""
     for line in hdr.split(LINE_END)[1:]:
         name, colon, value = line.partition(b":")
         if colon:
@@ -91,7 +91,7 @@ def strip(hdr: bytes, *names: bytes) -> bytes:
 
 
 def append(hdr: bytes, name: bytes, value: bytes) -> bytes:
-    """The block with one line more; an empty block is begun. Raises BadHeaderError, see `line`."""
+    """The block with a line appended; starts a block if it is empty. Raises BadHeaderError, see `line`."""
     begun = hdr.removesuffix(LINE_END) if hdr else VERSION_LINE + LINE_END
     return begun + line(name, value) + LINE_END
 
@@ -112,7 +112,7 @@ def status(code: int, description: bytes = b"", fields: Mapping[bytes, bytes] | 
 
 
 def line(name: bytes, value: bytes) -> bytes:
-    """One `Name: value` line. Raises BadHeaderError for a name or value that would not come back as it was given."""
+    """A `Name: value` line. Raises BadHeaderError for a name or value that would be read back differently."""
     if not name or not _NAME_FORBIDDEN.isdisjoint(name):
         raise BadHeaderError(f"header name {name!r}")
     if b"\r" in value or b"\n" in value:
@@ -121,7 +121,7 @@ def line(name: bytes, value: bytes) -> bytes:
 
 
 def _find(hdr: bytes, name: bytes) -> int:
-    """Where the first line with that name begins, -1 when there is none."""
+    """The position of the first line with this name, -1 when there is none."""
     needle = LINE_END + name + b":"
     found = hdr.find(needle)
     return -1 if found < 0 else found + len(LINE_END)

@@ -1,4 +1,4 @@
-"""The bodies of API requests, beside the two that carry a configuration (config.py). An empty body is the zero object.
+"""The bodies of API requests, except the two with a configuration (config.py). An empty body is the zero object.
 
 `WireObject.from_json` reads each with Go's rules; the class names are nats-server's, because error texts show them.
 Pull requests are not here: they are not API requests, and unknown fields in them are ignored.
@@ -30,7 +30,7 @@ class JSApiStreamInfoRequest(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class JSApiStreamNamesRequest(WireObject):
-    """STREAM.NAMES: a page of the streams that touch a subject."""
+    """STREAM.NAMES: a page of the streams that overlap a subject."""
 
     offset: int = wire(INT, 0)
     subject: str = wire(TEXT, "", omitempty=True)
@@ -100,7 +100,7 @@ class JSApiStreamRemovePeerRequest(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class JSApiMetaServerRemoveRequest(WireObject):
-    """SERVER.REMOVE: the server that is gone for ever, by name or by id."""
+    """SERVER.REMOVE: the server that is removed permanently, by name or by id."""
 
     peer: str = wire(TEXT, "")
     peer_id: str = wire(TEXT, "")
@@ -122,7 +122,7 @@ class JSApiConsumerResetRequest(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class JSApiStreamSnapshotRequest(WireObject):
-    """STREAM.SNAPSHOT: where the archive is to go, and in what pieces. `jsck` asks for what is done in any case."""
+    """STREAM.SNAPSHOT: the destination of the archive and its chunk size. `jsck`: verify first, always done."""
 
     deliver_subject: str = wire(TEXT, "")
     no_consumers: bool = wire(FLAG, default=False, omitempty=True)
@@ -133,7 +133,7 @@ class JSApiStreamSnapshotRequest(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class JSApiStreamRestoreRequest(WireObject):
-    """STREAM.RESTORE: the configuration of the stream to be, and the state that the backup was taken with."""
+    """STREAM.RESTORE: the configuration of the new stream, and the state of the stream in the backup."""
 
     config: StreamConfig = wire(Struct(StreamConfig, "server.StreamConfig"), StreamConfig())
     state: StreamState = wire(Struct(StreamState, "server.StreamState"), StreamState())

@@ -1,7 +1,7 @@
-"""API answers: `{"type": ..., ...}` with the type names of nats-server, and the error form of the same.
+"""API answers: `{"type": ..., ...}` with the type names of nats-server, and their error form.
 
-Every API has one type name, whether the answer is good or bad; clients decode by it. Paged APIs carry `total`,
-`offset` and `limit` even in their errors. Source: server/jetstream_api.go.
+Each API has one type name, for answers and errors; clients decode by it. Paged APIs have `total`, `offset` and `limit`
+in errors too. Source: server/jetstream_api.go.
 """
 
 from collections.abc import Mapping
@@ -52,11 +52,11 @@ class ResponseType(StrEnum):
 
     @property
     def type_name(self) -> str:
-        """The whole name as it stands under `type`."""
+        """The full name, the value of `type`."""
         return TYPE_PREFIX + self.value
 
 
-# What nats-server writes after `type` and `error` although the request failed: fields without omitempty.
+# Fields that nats-server writes after `type` and `error` in error answers: those without omitempty.
 _PAGE: Final[Mapping[str, object]] = {"total": 0, "offset": 0, "limit": 0}
 _ERROR_TAIL: Final[Mapping[ResponseType, Mapping[str, object]]] = {
     ResponseType.STREAM_INFO: _PAGE,
@@ -71,7 +71,7 @@ _ERROR_TAIL: Final[Mapping[ResponseType, Mapping[str, object]]] = {
 
 
 def answer(kind: ResponseType, *parts: Mapping[str, object] | WireObject) -> bytes:
-    """The JSON of a good answer: the type, then the fields of each part in order."""
+    """The JSON of a successful answer: the type, then the fields of each part in order."""
     merged: dict[str, object] = {"type": kind.type_name}
     for part in parts:
         merged.update(part.to_json_dict() if isinstance(part, WireObject) else part)
@@ -79,7 +79,7 @@ def answer(kind: ResponseType, *parts: Mapping[str, object] | WireObject) -> byt
 
 
 def error_answer(kind: ResponseType, error: ApiError) -> bytes:
-    """The JSON of an answer that is an error."""
+    """The JSON of an error answer."""
     tail = _ERROR_TAIL.get(kind, {})
     return encode({"type": kind.type_name, "error": error.to_json_dict(), **tail})
 
@@ -90,5 +90,5 @@ def page(*, total: int, offset: int, limit: int) -> dict[str, object]:
 
 
 def success() -> dict[str, object]:
-    """The only field of many answers."""
+    """The field `success`, the only one of many answers."""
     return {"success": True}

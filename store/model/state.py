@@ -1,4 +1,4 @@
-"""What the API shows of streams, consumers, groups and accounts: views, taken at one moment, with nats-server's JSON.
+"""The API's views of streams, consumers, groups and accounts: snapshots with nats-server's JSON.
 
 Attributes that carry a time or a duration end in `_ns`; their JSON names do not. Times are nanoseconds since the Unix
 epoch, and 0 is "never" (Go's zero time on the wire). Source: stream.go (StreamInfo, ClusterInfo), store.go
@@ -31,10 +31,10 @@ from jetraft.store.model.jsoncodec import WireObject
 
 @attrs.frozen(kw_only=True, slots=True)
 class LostStreamData(WireObject):
-    """Messages that are damaged on every replica. Their bytes are not counted: nobody can tell.
+    """Messages that are damaged on every replica. Their bytes are not counted because they are unknown.
 
-    `forgotten_ns` (not in nats-server): when a majority of the members had forgotten a stream in memory, so that nobody
-    can tell what it had held besides what is left.
+    `forgotten_ns` (not in nats-server): when a majority of the members had lost a stream in memory, so that an unknown
+    number of messages may be lost (decision 55).
     """
 
     msgs: tuple[int, ...] = wire(ListOf(UINT64, "[]uint64"), ())
@@ -44,7 +44,7 @@ class LostStreamData(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamState(WireObject):
-    """How much a stream holds."""
+    """The size of a stream."""
 
     messages: int = wire(UINT64, 0)
     bytes: int = wire(UINT64, 0)
@@ -62,7 +62,7 @@ class StreamState(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class PeerInfo(WireObject):
-    """One replica as its leader sees it; `active_ns` is the time since its last sign of life."""
+    """One replica as its leader sees it; `active_ns` is the time since it was last heard from."""
 
     name: str = wire(TEXT, "")
     current: bool = wire(FLAG, default=False)
@@ -74,7 +74,7 @@ class PeerInfo(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class ClusterInfo(WireObject):
-    """Who holds a stream or consumer: the leader, and the other replicas."""
+    """The leader and the other replicas of a stream or consumer."""
 
     name: str = wire(TEXT, "", omitempty=True)
     raft_group: str = wire(TEXT, "", omitempty=True)
@@ -98,7 +98,7 @@ class StreamAlternate(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamInfo(WireObject):
-    """A stream: its configuration, its state, its group. `ts_ns` is when this was taken."""
+    """A stream: its configuration, its state, its group. `ts_ns` is the time of the snapshot."""
 
     config: StreamConfig = wire(Struct(StreamConfig, "server.StreamConfig"), StreamConfig())
     created_ns: int = wire(Moment(), 0, name="created")
@@ -113,7 +113,7 @@ class StreamInfo(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class SequencePair(WireObject):
-    """A position of a consumer: its own count of deliveries and the stream's sequence."""
+    """A position of a consumer: its consumer sequence and the stream sequence."""
 
     consumer_seq: int = wire(UINT64, 0)
     stream_seq: int = wire(UINT64, 0)
@@ -122,7 +122,7 @@ class SequencePair(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class PriorityGroupState(WireObject):
-    """Who is pinned in a priority group."""
+    """The pinned client of a priority group."""
 
     group: str = wire(TEXT, "")
     pinned_client_id: str = wire(TEXT, "", omitempty=True)
@@ -174,7 +174,7 @@ class AccountLimits(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class ApiStats(WireObject):
-    """How the API was used: the level that is served, requests, errors."""
+    """The API level, and the numbers of requests and errors."""
 
     level: int = wire(INT, 0)
     total: int = wire(UINT64, 0)

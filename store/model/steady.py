@@ -1,18 +1,19 @@
-"""A node's clock for everything that is stored: wall time that advances with the time that passes, and never jumps.
+"""A node's clock for stored times: wall time that never jumps (decision 59).
 
-The machine's wall clock can be set, by an operator or by NTP, while messages wait for their end and ids for theirs. So
-wall time is read once, and from then on it is the time that has passed since. The difference to where the wall clocks
-are by now is worked off slowly, one part in SLEW_PART, so that no age is ever wrong by more than that part.
+An operator or NTP may set the machine's wall clock while messages and ids wait to expire. So wall time is read once,
+and then advances with the elapsed time. The difference to the current wall clocks is corrected gradually, one part in
+SLEW_PART, so that an age is never wrong by more than that part.
 
-Which wall clock is right is the majority's word. `adjust` is told what the peers' clocks say; more than half of the
-nodes (this one included, those that are away counted) must lie within AGREE_NS of each other, or nothing is corrected.
-A machine among them follows its own clock, any other follows theirs.
+The majority of the wall clocks is right. `adjust` receives the clocks of the peers; more than half of the nodes (with
+this one, out of all nodes, reachable or not) must be within AGREE_NS of each other, or nothing is corrected. A node in
+this majority follows its own wall clock, any other node follows the majority.
 
-A node that has just started has measured no time yet. It takes over the clock of a peer that has, not any wall clock:
-an hour by which all walls were set meanwhile must not pass with its first term of leadership. When all nodes start at
-once the walls are all there is, and the last time in a stream's log bounds them (cluster/streams/stamps.py).
+A node that has just started has not measured any time. It copies the clock of a peer that has, not a wall clock: if all
+wall clocks were set forward by an hour meanwhile, messages must not age by an hour when this node becomes leader. When
+all nodes start at once there are only the wall clocks; the last time in a stream's log is then a lower bound
+(cluster/streams/stamps.py).
 
-Pure, but for the two clocks that it is given. Source: the discipline of NTP (RFC 5905) with its step left out, and the
+Pure, apart from the two clocks that it reads. Sources: the clock discipline of NTP (RFC 5905) without steps, and the
 selection of agreeing clocks (Marzullo).
 """
 
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 
     from jetraft.store.model.clock import Clock
 
-SLEW_PART: Final = 100  # 1 %: twenty times what NTP slews by itself; a step of a second is worked off in 100 s
-SETTLE_NS: Final = 10 * NS_PER_S  # how long a start waits for those that could make a majority agree
-AGREE_NS: Final = NS_PER_S  # clocks that are kept by anybody at all differ by less
-APART_NS: Final = 2 * NS_PER_S  # worth telling: more than clocks that agree, and what a network adds
+SLEW_PART: Final = 100  # 1 %: twenty times the slew rate of NTP; a step of a second is corrected in 100 s
+MAJORITY_WAIT_NS: Final = 10 * NS_PER_S  # how long a starting node waits for a majority of clocks to agree
+AGREE_NS: Final = NS_PER_S  # clocks that are synchronized at all differ by less
+APART_NS: Final = 2 * NS_PER_S  # reported: more than agreeing clocks and the delay of a network can differ
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Reading:
-    """What the clocks of a peer say, as offsets: Unix time minus what this node's `elapsed_ns` counted then.
+class ClockReading:
+    """The clocks of a peer, as offsets: Unix time minus this node's `elapsed_ns` at the same moment.
 
     `steady_ns` is None while the peer's clock is not set.
     """
@@ -48,26 +49,26 @@ class Reading:
 
 @attrs.frozen(kw_only=True, slots=True)
 class SteadyStatistics:
-    """How far the clocks are apart, nanoseconds; positive: the other one is ahead of what is stored."""
+    """Differences between clocks in nanoseconds; positive: the other clock is ahead of this one."""
 
     is_set: bool
     has_majority: bool  # as of the last adjustment: more than half of the nodes agree on the time
     own_wall_ns: int  # this machine's wall clock minus this clock
-    correction_ns: int  # the majority's wall clock minus this clock: what is being worked off
+    correction_ns: int  # the majority's wall clock minus this clock, being corrected
 
 
 class SteadyClock:
     """See the module. Implements Clock."""
 
     def __init__(self, machine: Clock, *, elapsed_ns: Callable[[], int] | None = None) -> None:
-        """Begin with the machine's wall time. `elapsed_ns` counts time that passed, also while the machine slept."""
+        """Start with the machine's wall time. `elapsed_ns` counts elapsed time, with that of a suspended machine."""
         self.mono_ns = machine.mono_ns
         self._machine = machine
         self._elapsed_ns = elapsed_ns or machine.mono_ns
-        self._from_ns = self._elapsed_ns()  # where the present correction began
-        self._offset_ns = machine.unix_ns() - self._from_ns  # Unix time minus what was counted, then
+        self._from_ns = self._elapsed_ns()  # the start of the current correction
+        self._offset_ns = machine.unix_ns() - self._from_ns  # Unix time minus elapsed time, at that start
         self._correction_ns = 0
-        self._settles_at_ns = self._from_ns + SETTLE_NS
+        self._majority_wait_end_ns = self._from_ns + MAJORITY_WAIT_NS
         self._has_majority = False
         self.is_set = False
 
@@ -77,15 +78,15 @@ class SteadyClock:
         return counted_ns + self._offset_at(counted_ns)
 
     def reading(self) -> tuple[int, int | None]:
-        """What a peer is told: Unix time by the machine's wall clock, and by this one when it is set."""
+        """The clocks to send to a peer: Unix time by the machine's wall clock, and by this clock if it is set."""
         return self._machine.unix_ns(), self.unix_ns() if self.is_set else None
 
     def elapsed_ns(self) -> int:
-        """What readings are offsets to."""
+        """The elapsed time to which readings are relative."""
         return self._elapsed_ns()
 
-    def adjust(self, peers: Sequence[Reading], *, nodes: int) -> None:
-        """Follow the clocks of a cluster of so many nodes, this one included; `peers` are those that have answered."""
+    def adjust(self, peers: Sequence[ClockReading], *, nodes: int) -> None:
+        """Follow the clocks of a cluster of `nodes` nodes, with this one; `peers` are the clocks that are known."""
         counted_ns = self._elapsed_ns()
         own_ns = self._machine.unix_ns() - counted_ns
         agreed_ns = agreed_offset(own_ns, [peer.wall_ns for peer in peers], nodes=max(nodes, len(peers) + 1))
@@ -96,7 +97,7 @@ class SteadyClock:
         self._correction_ns = 0 if agreed_ns is None else agreed_ns - self._offset_ns
 
     def statistics(self) -> SteadyStatistics:
-        """Return a snapshot."""
+        """Figures for monitoring and tests."""
         counted_ns = self._elapsed_ns()
         offset_ns = self._offset_at(counted_ns)
         return SteadyStatistics(
@@ -110,23 +111,25 @@ class SteadyClock:
         most_ns = (counted_ns - self._from_ns) // SLEW_PART
         return self._offset_ns + min(max(self._correction_ns, -most_ns), most_ns)
 
-    def _set(self, own_ns: int, agreed_ns: int | None, peers: Sequence[Reading], *, nodes: int) -> None:
-        """Begin: as peers that have begun, else with the wall time of the majority, else with the middle one."""
+    def _set(self, own_ns: int, agreed_ns: int | None, peers: Sequence[ClockReading], *, nodes: int) -> None:
+        """Set the clock from peers whose clock is set, otherwise from the majority, otherwise to the median."""
         steady = [peer.steady_ns for peer in peers if peer.steady_ns is not None]
         if steady:
             self._offset_ns = middle(steady)
         elif agreed_ns is not None:
             self._offset_ns = agreed_ns
-        elif len(peers) + 1 >= nodes or (2 * (len(peers) + 1) > nodes and self._elapsed_ns() > self._settles_at_ns):
+        elif len(peers) + 1 >= nodes or (
+            2 * (len(peers) + 1) > nodes and self._elapsed_ns() > self._majority_wait_end_ns
+        ):
             self._offset_ns = middle([own_ns, *(peer.wall_ns for peer in peers)])
-        else:  # the earliest: a stream's time is not before its last message, and what leaves late is not lost
+        else:  # the earliest: stream times are bounded below by their last message, and late expiry loses nothing
             self._offset_ns = min([self._offset_ns, *(peer.wall_ns for peer in peers)])
             return
         self.is_set = True
 
 
 def agreed_offset(own_ns: int, others_ns: Sequence[int], *, nodes: int) -> int | None:
-    """What more than half of the nodes agree on: the own clock when it is among them; None when they do not agree."""
+    """The offset on which more than half of the nodes agree, `own_ns` if it is among them; None without agreement."""
     offsets = sorted([own_ns, *others_ns])
     best: list[int] = []
     for place, low_ns in enumerate(offsets):
@@ -139,5 +142,5 @@ def agreed_offset(own_ns: int, others_ns: Sequence[int], *, nodes: int) -> int |
 
 
 def middle(offsets_ns: Sequence[int]) -> int:
-    """The median, the lower one of two."""
+    """The median; of an even number, the lower middle value."""
     return sorted(offsets_ns)[(len(offsets_ns) - 1) // 2]

@@ -1,4 +1,4 @@
-"""NATS subjects: what is valid, what matches what, and which names an asset may bear. All on bytes.
+"""NATS subjects and asset names, as bytes: validity, matching, overlap.
 
 A subject is a list of tokens joined by dots. `*` as a whole token stands for exactly one token, `>` as the whole last
 token for one or more. Inside a longer token both are ordinary characters (`foo*` is literal), as in nats-server.
@@ -18,11 +18,11 @@ EVERYTHING: Final = b">"
 _VALID: Final = re.compile(rb"(?:(?!>\.)[^ \t\r\n\f.]++)(?:\.(?!>\.)[^ \t\r\n\f.]++)*+")
 _NAME_FORBIDDEN: Final = frozenset(b" \t\r\n\f.*>\\/\x7f") | frozenset(range(0x20))
 
-# A stream that acknowledges publishes may not capture the servers' own subjects: its acks would feed back. The
-# right-hand side lists what may be captured all the same (advisories). Source: stream.go, checkStreamCfg.
+# A stream that acknowledges publishes must not capture the servers' own subjects: its acks would feed back. The
+# right-hand side lists the exceptions (advisories). Source: stream.go, checkStreamCfg.
 _JETSTREAM_SPACES: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 _JETSTREAM_EXCEPTION: Final = b"$JS.EVENT.>"
-_MAY_BE_RESERVED: Final = (b"$", b"*", b">")  # how a subject begins that could reach one of these spaces
+_MAY_BE_RESERVED: Final = (b"$", b"*", b">")  # the start of every subject that can match one of these spaces
 _SYSTEM_SPACE: Final = b"$SYS.>"
 _SYSTEM_EXCEPTION: Final = b"$SYS.ACCOUNT.>"
 
@@ -40,12 +40,12 @@ def is_literal(subject: bytes) -> bool:
 
 
 def valid_subject(subject: bytes) -> bool:
-    """True when one may subscribe to it: tokens without white space, none empty, `>` only at the end."""
+    """Whether it is valid in a subscription: tokens without white space, none empty, `>` only at the end."""
     return _VALID.fullmatch(subject) is not None
 
 
 def valid_publish_subject(subject: bytes) -> bool:
-    """True when one may publish to it: valid and without wildcards."""
+    """Whether it is valid in a publish: as in a subscription, without wildcards."""
     return valid_subject(subject) and is_literal(subject)
 
 
@@ -64,7 +64,7 @@ def matches(pattern: bytes, subject: bytes) -> bool:
 
 
 def matches_any(patterns: Sequence[bytes], subject: bytes) -> bool:
-    """True when one of the patterns matches; no patterns at all stand for everything."""
+    """Whether one of the patterns matches; True if there are no patterns."""
     return not patterns or any(matches(pattern, subject) for pattern in patterns)
 
 
@@ -108,7 +108,7 @@ def valid_asset_name(name: bytes) -> bool:
 
 
 def has_path_separator(name: bytes) -> bool:
-    """True when a name that comes from a request subject would leave its directory (own error texts 10127, 10128)."""
+    """Whether a name from a request subject has a path separator (error texts 10127, 10128)."""
     return b"/" in name or b"\\" in name
 
 

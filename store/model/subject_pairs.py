@@ -1,8 +1,8 @@
-"""Finding two subjects of a list that touch, without comparing every pair.
+"""Finds two overlapping subjects of a list without comparing every pair.
 
-A configuration may bring many thousand subjects in one request, and all pairs would hold up the node. Subjects whose
-first tokens differ and are no wildcards cannot touch, and two literals touch only when they are equal; what is left
-to compare is counted, and beyond a budget the list is refused.
+A configuration may have many thousand subjects, and comparing all pairs would block the node. Subjects whose first
+tokens differ and are not wildcards cannot overlap, and two literals overlap only if they are equal. The remaining
+comparisons are counted, and a list that exceeds the limit is refused.
 """
 
 from bisect import bisect_right
@@ -16,15 +16,15 @@ COMPARISONS_MAX: Final = 200_000  # about 0.2 s; 600 wildcards under one first t
 
 
 class TooManyComparisonsError(Exception):
-    """The list has too many wildcard subjects to be compared within one turn."""
+    """The list has too many wildcard subjects to compare in one turn."""
 
 
 def find_pair(
     subjects: Sequence[bytes], touch: Callable[[bytes, bytes], bool], *, comparisons_max: int = COMPARISONS_MAX
 ) -> tuple[int, int] | None:
-    """The indexes of the first pair (smallest first index, then smallest second) that touches, None if none does.
+    """The indexes of the first pair (smallest first index, then smallest second) for which `touch` is true, or None.
 
-    `touch` is symmetric, and true only for subjects that overlap (or are equal). Raises TooManyComparisonsError.
+    `touch` must be symmetric, and true only for subjects that overlap or are equal. Raises TooManyComparisonsError.
     """
     rivals = _Rivals(subjects)
     left = comparisons_max

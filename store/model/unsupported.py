@@ -1,7 +1,6 @@
-"""The features of configurations that this server does not serve yet, in one table: refusing beats ignoring.
+"""The features of configurations that this server does not support yet; requests for them are refused, not ignored.
 
-A row is deleted in the step that serves its feature. Rows are checked after the configuration proved to be valid, so
-a faulty request gets the same answer as from nats-server.
+The table is checked after the configuration was found valid, so that an invalid request gets nats-server's answer.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from jetraft.store.model.config import (
 
 @attrs.frozen(slots=True)
 class StreamFeature:
-    """A feature of streams: its name in the answer, how to see it in a configuration, and the error that refuses it."""
+    """A feature of streams: its name in the answer, how to detect it in a configuration, and the error."""
 
     name: str
     is_used: Callable[[StreamConfig], bool]
@@ -58,14 +57,14 @@ CONSUMER_FEATURES: Final = (
 
 
 def check_stream_is_served(config: StreamConfig) -> None:
-    """Raises ApiError when the stream asks for something that is not served yet."""
+    """Raises ApiError when the stream uses an unsupported feature."""
     for feature in STREAM_FEATURES:
         if feature.is_used(config):
             raise feature.error.with_values(err=f"{feature.name} is not supported by this server yet")
 
 
 def check_consumer_is_served(config: ConsumerConfig) -> None:
-    """Raises ApiError when the consumer asks for something that is not served yet."""
+    """Raises ApiError when the consumer uses an unsupported feature."""
     for feature in CONSUMER_FEATURES:
         if feature.is_used(config):
             raise feature.error.with_values(err=f"{feature.name} is not supported by this server yet")

@@ -1,7 +1,7 @@
-"""The one name under which other layers find the checks of configurations; the ideas are in the modules below.
+"""The validation of configurations, for import by other layers.
 
 The usual order for a create: `check_*_create_request` (against the request subject), `normalise_*` (against
-nats-server's rules), `check_*_is_served` (against what this server can do), then whatever needs the other assets.
+nats-server's rules), `check_*_is_served` (against this server's features), then checks that need the other assets.
 """
 
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits

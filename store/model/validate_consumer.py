@@ -1,7 +1,7 @@
-"""Consumer configurations: what is refused, what is filled in, what an update may not change.
+"""Validation and defaults of consumer configurations, and the changes that an update may make.
 
-As for streams, checks and order are nats-server's. `normalise_consumer` needs only the stream's configuration;
-`check_consumer_fits` needs the stream's other consumers; `check_consumer_update` the one that exists already.
+Checks and their order are nats-server's. `normalise_consumer` needs only the stream's configuration,
+`check_consumer_fits` the stream's other consumers, `check_consumer_update` the existing consumer.
 Source: consumer.go (setConsumerConfigDefaults, checkConsumerCfg, checkNewConsumerConfig, addConsumerWithAssignment),
 jetstream_api.go (jsConsumerCreateRequest).
 """
@@ -38,7 +38,7 @@ from jetraft.store.model.versioning import stored_consumer
 
 
 class CreateForm(Enum):
-    """Which of the three create subjects a request came on."""
+    """The three subjects for create requests."""
 
     EPHEMERAL = "CONSUMER.CREATE.<stream>"
     DURABLE = "CONSUMER.DURABLE.CREATE.<stream>.<consumer>"
@@ -48,7 +48,7 @@ class CreateForm(Enum):
 def check_consumer_create_request(
     request: CreateConsumerRequest, *, form: CreateForm, stream: str, consumer: str = "", filter_subject: str = ""
 ) -> ConsumerConfig:
-    """The requested configuration, named as the subject says; an unnamed ephemeral keeps an empty name.
+    """The requested configuration, with the name from the subject; the name of an unnamed ephemeral is empty.
 
     `stream`, `consumer` and `filter_subject` are the tokens of the request subject. Raises ApiError.
     """
@@ -80,10 +80,10 @@ def normalise_consumer(
     clustered: bool = True,
     pedantic: bool = False,
 ) -> ConsumerConfig:
-    """The configuration as the server keeps it: checked, defaults filled in, required API level in its metadata.
+    """The configuration to be stored: checked, defaults filled in, required API level in its metadata.
 
-    `stream` is normalised. `pedantic` refuses what would otherwise be corrected. Raises ApiError with nats-server's
-    code and text.
+    `stream` is normalised. With `pedantic`, values that would be corrected are refused. Raises ApiError with
+    nats-server's code and text.
     """
     config = with_defaults(stored_consumer(config), stream, limits, pedantic=pedantic)
     if config.num_replicas > 1 and not clustered:
@@ -97,9 +97,9 @@ def normalise_consumer(
 def check_consumer_fits(
     name: str, config: ConsumerConfig, stream: StreamConfig, others: Mapping[str, ConsumerConfig]
 ) -> None:
-    """The rules between the consumers of one stream; `others` may contain the one that is replaced. Raises ApiError.
+    """Check the rules between the consumers of a stream; `others` may include the replaced one. Raises ApiError.
 
-    A work queue gives each message to one consumer: explicit acks, deliver all, and filters that do not touch.
+    A work queue delivers each message to one consumer: explicit acks, deliver all, and disjoint filters.
     """
     if stream.retention is RetentionPolicy.WORK_QUEUE:
         rivals = {other: kept for other, kept in others.items() if other != name}
@@ -116,7 +116,7 @@ def check_consumer_fits(
 
 
 def check_consumer_action(existing: ConsumerConfig | None, config: ConsumerConfig, action: ConsumerAction) -> None:
-    """The request may create, or update, as its action says; both configurations are normalised. Raises ApiError."""
+    """Check that the action allows to create or update; both configurations are normalised. Raises ApiError."""
     if existing is None:
         if action is ConsumerAction.UPDATE:
             raise errors.CONSUMER_DOES_NOT_EXIST.with_values()
@@ -127,7 +127,7 @@ def check_consumer_action(existing: ConsumerConfig | None, config: ConsumerConfi
 
 
 def check_consumer_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
-    """The new configuration may replace the old one; both are normalised. Raises ApiError.
+    """Check that the new configuration may replace the old one; both are normalised. Raises ApiError.
 
     Whether the old deliver subject still has interest (10013) is for the caller to check.
     """

@@ -1,6 +1,6 @@
-"""Mirrors, sources, subject transforms and republishing: the shape of their configuration.
+"""Validation of mirrors, sources, subject transforms and republishing.
 
-What needs to look at the origin itself (its message size, cycles through other streams) is not checked here.
+Checks that need the origin itself (its message size, cycles through other streams) are not here.
 Source: stream.go, checkStreamCfg.
 """
 
@@ -48,14 +48,14 @@ def check_origins(config: StreamConfig) -> StreamConfig:
 
 
 def check_subject_transform(config: StreamConfig) -> None:
-    """The transform of incoming subjects has a valid source. Raises ApiError."""
+    """Check that the transform of incoming subjects has a valid source. Raises ApiError."""
     transform = config.subject_transform
     if transform is not None and transform.src and not valid_subject(transform.src.encode()):
         raise errors.STREAM_TRANSFORM_INVALID_SOURCE.with_values(err=f"{_BAD_SUBJECT} {transform.src}")
 
 
 def check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
-    """The republish rule has a source and forms no cycle with the stream's own subjects. Raises ApiError."""
+    """Check that the republish rule has a source and no cycle with the stream's own subjects. Raises ApiError."""
     rule = config.republish
     if rule is None:
         return config
@@ -72,7 +72,7 @@ def check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
 
 
 def _implied_by_transform(config: StreamConfig, rule: Republish, *, pedantic: bool) -> Republish:
-    """Republishing everything as everything means the transformed subjects, when the transform covers the stream."""
+    """The rule; if it republishes `>` as `>` and all subjects are transformed, with the transformed ones instead."""
     transform = config.subject_transform
     if transform is None or (rule.src, rule.dest) != (">", ">") or config.subjects != (transform.src,):
         return rule

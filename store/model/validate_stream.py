@@ -1,9 +1,9 @@
-"""Stream configurations: what is refused, what is filled in, what an update may not change.
+"""Validation and defaults of stream configurations, and the changes that an update may make.
 
-The checks and their order are those of nats-server (a request with two faults must get the same answer), each idea in
-one function. `normalise_stream` looks at one configuration alone; overlap with other streams, account limits and
-placement belong to whoever knows the other streams. Source: stream.go (checkStreamCfg, configUpdateCheck),
-jetstream_api.go (jsStreamCreateRequest).
+The checks and their order are nats-server's, so that a request with two errors gets the same answer.
+`normalise_stream` considers a single configuration; overlap with other streams, account limits and placement are
+checked in cluster/meta. Source: stream.go (checkStreamCfg, configUpdateCheck), jetstream_api.go
+(jsStreamCreateRequest).
 """
 
 from typing import Any, NoReturn
@@ -49,7 +49,7 @@ _UNLIMITED_WHEN_UNSET = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_m
 
 
 def check_stream_create_request(name_in_subject: str, config: StreamConfig) -> None:
-    """The checks of a create request that come before those of its configuration. Raises ApiError."""
+    """Check a create request before its configuration. Raises ApiError."""
     check_stream_update_request(name_in_subject, config)
     if config.sealed:
         _refuse("stream configuration for create can not be sealed")
@@ -58,7 +58,7 @@ def check_stream_create_request(name_in_subject: str, config: StreamConfig) -> N
 
 
 def check_stream_update_request(name_in_subject: str, config: StreamConfig) -> None:
-    """The checks of an update request that come before those of its configuration. Raises ApiError."""
+    """Check an update request before its configuration. Raises ApiError."""
     if name_in_subject != config.name:
         raise errors.STREAM_MISMATCH.with_values()
     if has_path_separator(config.name.encode()):
@@ -72,9 +72,9 @@ def normalise_stream(
     clustered: bool = True,
     pedantic: bool = False,
 ) -> StreamConfig:
-    """The configuration as the server keeps it: checked, defaults filled in, required API level in its metadata.
+    """The configuration to be stored: checked, defaults filled in, required API level in its metadata.
 
-    `pedantic` refuses what would otherwise be corrected. Raises ApiError with nats-server's code and text.
+    With `pedantic`, values that would be corrected are refused. Raises ApiError with nats-server's code and text.
     """
     config = stored_stream(config)
     _check_texts(config)
@@ -95,11 +95,11 @@ def normalise_stream(
 
 
 def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    """The configuration that replaces `old`; both are normalised. Raises ApiError for what can not be changed.
+    """The configuration that replaces `old`; both are normalised. Raises ApiError for changes that are not allowed.
 
-    Sealing a stream has consequences (no age limit, discard new, no deletes), which are in the result. `first_seq` is
-    that of `old`: replicas count from it when they replay the log, whose messages have their sequences already.
-    nats-server takes the new one, and has lost the messages when it is started again after a crash.
+    Sealing a stream implies further changes (no age limit, discard new, no deletes), which are in the result.
+    `first_seq` is that of `old`, because replicas count from it when they replay the log, whose messages already have
+    sequences. nats-server uses the new one, and loses the messages when it restarts after a crash.
     """
     if new.name != old.name:
         _refuse("stream configuration name must match original")
@@ -120,7 +120,7 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
 
 
 def same_stream(one: StreamConfig, other: StreamConfig) -> bool:
-    """True when a repeated create of a stream is the same request: equal but for the keys of API levels."""
+    """Whether a repeated create of a stream is the same request: equal except for the keys of API levels."""
     return stored_stream(one) == stored_stream(other)
 
 
@@ -260,7 +260,7 @@ def _check_async_persistence(config: StreamConfig) -> None:
 
 
 def _with_subjects(config: StreamConfig) -> StreamConfig:
-    """Subjects valid, disjoint, and not the servers' own; without any, the stream's name is its subject."""
+    """Check the subjects: valid, disjoint, and not the servers' own. Without subjects, the stream's name is used."""
     if not config.subjects:
         if config.mirror is None and not config.sources:
             return attrs.evolve(config, subjects=(config.name,))

@@ -1,8 +1,8 @@
-"""API levels: what an asset's configuration requires, and the metadata keys that say so.
+"""API levels: the level that an asset's configuration requires, and its metadata keys.
 
-The required level is stored with the asset (`_nats.req.level`), so that an older server can refuse it; the serving
-version and level (`_nats.ver`, `_nats.level`) are added to single answers and never stored, and whatever a client
-sends under those two keys is dropped. Source: server/jetstream_versioning.go.
+The required level is stored with the asset (`_nats.req.level`), so that an older server can refuse it. The version and
+level of the server (`_nats.ver`, `_nats.level`) are added to answers and never stored; values that a client sends under
+these two keys are dropped. Source: server/jetstream_versioning.go.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ import attrs
 
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, PersistMode, PriorityPolicy, StreamConfig
 
-# The level and version that clients are told (they gate features on them): those of nats-server 2.15.1, whose wire
-# contract this server follows. What is not served yet is refused by name, see unsupported.py.
+# The level and version in answers, on which clients enable features: those of nats-server 2.15.1, whose protocol this
+# server implements. Features that are not supported yet are refused, see unsupported.py.
 API_LEVEL: Final = 5
 SERVER_VERSION: Final = "2.15.1"
 
@@ -23,7 +23,7 @@ LEVEL_KEY: Final = "_nats.level"
 
 
 def required_stream_level(config: StreamConfig) -> int:
-    """The lowest API level that understands everything this stream asks for."""
+    """The lowest API level that supports all features of this stream."""
     level = 0
     if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0:
         level = 1
@@ -37,7 +37,7 @@ def required_stream_level(config: StreamConfig) -> int:
 
 
 def required_consumer_level(config: ConsumerConfig) -> int:
-    """The lowest API level that understands everything this consumer asks for."""
+    """The lowest API level that supports all features of this consumer."""
     level = 0
     if config.pause_until is not None:
         level = 1
@@ -49,7 +49,7 @@ def required_consumer_level(config: ConsumerConfig) -> int:
 
 
 def stored_stream(config: StreamConfig) -> StreamConfig:
-    """The configuration as it is kept: with the required level, without the keys of the serving version."""
+    """The configuration to be stored: with the required level, without the keys of the server's version."""
     return attrs.evolve(config, metadata=_stored(config.metadata, required_stream_level(config)))
 
 
@@ -59,7 +59,7 @@ def stored_consumer(config: ConsumerConfig) -> ConsumerConfig:
 
 
 def shown_stream(config: StreamConfig) -> StreamConfig:
-    """The configuration as create, update and info answers show it (lists show the stored one)."""
+    """The configuration for answers to create, update and info (lists have the stored one)."""
     return attrs.evolve(config, metadata=_shown(config.metadata))
 
 

@@ -1,4 +1,4 @@
-"""The log file: rotated at its limit, opened anew, and lines that stay whole."""
+"""The log file: rotated at its limit, opened again, and lines that stay whole."""
 
 import logging
 from contextlib import closing

@@ -7,26 +7,17 @@ from functools import partial
 import trio
 import trio.testing
 
-from jetraft.api.timers import Timers
+from jetraft.api.timers import TrioTimers
 from jetraft.store.model.clock import NS_PER_S
+from tests.doubles.trio_clock import TrioClock
 from tests.harness.patience import PATIENCE_S
-
-
-class TrioClock:
-    """Trio's time, which tests jump."""
-
-    def mono_ns(self) -> int:
-        return round(trio.current_time() * NS_PER_S)
-
-    def unix_ns(self) -> int:
-        return self.mono_ns()
 
 
 async def test_deadlines_are_met_in_order_and_each_round_ends_a_turn(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     seen: list[str] = []
-    timers = Timers(TrioClock(), lambda: seen.append("turn"))
+    timers = TrioTimers(TrioClock(), lambda: seen.append("turn"))
     nursery.start_soon(timers.run)
     begin_ns = timers.clock.mono_ns()
     for name, after_s in (("late", 3), ("soon", 1), ("never", 2), ("soon too", 1)):
@@ -42,7 +33,7 @@ async def test_deadlines_are_met_in_order_and_each_round_ends_a_turn(
 async def test_a_callback_that_goes_on_at_once_does_not_keep_others_from_running(nursery: trio.Nursery) -> None:
     rounds, others = 0, 0
     done = trio.Event()
-    timers = Timers(TrioClock(), lambda: None)
+    timers = TrioTimers(TrioClock(), lambda: None)
 
     def go_on() -> None:
         nonlocal rounds
@@ -67,6 +58,6 @@ async def test_a_callback_that_goes_on_at_once_does_not_keep_others_from_running
 
 
 def test_a_deadline_beyond_64_bits_is_the_last_one() -> None:
-    timers = Timers(TrioClock(), lambda: None)
+    timers = TrioTimers(TrioClock(), lambda: None)
     timers.call_at(1 << 80, lambda: None)
     assert timers.next_deadline_ns() == (1 << 63) - 1

@@ -16,6 +16,19 @@ ALWAYS_PEER_SHARE = 0.03
 ALWAYS_PEER_MSGS_MIN = 1500
 
 
+# The generator names nobody, so it is the user whom `no_auth_user` says.
+PERMISSIONS_CONFIG = """
+authorization { users: [ { user: bench, password: x, permissions: {
+    publish: {
+        allow: [ "a.>", "b.*.c", "d.e.f", "bench.>", "orders.*.new", "$JS.API.>", "$JS.ACK.>", "_INBOX.>" ]
+        deny: [ "bench.secret.>", "*.internal" ]
+    }
+    subscribe: { allow: [ "bench.>", "_INBOX.>", "orders.>" ], deny: [ "bench.secret.>" ] }
+} } ] }
+no_auth_user: bench
+"""
+
+
 @attrs.frozen(kw_only=True)
 class Case:
     """One line of the table. `msgs` is about a second's work of the faster server; `floor` is what must be reached."""
@@ -28,7 +41,9 @@ class Case:
     fill: int = 0  # messages that are stored before the measured part reads them
     floor: float | None = None
     peer_always: bool = False
+    config: str = ""  # of both servers
     quick: bool = False
+    tls: bool = False
 
     @property
     def jetstream(self) -> bool:
@@ -95,5 +110,20 @@ def always(case: Case) -> Case:
     )
 
 
+def with_permissions(case: Case) -> Case:
+    """The same work of a user with a list of permissions: within 5 % of the work of one without."""
+    return attrs.evolve(case, name=f"{case.name}_perm", config=PERMISSIONS_CONFIG, quick=False)
+
+
+PERMISSIONS = tuple(with_permissions(case) for case in (*CORE, *R1) if case.name in ("fan_1_1", "js_r1_w1000"))
+TLS_FLOOR = 1.0
+TLS_CASES = frozenset({"fan_1_1", "fan_1_8", "js_r1_w1000", "fetch_explicit"})
+TLS = tuple(
+    attrs.evolve(
+        case, name=f"{case.name}_tls", options=(*case.options, "tls=1"), floor=TLS_FLOOR, quick=False, tls=True
+    )
+    for case in (*CORE, *R1, *READ)
+    if case.name in TLS_CASES
+)
 PUBLISH = (*R1, *R3)
-CASES = (*CORE, *R1, *R3, *READ, *(always(case) for case in PUBLISH))
+CASES = (*CORE, *R1, *R3, *READ, *PERMISSIONS, *TLS, *(always(case) for case in PUBLISH))

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.store.io import STAT_BLOCK_BYTES
+from jetraft.store.disk.io import STAT_BLOCK_BYTES
 from tests.bench.measure import build_generator, cpu_s, generate
 from tests.harness.raw import RawClient
 from tests.harness.server import Server

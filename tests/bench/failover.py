@@ -21,17 +21,18 @@ from pathlib import Path
 
 import attrs
 
-from jetraft.api.server import GC_YOUNG_OBJECTS, SystemClock
-from jetraft.raft.engine import Proposal
+from jetraft.api.clock import SystemClock
+from jetraft.api.collector import GC_YOUNG_OBJECTS
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import Identity, Kind
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.ledger import Ledger
-from jetraft.store.log_open import open_log
-from jetraft.store.mem_log import MemLog
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.log.mem_log import MemLog
+from jetraft.store.log.opening import open_log
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.raft.lab import LabLinks, ListMachine
@@ -74,11 +75,11 @@ class Cluster:
         """So many groups, which A shall lead."""
         names = [GroupId(f"S-R3F-{number:08d}") for number in range(count)]
         cache = BlockCache(64 << 20)
-        for name in names:
-            spec = GroupSpec(group_id=name, incarnation=7, members=NODES, preferred_leader=A)
+        for incarnation, name in enumerate(names, 1):
+            spec = GroupSpec(group_id=name, incarnation=incarnation, members=NODES, preferred_leader=A)
             self.managers[A].create(spec, MemLog(), ListMachine())
             for node in (B, C):
-                identity = Identity(node_id=node, group_id=name, incarnation=7)
+                identity = Identity(node_id=node, group_id=name, incarnation=incarnation)
                 log = open_log(self.ledgers[node], self.root / node / "groups" / name, identity, cache)
                 self.managers[node].create(spec, log, ListMachine())
             self.turn()
@@ -127,8 +128,7 @@ class Cluster:
         longest_ns = 0
         for node in (B, C):
             began_ns = time.monotonic_ns()
-            for callback in self.links[node].on_peer_down:
-                callback(A)
+            self.links[node].on_peer_down.emit(A)
             longest_ns = max(longest_ns, time.monotonic_ns() - began_ns)
         return longest_ns
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jetraft.store._frame import make_record, seal
-from jetraft.store._index import Index
-from jetraft.store._select import FilterSet
-from jetraft.store.format import Kind
+from jetraft.store.frames._frame import make_record, seal
+from jetraft.store.frames.format import Kind
+from jetraft.store.stream._index import Index
+from jetraft.store.stream._select import FilterSet
 
 NO_LIMIT: Final = -1
 SIZES: Final = (1, 1000, 100_000, 1_000_000)

@@ -14,6 +14,8 @@
  * that nobody reads; keep=1 (jspub) publishes into the stream as it is instead of making it anew. With paced=1 it prints
  * "ready" when everything is prepared, and waits for a line before the measured part, and for another one before it ends.
  *
+ * With tls=1 every connection is encrypted.
+ *
  * Everything is checked: each publish ack must carry a sequence that no other ack has, and together they must be the
  * sequences 1..N; each delivered message must hold the next number of its publisher and the payload pattern. The first
  * wrong byte ends the run with status 1. Prints one JSON object: rate (messages/s), seconds, p50_us, p99_us, gen_cpu_s.
@@ -34,11 +36,13 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include <openssl/ssl.h>
 
 enum { READ_BYTES = 1 << 20, MAX_CONNS = 20000, STALL_MS = 20000, HISTOGRAM = 1 << 20 };
 
 typedef struct {
     int fd, id;
+    SSL *ssl;               /* tls=1 */
     char *in, *out;
     size_t in_len, in_cap, out_len, out_pos, out_cap;
     long sent, done;        /* messages published, and answered or received */
@@ -50,7 +54,8 @@ typedef struct {
 static const char *host = "127.0.0.1";
 static long port = 4222, conns = 1, pubs = 1, subs = 1, msgs = 100000, size = 128, window = 1000, subjects = 1;
 static long replicas = 1, batch = 500;
-static long idle_subs = 0, idle_consumers = 0, keep = 0, paced = 0;
+static long idle_subs = 0, idle_consumers = 0, keep = 0, paced = 0, tls = 0;
+static SSL_CTX *tls_context;
 static int ack_explicit = 1;
 static conn_t *all;
 static uint32_t *latency_us;    /* histogram of microseconds; the last bucket takes the rest */
@@ -118,6 +123,14 @@ static void putf(conn_t *c, const char *format, ...) {
 }
 
 static void flush(conn_t *c) {
+    while (c->ssl && c->out_pos < c->out_len) {
+        size_t k = 0;
+        if (SSL_write_ex(c->ssl, c->out + c->out_pos, c->out_len - c->out_pos, &k) != 1) {
+            if (SSL_get_error(c->ssl, 0) == SSL_ERROR_WANT_WRITE) return;
+            fail("SSL_write failed");
+        }
+        c->out_pos += k;
+    }
     while (c->out_pos < c->out_len) {
         ssize_t k = send(c->fd, c->out + c->out_pos, c->out_len - c->out_pos, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (k < 0) {
@@ -134,6 +147,16 @@ static ssize_t fill_in(conn_t *c) {
         c->in_cap = c->in_len + 2 * READ_BYTES;
         c->in = realloc(c->in, c->in_cap);
     }
+    if (c->ssl) {
+        size_t total = 0, got;
+        while (total + 16384 <= READ_BYTES && SSL_read_ex(c->ssl, c->in + c->in_len, READ_BYTES - total, &got) == 1) {
+            c->in_len += got;
+            total += got;
+        }
+        if (total + 16384 <= READ_BYTES && SSL_get_error(c->ssl, 0) != SSL_ERROR_WANT_READ)
+            fail("server closed the TLS connection: %.*s", (int)(c->in_len > 200 ? 200 : c->in_len), c->in);
+        return (ssize_t)total;
+    }
     ssize_t k = recv(c->fd, c->in + c->in_len, READ_BYTES, MSG_DONTWAIT);
     if (k == 0) fail("server closed the connection: %.*s", (int)(c->in_len > 200 ? 200 : c->in_len), c->in);
     if (k < 0) {
@@ -147,6 +170,8 @@ static ssize_t fill_in(conn_t *c) {
 static void wait_any(conn_t **list, int n) {
     static struct pollfd fds[MAX_CONNS];
     int i;
+    for (i = 0; i < n; i++)
+        if (list[i]->ssl && SSL_has_pending(list[i]->ssl) && list[i]->out_pos == list[i]->out_len) return;
     for (i = 0; i < n; i++) {
         fds[i].fd = list[i]->fd;
         fds[i].events = POLLIN | (list[i]->out_pos < list[i]->out_len ? POLLOUT : 0);
@@ -178,6 +203,23 @@ static void expect(conn_t *c, const char *text) {
     }
 }
 
+/* The handshake behind INFO; the server's certificate is not looked at. */
+static void tls_open(conn_t *c) {
+    expect(c, "\r\n");
+    if (!tls_context) {
+        tls_context = SSL_CTX_new(TLS_client_method());
+        SSL_CTX_set_mode(tls_context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        SSL_CTX_set_read_ahead(tls_context, 1);
+        SSL_CTX_set_default_read_buffer_len(tls_context, 1 << 18);
+        SSL_CTX_set_ciphersuites(tls_context, "TLS_AES_128_GCM_SHA256");
+    }
+    SSL *ssl = SSL_new(tls_context);
+    SSL_set_fd(ssl, c->fd);
+    if (SSL_connect(ssl) != 1) fail("TLS handshake failed");
+    fcntl(c->fd, F_SETFL, fcntl(c->fd, F_GETFL) | O_NONBLOCK);
+    c->ssl = ssl;
+}
+
 static void conn_open(conn_t *c, int id) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int one = 1;
@@ -187,6 +229,7 @@ static void conn_open(conn_t *c, int id) {
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(c->fd, (struct sockaddr *)&address, sizeof address) < 0) fail("connect: %s", strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (tls) tls_open(c);
     snprintf(c->inbox, sizeof c->inbox, "_INBOX.%x%05d", (unsigned)getpid(), id);
     putf(c, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\"lang\":\"c\","
             "\"version\":\"1\",\"protocol\":0}\r\nPING\r\n");
@@ -668,7 +711,7 @@ static void parse_option(const char *word) {
     struct { const char *name; long *value; } numbers[] = {
         {"port", &port}, {"conns", &conns}, {"pubs", &pubs}, {"subs", &subs}, {"msgs", &msgs}, {"size", &size},
         {"window", &window}, {"subjects", &subjects}, {"replicas", &replicas}, {"batch", &batch},
-        {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep}, {"paced", &paced},
+        {"idle_subs", &idle_subs}, {"idle_consumers", &idle_consumers}, {"keep", &keep}, {"paced", &paced}, {"tls", &tls},
     };
     const char *equals = strchr(word, '=');
     if (!equals) fail("expected name=value, got %s", word);

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from tests.bench.cases import ALWAYS_CONFIG, ALWAYS_PEER_MSGS_MIN, ALWAYS_PEER_SHARE, Case
+from tests.harness.certificates import Authority
 from tests.harness.cluster import Cluster
 from tests.harness.server import Kind, Server
 
@@ -42,7 +43,7 @@ def build_generator(directory: Path) -> Path:
     """Compile the load generator."""
     binary = directory / "loadgen"
     compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, "-O2", "-o", str(binary), str(SOURCE)], check=True)
+    subprocess.run([compiler, "-O2", "-o", str(binary), str(SOURCE), "-lssl", "-lcrypto"], check=True)
     return binary
 
 
@@ -106,16 +107,22 @@ def generate_paced(
     return answer, spent * 1e9 / answer["msgs"], rss / 1e6
 
 
+def tls_config(directory: Path) -> str:
+    """A `tls` block with a fresh ECDSA certificate; both servers take AES-128-GCM of TLS 1.3."""
+    return f"tls {{\n{Authority.make(directory).server().block}}}\n"
+
+
 def run_case(generator: Path, case: Case, kind: Kind, *, share: float) -> Result:
     """One run: `share` of the case's messages against fresh servers of one kind."""
     slow = case.peer_always and kind == "reference"
     msgs = int(case.msgs * share)
     if slow and "window=1" not in case.options:
         msgs = max(ALWAYS_PEER_MSGS_MIN, int(msgs * ALWAYS_PEER_SHARE))
-    with servers(kind, nodes=case.nodes, config=ALWAYS_CONFIG if slow else None) as running:
+    config = tls_config(generator.parent) if case.tls else ALWAYS_CONFIG if slow else case.config or None
+    with servers(kind, nodes=case.nodes, config=config) as running:
         front = running[0]
         if case.fill:
-            sizes = tuple(option for option in case.options if option.startswith("size="))
+            sizes = tuple(option for option in case.options if option.startswith(("size=", "tls=")))
             fill = ("window=4000", f"msgs={int(case.fill * share)}", *sizes)
             generate(generator, "fill", front, fill)
         pids = [server.running.pid for server in running]

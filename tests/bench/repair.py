@@ -3,7 +3,7 @@
 Three nodes hold a large stream; writers publish to it at a steady pace, each message waiting for its acknowledgement.
 Blocks of a follower, then of the leader, are damaged on disk (a byte in every page); a read meets the damage, and the
 replica is mended from the others. Scrubbing is off, so nothing else reads. Prints, for calm times and for the times
-from the read until the node is well again, the latencies of acknowledgements, how many messages had to be sent again
+from the read until the node has recovered, the latencies of acknowledgements, how many messages had to be sent again
 (what a leader has taken and not answered when it stops, writers repeat after RESEND_S; `once p99` is without them), and
 the longest silence.
 """
@@ -125,12 +125,12 @@ def hurt(node: Server, blocks: int) -> None:
 
 
 def mend(node: Server) -> None:
-    """Read from the damaged part and wait until the node has noticed and is well again."""
+    """Read from the damaged part and wait until the node has noticed and recovered."""
     with RawClient(node.address) as client:
         body = json.dumps({"seq": 1000, "batch": 20_000}).encode()
         client.request(f"$JS.API.DIRECT.GET.{STREAM}", body, replies=20_001, until_status=True)
     until(lambda: not node.healthy(), "the node was not well")
-    until(node.healthy, "it was well again")
+    until(node.healthy, "it has recovered")
 
 
 def until(ready: Callable[[], bool], what: str) -> None:

@@ -21,25 +21,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import nats
 
-from jetraft.store import _frame
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.cipher import CipherKind, GroupCipher
-from jetraft.store.compaction import compact
-from jetraft.store.format import Identity, Kind
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.ledger import Ledger
-from jetraft.store.log_open import open_log
-from jetraft.store.log_start import LogOptions
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames import _frame
+from jetraft.store.frames.cipher import CipherKind, GroupCipher
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.log.compaction import compact
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
-from jetraft.store.stream_store import StoreLimits, StreamStore
+from jetraft.store.stream.stream_store import StoreLimits, StreamStore
 from tests.bench import codecs
 from tests.bench.measure import build_generator, generate, rss_bytes
 from tests.harness.server import Kind as ServerKind
 from tests.harness.server import Server
 
 if TYPE_CHECKING:
-    from jetraft.store.log import FileLog
+    from jetraft.store.log.file_log import FileLog
 
 STREAM: Final = "BENCH"  # as the load generator names it
 PAYLOAD_BYTES: Final = 128
@@ -193,13 +193,13 @@ def measure_compaction(directory: Path, updates: int, keys: int) -> Figures:
     begun, read_bytes = time.monotonic(), 0
     dead = []
     for block, _, living in bench.store.block_fill():
-        source = bench.log.compaction_source(block, index)
+        source = bench.log.upkeep.compaction_source(block, index)
         if source is not None and not living:
             dead.append(block)
         elif source is not None:
             read_bytes += source.used
-            assert bench.log.exchange(compact(bench.log.place, source, bench.store.live_in(block)))
-    bench.log.drop_dead(dead, index)
+            assert bench.log.upkeep.exchange(compact(bench.log.place, source, bench.store.live_in(block)))
+    bench.log.upkeep.drop_dead(dead, index)
     took = time.monotonic() - begun
     bench.settle()
     after, live = bench.log.statistics().bytes_used, bench.store.message_bytes_total

@@ -4,15 +4,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.harness.server import Server
+from tests.harness.ports import HOST
+from tests.harness.server import Kind, Server
 
 HERE = Path(__file__).parent / "node"
 SCRIPTS = ("core.mjs", "jetstream.mjs", "kv.mjs")
+WEBSOCKET = ("--experimental-websocket", "--no-warnings")  # versions before 22 have one only so
 RESULT = re.compile(r"^(not )?ok \d+ - (.*)$")
 pytestmark = [
     pytest.mark.node,
@@ -35,9 +37,34 @@ def packages() -> Path:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_claim_of_the_script_holds(packages: Path, servers: Sequence[Server], script: str) -> None:
-    environment = {**os.environ, "NATS_URLS": ",".join(server.url for server in servers)}
+    check_claims(packages, [script], [server.url for server in servers])
+
+
+@pytest.fixture(scope="module")
+def websocket(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server listens for WebSocket; the client has to have a WebSocket of its own."""
+    probe = subprocess.run(
+        ["node", *WEBSOCKET, "-e", "process.exit(typeof WebSocket === 'function' ? 0 : 1)"],
+        check=False,
+        capture_output=True,
+    )
+    if probe.returncode:
+        pytest.skip("this Node.js has no WebSocket")
+    config = f'websocket {{ listen: "{HOST}:-1", no_tls: true, compression: true }}'
+    with Server(kind, directory=tmp_path_factory.mktemp("websocket"), config=config) as server:
+        yield server.running.wait_for_line("Listening for websocket clients on").rpartition(" ")[2]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_claim_holds_over_websocket(packages: Path, websocket: str, script: str) -> None:
+    check_claims(packages, [*WEBSOCKET, script], [websocket])
+
+
+def check_claims(packages: Path, words: Sequence[str], urls: Sequence[str]) -> None:
+    """Run a script and read what it prints."""
+    environment = {**os.environ, "NATS_URLS": ",".join(urls)}
     outcome = subprocess.run(
-        ["node", script], cwd=packages, capture_output=True, text=True, timeout=800, check=False, env=environment
+        ["node", *words], cwd=packages, capture_output=True, text=True, timeout=800, check=False, env=environment
     )
     lines = outcome.stdout.splitlines()
     assert lines, outcome.stderr

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import MaxPayloadError, NoRespondersError
 
@@ -60,7 +61,7 @@ def test_a_queue_group_gets_each_message_once(servers: Sequence[Server], stream:
             for number in range(100):
                 await client.publish(stream, str(number).encode())
             await client.flush()
-            await complete.wait()
+            await asyncio.wait_for(complete.wait(), PATIENCE_S)
             await client.flush()
             assert sorted(map(int, received)) == list(range(100))
 
@@ -152,6 +153,12 @@ def test_wrong_credentials_are_refused(start_server: Callable[..., Server]) -> N
     run(check)
 
 
+async def told_of(client: Client, count: int) -> None:
+    """Wait until the client knows so many other servers: an INFO names those that the node has heard of until then."""
+    while len(client.discovered_servers) != count:
+        await client.flush()
+
+
 def test_a_client_moves_to_a_node_that_it_was_told_of(cluster: Cluster, stream: str) -> None:
     """Only one URL is given; the others come from connect_urls."""
 
@@ -165,7 +172,7 @@ def test_a_client_moves_to_a_node_that_it_was_told_of(cluster: Cluster, stream: 
         async with connection(node.url, reconnected_cb=reconnected, reconnect_time_wait=0.05) as client:
             subscription = await client.subscribe(stream)
             await client.flush()
-            assert len(client.discovered_servers) == 2
+            await asyncio.wait_for(told_of(client, 2), PATIENCE_S)
             await asyncio.to_thread(node.kill)
             await asyncio.wait_for(moved.wait(), PATIENCE_S)
             assert client.connected_url is not None

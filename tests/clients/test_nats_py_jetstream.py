@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from nats.aio.client import Client
@@ -114,6 +115,7 @@ def test_a_pull_consumer_gets_each_message_until_it_is_acked(
             for message in rest:
                 await message.ack_sync(timeout=PATIENCE_S)
             info = await puller.consumer_info()
+            assert info.ack_floor is not None
             assert (info.num_ack_pending, info.num_pending, info.ack_floor.stream_seq) == (0, 0, 10)
 
     run(check)
@@ -149,6 +151,7 @@ def test_terminate_and_in_progress_are_obeyed(servers: Sequence[Server], stream:
                 await second.in_progress()
             await second.ack_sync(timeout=PATIENCE_S)
             info = await puller.consumer_info()
+            assert info.delivered is not None
             assert (info.num_ack_pending, info.num_redelivered, info.delivered.consumer_seq) == (0, 0, 2)
 
     run(check)
@@ -290,7 +293,7 @@ def test_a_bucket_keeps_values_revisions_and_deletes(servers: Sequence[Server], 
                 await bucket.update("k", b"3", last=1)
             await settled(bucket, "k", b"2")
             await bucket.put("other", b"x")
-            watcher = await bucket.watchall()
+            watcher: Any = await bucket.watchall()  # nats-py has no types for it
             seen = {}
             while (entry := await watcher.updates(timeout=PATIENCE_S)) is not None:
                 seen[entry.key] = entry.value

@@ -15,22 +15,22 @@ import orjson
 import trio
 
 from jetraft.api.jetstream.gateway import JetStreamGateway
+from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.node import ClusterNode
 from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
-from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
-from jetraft.cluster.waiting import wait_until
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Manager
-from jetraft.raft.peers import Mesh, MeshSetting
-from jetraft.raft.routes import Address
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.io import LocalDisk, Writer
+from jetraft.raft.mesh.addresses import Address
+from jetraft.raft.mesh.peers import Mesh, MeshSetting
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames._frame import seal
+from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.steady import SteadyClock
 from jetraft.store.model.subject import matches
-from jetraft.store.node_dir import NodeDir
+from tests.doubles.real_clock import RealClock
 from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -39,19 +39,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "C"
 ANSWER_S = PATIENCE_S
-
-
-@attrs.define
-class SystemClock:
-    """The machine's clocks: links and elections run in real time here. The wall clock can be wrong."""
-
-    wrong_by_ns: int = 0
-
-    def mono_ns(self) -> int:
-        return time.monotonic_ns()
-
-    def unix_ns(self) -> int:
-        return time.time_ns() + self.wrong_by_ns
+LOOK_S = 0.005
 
 
 class LocalOutbox:
@@ -74,11 +62,8 @@ class LocalOutbox:
         return int(channel is not None)
 
     def send_batch(self, records: bytes) -> None:
-        position = 0
-        while position < len(records):
-            start = position
-            position, to, reply, hdr, _payload_len = captured_at(records, start)
-            self.send(to, reply=reply, hdr=hdr, payload=captured_payload(records, start))
+        for message in captures(records):
+            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload)
 
     def later(self, callback: Callable[[], None]) -> None:
         callback()
@@ -168,11 +153,11 @@ class InProcessNode:
         self.name = name
         self._directory = directory
         self._expected = expected
-        self.machine = self._clock = SystemClock(wrong_by_ns)
+        self.machine = self._clock = RealClock(wrong_by_ns=wrong_by_ns)
         self._kicked = trio.Event()
         self._asked = 0
         setting = MeshSetting(cluster=CLUSTER, server_name=name, listen=Address("127.0.0.1", 0), routes=seeds)
-        self.mesh = Mesh(setting, clock=self._clock)
+        self.mesh = Mesh(setting, clock=self._clock, after_frames=self._end_turn)
         self.outbox = LocalOutbox(self._kick)
         self.node: ClusterNode
         self.scope = trio.CancelScope()
@@ -193,13 +178,11 @@ class InProcessNode:
     async def _assemble(self, nursery: trio.Nursery, node_dir: NodeDir, disk: LocalDisk, writer: Writer) -> None:
         rng = random.Random(self.name)
         setting = GroupSetting(node_id=self.mesh.node_id, seal=seal, rng=rng)
-        self.manager = Manager(setting, links=self.mesh, clock=self._clock)
-        self.manager.on_dirty = self._kick
-        self.mesh.after_frames = self._end_turn
+        self.manager = Manager(setting, links=self.mesh, clock=self._clock, on_dirty=self._kick)
         ports = NodePorts(
             mesh=self.mesh,
             manager=self.manager,
-            outbox=self.outbox,
+            outboxes=lambda _account: self.outbox,
             timers=TrioTimers(nursery),
             clock=SteadyClock(self._clock),
             rng=rng,
@@ -210,8 +193,10 @@ class InProcessNode:
         identity = NodeSetting(
             node_id=self.mesh.node_id, server_name=self.name, cluster_name=CLUSTER, expected=self._expected
         )
-        self.node = ClusterNode(identity, ports)
-        self.gateway = JetStreamGateway(service=self.node.service, outbox=self.outbox, kick=self._kick)
+        self.node = ClusterNode.load(identity, ports)
+        self.gateway = JetStreamGateway(
+            server_name=self.name, service=self.node.service, outboxes=lambda _account: self.outbox, kick=self._kick
+        )
         nursery.start_soon(self._turns)
         nursery.start_soon(self._deadlines)
         nursery.start_soon(self._drain, writer)
@@ -319,5 +304,6 @@ def _is_locked(node: InProcessNode, directory: Path) -> bool:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that other tasks bring about; fail when it does not come."""
-    await wait_until(condition, ANSWER_S)
-    assert condition()
+    with trio.fail_after(ANSWER_S):
+        while not condition():  # noqa: ASYNC110  (whatever a test asks: nothing tells of its change)
+            await trio.sleep(LOOK_S)

@@ -10,18 +10,19 @@ import attrs
 import trio
 import trio.testing
 
-from jetraft.cluster.meta.assignment import StreamAssignment
+from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
-from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
-from jetraft.cluster.streams.shell import StreamShell
-from jetraft.cluster.streams.site import Site
+from jetraft.cluster.site import Site
+from jetraft.cluster.state.assignment import StreamAssignment
+from jetraft.cluster.streams.replica import StreamReplica
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Manager
-from jetraft.store._frame import seal
-from jetraft.store.mem_log import MemLog
+from jetraft.store.frames._frame import seal
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.config import AckPolicy, ConsumerAction, ConsumerConfig, StreamConfig
 from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.signal import Signal
 from jetraft.store.model.steady import SteadyClock
 from jetraft.store.model.subject import matches
 
@@ -50,8 +51,8 @@ class NoLinks:
 
     def __init__(self) -> None:
         self.node_id = NODE
-        self.on_peer_up: list[Any] = []
-        self.on_peer_down: list[Any] = []
+        self.on_peer_up: Signal[[NodeId]] = Signal()
+        self.on_peer_down: Signal[[NodeId]] = Signal()
 
     def send(self, _to: NodeId, _channel: int, _payload: bytes) -> bool:
         return False
@@ -105,11 +106,8 @@ class Node:
         return 1
 
     def send_batch(self, records: bytes) -> None:
-        position = 0
-        while position < len(records):
-            start = position
-            position, subject, reply, hdr, _ = captured_at(records, start)
-            self.send(subject, reply=reply, hdr=hdr, payload=captured_payload(records, start))
+        for message in captures(records):
+            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload)
 
     def has_interest(self, subject: bytes) -> bool:
         subscribed = any(matches(pattern, subject) for pattern in self.subscriptions)
@@ -239,13 +237,13 @@ def stream_config(**fields: Any) -> StreamConfig:
     return StreamConfig(**{**defaults, **fields})
 
 
-def start_stream(node: Node, log: MemLog | None = None, **fields: Any) -> StreamShell:
+def start_stream(node: Node, log: MemLog | None = None, **fields: Any) -> StreamReplica:
     """A stream of one replica that leads."""
     assignment = assignment_of(node, stream_config(**fields))
-    shell = StreamShell(assignment=assignment, log=log or MemLog(), site=node.site)
+    replica = StreamReplica.start(assignment=assignment, log=log or MemLog(), site=node.site)
     node.sleep(2 * 10**9)
-    assert shell.is_leader
-    return shell
+    assert replica.is_leader
+    return replica
 
 
 def assignment_of(node: Node, config: StreamConfig) -> StreamAssignment:
@@ -264,7 +262,7 @@ def assignment_of(node: Node, config: StreamConfig) -> StreamAssignment:
 
 
 def finish(node: Node, call: Callable[[], Awaitable[T]]) -> T:
-    """Run an async method of a shell, turning the node until it returns."""
+    """Run an async method of a replica, turning the node until it returns."""
 
     async def run() -> T:
         found: list[T] = []
@@ -283,15 +281,15 @@ def finish(node: Node, call: Callable[[], Awaitable[T]]) -> T:
     return trio.run(run)
 
 
-def info_of(shell: StreamShell, consumer: str) -> ConsumerInfo:
+def info_of(replica: StreamReplica, consumer: str) -> ConsumerInfo:
     """A consumer that is there, as its leader sees it."""
-    info = shell.consumer_info(consumer)
+    info = replica.consumer_info(consumer)
     assert info is not None, consumer
     return info
 
 
-def add_consumer(node: Node, shell: StreamShell, **fields: Any) -> ConsumerInfo:
+def add_consumer(node: Node, replica: StreamReplica, **fields: Any) -> ConsumerInfo:
     """Create a consumer as the API does."""
     config = ConsumerConfig(**{"ack_policy": AckPolicy.EXPLICIT, **fields})
     action = ConsumerAction.CREATE_OR_UPDATE
-    return finish(node, lambda: shell.create_consumer(config, action=action, pedantic=False))
+    return finish(node, lambda: replica.create_consumer(config, action=action, pedantic=False))

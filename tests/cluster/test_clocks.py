@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import attrs
 import msgpack
 import pytest
 
+from jetraft.cluster.calls.messages.clocks import ClockAnswer
 from jetraft.cluster.clocks import ROUND_TRIP_NS_MAX, read_answer
+from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gotime import parse_time
-from jetraft.store.model.steady import AGREE_NS, Reading
+from jetraft.store.model.steady import AGREE_NS, ClockReading
 from tests.cluster.inprocess import InProcessCluster, until
 
 if TYPE_CHECKING:
@@ -65,17 +68,18 @@ async def test_a_node_that_starts_takes_over_the_time_that_the_others_have_count
 
 
 def test_an_answer_belongs_to_the_middle_of_the_question() -> None:
-    answer = msgpack.packb((1_000, 2_000))
-    assert read_answer(answer, 100, 300) == Reading(wall_ns=800, steady_ns=1_800)
-    assert read_answer(msgpack.packb((1_000, None)), 100, 300) == Reading(wall_ns=800, steady_ns=None)
+    answer = ClockAnswer(wall_ns=1_000, steady_ns=2_000)
+    assert read_answer(answer, 100, 300) == ClockReading(wall_ns=800, steady_ns=1_800)
+    assert read_answer(attrs.evolve(answer, steady_ns=None), 100, 300) == ClockReading(wall_ns=800, steady_ns=None)
 
 
 @pytest.mark.parametrize(
     "answer", [b"", b"\xc1", msgpack.packb(7), msgpack.packb((1,)), msgpack.packb(("1", 2)), msgpack.packb((1, 2.5))]
 )
-def test_what_is_no_answer_is_passed_over(answer: bytes) -> None:
-    assert read_answer(answer, 100, 300) is None
+def test_what_is_no_answer_is_refused(answer: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="a reading of clocks"):
+        ClockAnswer.unpack(answer)
 
 
 def test_an_answer_that_took_long_says_nothing() -> None:
-    assert read_answer(msgpack.packb((1_000, 2_000)), 0, ROUND_TRIP_NS_MAX + 1) is None
+    assert read_answer(ClockAnswer(wall_ns=1_000, steady_ns=2_000), 0, ROUND_TRIP_NS_MAX + 1) is None

@@ -49,13 +49,13 @@ def publish(cluster: Cluster, rows: list[tuple[str, bytes]], at: dict[int, Calla
             if len(acked) in reached:
                 reached[len(acked)].set()
 
-        async def act(count: int, action: Callable[[], None]) -> None:
-            await reached[count].wait()
-            await asyncio.to_thread(action)
+        async def act() -> None:
+            for count in sorted(at):  # one after another: a node is not started before it has been killed
+                await reached[count].wait()
+                await asyncio.to_thread(at[count])
 
         async with asyncio.TaskGroup() as group:
-            for count, action in at.items():
-                group.create_task(act(count, action))
+            group.create_task(act())
             publishing = group.create_task(Publisher(rows, on_ack=note).run(cluster.urls))
         return publishing.result()
 

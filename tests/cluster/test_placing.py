@@ -87,7 +87,7 @@ def test_a_step_down_obeys_its_placement(cluster: Cluster) -> None:
             cluster[0].running.wait_until(lambda: led_by(expected, placement), what=f"{expected} led")
 
         def led_by(expected: str, placement: object) -> bool:
-            """A transfer may fail, when the heir is late; then it has to be asked for again."""
+            """A transfer may fail, when the target is late; then it has to be asked for again."""
             if leader() == expected:
                 return True
             client.api("STREAM.LEADER.STEPDOWN.LED", {"placement": placement})

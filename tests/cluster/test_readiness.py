@@ -7,8 +7,10 @@ import trio.testing
 
 from jetraft.cluster.meta.health import GRACE_NS, HEALTHY, Seen
 from jetraft.cluster.readiness import ASK_S, FRESH_NS, VERDICT_NS, Confirmation, Readiness
+from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model.clock import NS_PER_S, ManualClock
 from tests.cluster.meta.test_health import FINE
+from tests.doubles.meta_group import AppliedMetaGroup
 
 
 class Leader:
@@ -17,10 +19,11 @@ class Leader:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.index: int | None = 7
-        self.applied = 7
+        self.meta_group = AppliedMetaGroup(7)
         self.questions = 0
         self.full = False
-        self.confirmation = Confirmation(clock=self.clock, ask=self.ask, applied=lambda: self.applied)
+        self.failed: dict[StreamKey, str] = {}
+        self.confirmation = Confirmation(clock=self.clock, ask=self.ask, wait_applied=self.meta_group.wait_applied)
         self.readiness = Readiness(clock=self.clock, see=self.see, confirmation=self.confirmation)
 
     async def ask(self) -> int | None:
@@ -29,7 +32,9 @@ class Leader:
         return self.index
 
     def see(self) -> Seen:
-        return Seen(clustered=True, outside=False, meta=FINE.meta, replicas=FINE.replicas, is_full=self.full)
+        return Seen(
+            clustered=True, outside=False, meta=FINE.meta, replicas=FINE.replicas, failed=self.failed, is_full=self.full
+        )
 
 
 async def test_one_answer_serves_all_who_ask_within_a_second(autojump_clock: trio.testing.MockClock) -> None:
@@ -58,7 +63,7 @@ async def test_a_table_that_lags_behind_the_leader_of_now_is_not_current(
     assert trio.current_time() - began_s <= ASK_S + 0.01, "a monitoring client does not wait for ever"
 
     leader.clock.advance(VERDICT_NS + 1)
-    leader.applied = 8
+    leader.meta_group.apply_to(8)
     assert await leader.readiness.health() == HEALTHY
 
 
@@ -84,3 +89,17 @@ async def test_who_asks_where_clients_may_go_hears_nothing_of_a_full_disk(
     full, partly = leader.readiness.health, partial(leader.readiness.health, with_space=False)
     assert (await full()).http_status == 503
     assert await partly() == HEALTHY
+
+
+async def test_who_asks_about_the_table_only_is_told_of_no_stream_and_of_no_disk(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    del autojump_clock
+    leader = Leader()
+    leader.failed = {StreamKey("$G", "S"): "damaged"}
+    leader.full = True
+    assert await leader.readiness.health() != HEALTHY
+    assert await leader.readiness.health(meta_only=True) == HEALTHY
+    leader.index = 8
+    leader.clock.advance(GRACE_NS + 1)
+    assert await leader.readiness.health(meta_only=True) != HEALTHY

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import trio
 
-from jetraft.cluster.meta.assignment import StreamKey
-from jetraft.cluster.recovering import TERMS_SKIPPED, Fate, NotRecoverableError, Recovering, Verdict
+from jetraft.cluster.recovering import TERMS_SKIPPED, Fate, NotRecoverableError, Recovering, RecoveryVerdict
+from jetraft.cluster.state.assignment import StreamKey
 from jetraft.cluster.streams.memory_groups import MemoryGroups
-from jetraft.cluster.streams.shell import StreamShell
-from jetraft.raft.membership import Configuration
-from jetraft.store._frame import make_record, seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import Identity, Kind
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.keyring import Secrets
-from jetraft.store.log_open import open_log
-from jetraft.store.log_start import LogOptions
+from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.raft.engine.membership import Configuration
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames._frame import make_record, seal
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.frames.keyring import Secrets
+from jetraft.store.ledger.node_dir import NodeDir
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, node_id_of
-from jetraft.store.node_dir import NodeDir
 from jetraft.store.port import Entry, HardState
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 
@@ -63,8 +63,8 @@ def written(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def judged(path: Path, *members: str, key: bytes | None = None) -> Verdict:
-    with closing(Recovering(path, key)) as recovering:
+def judged(path: Path, *members: str, key: bytes | None = None) -> RecoveryVerdict:
+    with closing(Recovering.open(path, key)) as recovering:
         (verdict,) = recovering.judge(members)
         recovering.carry_out(verdict)
     return verdict
@@ -122,20 +122,20 @@ def test_a_group_that_cannot_be_read_is_told_and_left_as_it_is(written: Callable
 
 def test_it_is_refused_for_others_than_the_members_of_a_cluster(written: Callable[..., Path], tmp_path: Path) -> None:
     path = written(voters("n1", "n2", "n3"))
-    with closing(Recovering(path)) as recovering:
+    with closing(Recovering.open(path)) as recovering:
         with pytest.raises(NotRecoverableError, match="store of n1"):
             recovering.judge(["n2"])
         with pytest.raises(NotRecoverableError, match="no group"):
             recovering.judge(["n1"], only="S-R3F-nothere0")
     with pytest.raises(NotRecoverableError, match="no store directory"):
-        Recovering(tmp_path / "elsewhere")
+        Recovering.open(tmp_path / "elsewhere")
     NodeDir.open(LocalDisk(Writer(1)), tmp_path / "alone", server_name="n1", named=True, cluster="").close()
     with pytest.raises(NotRecoverableError, match="no server of a cluster"):
-        Recovering(tmp_path / "alone")
+        Recovering.open(tmp_path / "alone")
 
 
-def replica(node: InProcessNode) -> StreamShell | None:
-    return node.node.backend.get(StreamKey("$G", "S"))
+def replica(node: InProcessNode) -> StreamReplica | None:
+    return node.node.directory.get(StreamKey("$G", "S"))
 
 
 def leads(node: InProcessNode) -> bool:
@@ -166,7 +166,7 @@ async def test_two_of_five_go_on_together_with_what_the_first_of_them_held(
         await cluster.stop(cluster[name])
 
     for name in ("n1", "n2"):
-        with closing(Recovering(tmp_path / name)) as recovering:
+        with closing(Recovering.open(tmp_path / name)) as recovering:
             verdicts = recovering.judge(["n1", "n2"])
             assert {verdict.fate for verdict in verdicts} == {Fate.KEPT if name == "n1" else Fate.GIVEN_UP}
             for verdict in verdicts:

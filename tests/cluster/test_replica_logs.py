@@ -9,21 +9,21 @@ import pytest
 import trio
 
 from jetraft.cluster.replica_logs import ReplicaLogs, Wish, members_of
-from jetraft.raft.joining import Admission, JoinPendingError
-from jetraft.raft.membership import Configuration
-from jetraft.raft.swap import Swap
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import Kind
-from jetraft.store.mem_log import MemLog
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.recovery.joining import JoinPendingError, MemberAdmission
+from jetraft.raft.recovery.swap import Swap
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Kind
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
     from jetraft.raft.group import Group
-    from jetraft.raft.repair import Repairs
-    from jetraft.store.log import FileLog
-    from jetraft.store.node_dir import NodeDir
+    from jetraft.raft.recovery.repair import Repairs
+    from jetraft.store.ledger.node_dir import NodeDir
+    from jetraft.store.log.file_log import FileLog
 
 KEY = (GroupId("S-R3F-test0000"), 7)
 A, B, C, D = (NodeId(name) for name in "abcd")
@@ -67,10 +67,10 @@ class Played:
         await trio.lowlevel.checkpoint()
         self.events.append("sets aside")
 
-    async def _admit(self) -> Admission:
+    async def _admit(self) -> MemberAdmission:
         await trio.lowlevel.checkpoint()
         self.events.append("is admitted")
-        return Admission(configuration=Configuration(voters=(B, C), learners=(A,)), term=3)
+        return MemberAdmission(configuration=Configuration(voters=(B, C), learners=(A,)), term=3)
 
     def _require_current(self) -> None:
         if not self.is_current:
@@ -156,7 +156,7 @@ def test_the_members_of_a_damaged_log_are_those_of_its_newest_configuration_and_
         log.append([Entry(index=index, term=1, kind=Kind.RAFT_CONFIG, frame=frame)])
     log.submit()
     found: Any = log
-    found.damaged = ("something",)
+    found.damaged_blocks = ("something",)
     assert members_of(cast("FileLog", found), [D], if_unnamed=[B]) == {A, C, D}
-    found.damaged = ()
+    found.damaged_blocks = ()
     assert members_of(cast("FileLog", found), [D], if_unnamed=[B]) == {B, D}, "nothing is read for a sound one"

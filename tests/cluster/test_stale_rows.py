@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
-from jetraft.cluster.node import ClusterNode
-from jetraft.cluster.streams import unproved
+from jetraft.cluster.requests.inquiries import Inquiries
+from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+from jetraft.cluster.upkeep import unproved
 from jetraft.raft.group import Group
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 
@@ -97,7 +98,7 @@ class Story:
 
     def led_by(self) -> InProcessNode | None:
         for node in self.cluster.running:
-            replica = node.node.backend.get(KEY)
+            replica = node.node.directory.get(KEY)
             if replica is not None and replica.is_leader:
                 return node
         return None
@@ -112,7 +113,7 @@ class Story:
     def messages(self) -> int:
         node = self.led_by()
         assert node is not None
-        replica = node.node.backend.get(KEY)
+        replica = node.node.directory.get(KEY)
         assert replica is not None
         return replica.machine.store.state.messages
 
@@ -182,7 +183,7 @@ async def test_the_data_of_a_stream_that_was_created_again_elsewhere_takes_no_pu
         await story.restart(first)
 
         def leads_its_group() -> bool:
-            replica = story.cluster[first].node.backend.get(KEY)
+            replica = story.cluster[first].node.directory.get(KEY)
             return replica is not None and replica.group.is_leader
 
         await until(leads_its_group)
@@ -228,7 +229,7 @@ def _is_durable(log: GroupLog, token: int) -> bool:
 
 def voters_at(node: InProcessNode) -> tuple[str, ...]:
     """Of the stream's group as this node knows it, durably."""
-    replica = node.node.backend.get(KEY)
+    replica = node.node.directory.get(KEY)
     if replica is None or replica.group.log.durable_index < replica.group.log.last_index:
         return ()
     return replica.group.configuration.voters
@@ -254,24 +255,24 @@ async def test_a_node_that_nobody_confirms_does_not_keep_a_stream_from_being_ser
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is elected as ever, and the others see a leader that is alive: it has to hand over by itself."""
-    asked = ClusterNode._committed_index
-    unheard = set[str]()
+    asked = Inquiries.committed_index
+    unheard = set[NodeId]()
 
-    async def committed_index(node: ClusterNode) -> int | None:
-        return None if node.view.name_of(node.view.node_id) in unheard else await asked(node)
+    async def committed_index(inquiries: Inquiries) -> int | None:
+        return None if inquiries._node_id in unheard else await asked(inquiries)
 
-    monkeypatch.setattr(ClusterNode, "_committed_index", committed_index)
+    monkeypatch.setattr(Inquiries, "committed_index", committed_index)
     monkeypatch.setattr(unproved, "PATIENCE_NS", NS_PER_S // 2)
     async with trio.open_nursery() as nursery:
         story = Story(tmp_path, nursery, FIVE[:3])
         await story.begin(replicas=3)
         await story.publish(3)
-        unheard.add("n1")
+        unheard.add(story.cluster["n1"].mesh.node_id)
         await story.cluster.stop(story.cluster["n1"])
         await story.restart("n1")
         first = story.cluster["n1"]
-        await until(lambda: first.node.backend.get(KEY) is not None)
-        replica = first.node.backend.get(KEY)
+        await until(lambda: first.node.directory.get(KEY) is not None)
+        replica = first.node.directory.get(KEY)
         assert replica is not None
         await until(lambda: _takes_over(story, replica.group))
         assert not replica.is_leader, "it serves nothing"
@@ -284,7 +285,7 @@ async def test_a_node_that_nobody_confirms_does_not_keep_a_stream_from_being_ser
 def _takes_over(story: Story, group: Group) -> bool:
     """Have the group led by this member; whether it is."""
     led = story.led_by()
-    found = None if led is None else led.node.backend.get(KEY)
+    found = None if led is None else led.node.directory.get(KEY)
     if found is not None:
         found.transfer_leadership(group.node_id)
     return group.is_leader

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from jetraft.cluster.meta.assignment import StreamKey
 from jetraft.cluster.meta.backend import MetaBackend
-from jetraft.cluster.streams.shell import StreamShell
-from jetraft.raft.swap import Swap
+from jetraft.cluster.state.assignment import StreamKey
+from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.raft.recovery.swap import Swap
 from tests.cluster.inprocess import InProcessCluster, InProcessNode, until
 
 KEY = StreamKey("$G", "S")
@@ -16,14 +16,14 @@ ROUND, KEPT = 12, 3
 PAYLOAD = b"z" * (64 << 10)  # a few rounds fill several blocks
 
 
-def shell(node: InProcessNode) -> StreamShell:
-    found = node.node.backend.get(KEY)
+def replica(node: InProcessNode) -> StreamReplica:
+    found = node.node.directory.get(KEY)
     assert found is not None
     return found
 
 
 def leads(node: InProcessNode) -> bool:
-    found = node.node.backend.get(KEY)
+    found = node.node.directory.get(KEY)
     return found is not None and found.is_leader
 
 
@@ -31,11 +31,11 @@ class BusyOwner:
     """The owner of the replicas of one node comes to an installation when it `is_free`."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.busy: MetaBackend[StreamShell] | None = None
+        self.busy: MetaBackend[StreamReplica] | None = None
         self.asked, self.is_free = trio.Event(), trio.Event()
         reopen = MetaBackend.reopen
 
-        async def later(backend: MetaBackend[StreamShell], swap: Swap) -> None:
+        async def later(backend: MetaBackend[StreamReplica], swap: Swap) -> None:
             if backend is self.busy:
                 self.asked.set()
                 await self.is_free.wait()
@@ -73,15 +73,15 @@ async def test_a_snapshot_does_not_take_the_place_of_a_log_that_has_gone_further
         await until(lambda: leads(two))
         acknowledged = [await two._request(b"s.x", b"precious %d" % number) for number in range(5)]
         assert all(answer.startswith(b'{"stream":"S"') for answer in acknowledged)
-        come_to = shell(late).group.log.durable_index
+        come_to = replica(late).group.log.durable_index
         await cluster.stop(two)
         owner.is_free.set()
         await until(lambda: late.node.catchup is not None and late.node.catchup.statistics().fetches_running == 0)
-        assert shell(late).group.log.durable_index >= come_to
+        assert replica(late).group.log.durable_index >= come_to
 
         await cluster.start(one.name)  # with the late one it is a majority
         await until(lambda: any(map(leads, cluster.running)))
-        store = shell(next(filter(leads, cluster.running))).machine.store
+        store = replica(next(filter(leads, cluster.running))).machine.store
         found = [message.payload for message in store.load_many(range(store.first_seq, store.last_seq + 1))]
         assert found[-5:] == [b"precious %d" % number for number in range(5)]
         nursery.cancel_scope.cancel()

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import attrs
 import trio
 
-from jetraft.raft.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
+from jetraft.raft.mesh.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
 from jetraft.store.model.ids import NodeId
 
 Handler = Callable[[NodeId, bytes], Awaitable[bytes]]

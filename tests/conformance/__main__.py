@@ -13,34 +13,35 @@ from tests.conformance.compare import differences
 from tests.conformance.known import meant
 from tests.conformance.runner import Observation, run_scenes
 from tests.conformance.scenes import SCENES
-from tests.harness.server import Server
+from tests.harness.server import Kind, Server
 
 WIDTH = 100
 Shown = dict[str, dict[str, Observation]]
 
 
-def observe(kind: str, only: str, directory: Path) -> Shown:
+def observe(kind: Kind, only: str, directory: Path) -> Shown:
     """What a fresh server of this kind shows in the chosen scenes.
 
-    The reference starts anew for every scene: under load a stream that it deletes and creates again at once can come
-    back with its old messages.
+    The reference starts again for every scene: under load a stream that it deletes and creates again at once can come
+    back with its old messages. jetraft does for those with a configuration.
     """
     scenes = [scene for scene in SCENES if only in scene.name]
     started = time.monotonic()
     shown: Shown = {}
-    if kind == "reference":
-        for number, scene in enumerate(scenes):
-            with Server("reference", directory=directory / str(number)) as server:
+    together = [] if kind == "reference" else [scene for scene in scenes if not scene.config]
+    if together:
+        with Server(kind, directory=directory) as server:
+            shown = run_scenes(server.address, together)
+    for number, scene in enumerate(scenes):
+        if scene not in together:
+            with Server(kind, directory=directory / str(number), config=scene.config or None) as server:
                 shown |= run_scenes(server.address, [scene])
-    else:
-        with Server("jetraft", directory=directory) as server:
-            shown = run_scenes(server.address, scenes)
     steps = sum(map(len, shown.values()))
     sys.stderr.write(f"{kind}: {len(shown)} scenes, {steps} steps in {time.monotonic() - started:.1f} s\n")
     return shown
 
 
-def observe_both(kinds: tuple[str, str], only: str, directory: Path) -> tuple[Shown, Shown]:
+def observe_both(kinds: tuple[Kind, Kind], only: str, directory: Path) -> tuple[Shown, Shown]:
     """What two servers show. At the same time: both mostly wait, for what scenes say is to take time."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         places = (directory / "a", directory / "b")

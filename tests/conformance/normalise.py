@@ -3,6 +3,7 @@
 A normalised value keeps its type and its zero: a missing time, an empty id or a wrong format stays visible.
 """
 
+import json
 import re
 from typing import Any
 
@@ -10,14 +11,16 @@ ZERO_TIME = "0001-01-01T00:00:00Z"
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
 ACK_V1 = re.compile(r"^(\$JS\.ACK\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d{18,20}(\.\d+)$")
 ACK_V2 = re.compile(r"^(\$JS\.ACK\.[^.]+\.)[^.]+(\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d{18,20}(\.\d+)(?:\.[^.]+)?$")
+SERVICE = re.compile(r"^_R_\.[0-9A-Za-z]+\.[0-9A-Za-z]+$")
 FLOW = re.compile(r"^(\$JS\.FC\.[^.]+\.[^.]+\.).+$")
 
 UPLOAD = re.compile(r"^(\$JS\.SNAPSHOT\.RESTORE\.[^.]+\.)\w+$")
 
 IDENTITIES = frozenset({
     "server_id", "git_commit", "go", "xkey", "nonce", "raft_group", "leader", "peer", "host", "client_ip", "id",
+    "server",
 })  # fmt: skip
-NUMBERS = frozenset({"port", "client_id", "active", "pause_remaining", "ack_time"})
+NUMBERS = frozenset({"port", "client_id", "cid", "active", "pause_remaining", "ack_time", "rtt", "id"})
 ADDRESSES = frozenset({"connect_urls"})
 NOT_COMPARED = frozenset({"total", "errors"})  # of the account's "api" counters only
 
@@ -49,7 +52,12 @@ def text(key: str, given: str) -> str:
 
 def reply(given: str) -> str:
     """The reply subject of a delivered message, without its time and its account hash."""
-    for pattern, shape in ((ACK_V1, r"\1<ts>\2"), (ACK_V2, r"\1<account>\2<ts>\3"), (FLOW, r"\1<token>")):
+    for pattern, shape in (
+        (ACK_V1, r"\1<ts>\2"),
+        (ACK_V2, r"\1<account>\2<ts>\3"),
+        (FLOW, r"\1<token>"),
+        (SERVICE, "_R_.<token>"),
+    ):
         if pattern.match(given):
             return pattern.sub(shape, given)
     return given
@@ -57,6 +65,9 @@ def reply(given: str) -> str:
 
 def header(name: str, given: str) -> str:
     """One header field's value."""
+    if name == "Nats-Request-Info":
+        told = {key: item for key, item in json.loads(given).items() if key != "rtt"}  # jetraft does not measure it
+        return json.dumps(value("", told | ({"id": "<id>"} if told.get("id") else {})))
     if name == "Nats-Time-Stamp":
         return "<time>" if TIME.match(given) else f"<not a time: {given}>"
     return given

@@ -1,13 +1,16 @@
 """Runs scenes against one server and notes what came back, normalised, as plain JSON values."""
 
+import base64
 import json
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import nkeys
+
 from tests.conformance import normalise
-from tests.conformance.steps import Ack, Call, Expect, Info, Publish, Raw, Scene, Step, Subscribe, Until
+from tests.conformance.steps import Ack, Back, Call, Expect, Info, Login, Publish, Raw, Scene, Step, Subscribe, Until
 from tests.harness.raw import Line, Message, RawClient
 
 UNTIL_TIMEOUT_S = 30.0
@@ -24,24 +27,30 @@ Observation = Any
 class SceneRun:
     """The state of one scene on one connection: subscriptions, received messages, captured values."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], login: dict[str, Any]) -> None:
         self.address = address
-        self.client = RawClient(address)
+        self.client = RawClient(address, **login)
+        self.earlier: list[RawClient] = []
+        self.logins: dict[str, RawClient] = {}
         self.sids: dict[str, str] = {}
         self.received: dict[str, list[Message]] = {}
         self.captured: dict[str, str] = {}
         self.inboxes: dict[str, str] = {}
         self.short = 0
 
-    def run(self, step: Step) -> Observation:  # noqa: PLR0911  (one return for each kind of step)
+    def run(self, step: Step) -> Observation:  # noqa: C901, PLR0911  (one return for each kind of step)
         """Perform one step and return what it showed."""
         match step:
+            case Login():
+                return self.login(step)
+            case Back():
+                return self.back(step)
             case Call():
                 return self.call(step)
             case Until():
                 return self.until(step)
             case Publish():
-                self.client.publish(self.fill(step.subject), step.payload, headers=step.headers)
+                self.client.publish(self.fill(step.subject), step.payload, reply=step.reply, headers=step.headers)
                 return [self.show(event) for event in self.settle()]
             case Subscribe():
                 self.sids[step.name] = self.client.subscribe(self.fill(step.subject), step.queue)
@@ -56,6 +65,20 @@ class SceneRun:
             case Info():
                 with RawClient(self.address) as fresh:
                     return normalise.value("info", fresh.info)
+
+    def login(self, step: Login) -> Observation:
+        """Another user's connection takes the place of the one before, which stays open."""
+        self.earlier.append(self.client)
+        options = {"user": step.user, "pass": step.password}
+        self.client = RawClient(self.address, **options)  # type: ignore[arg-type]  # fields of CONNECT
+        self.logins[step.name] = self.client
+        return [self.show(event) for event in self.settle()]
+
+    def back(self, step: Back) -> Observation:
+        """The connection of an earlier login takes the place of the one before."""
+        self.earlier.append(self.client)
+        self.client = self.logins[step.to]
+        return []
 
     @property
     def timeout_s(self) -> float:
@@ -120,7 +143,9 @@ class SceneRun:
         return self.keep(step.name, self.collect(sid, step.replies))
 
     def raw(self, step: Raw) -> Observation:
-        with RawClient(self.address, connect=step.options is not None, **(step.options or {})) as client:
+        with RawClient(self.address, connect=False) as client:
+            if step.options is not None:
+                client.connect(**{**proof(step, client.info), **step.options})
             parts = (step.data,) if isinstance(step.data, bytes) else step.data
             for part in parts:
                 client.send(part)
@@ -162,8 +187,23 @@ class SceneRun:
         """End the scene; messages that nobody expected are shown."""
         left = [self.show(event) for event in self.client.settle() if isinstance(event, Message)]
         left += [self.show(message) for message in self.client.unclaimed]
-        self.client.close()
+        for client in {id(one): one for one in (self.client, *self.earlier)}.values():
+            client.close()
         return left
+
+
+def proof(step: Raw, info: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a CONNECT that prove who it is."""
+    if step.user is not None:
+        return step.user.login(info.get("nonce", ""))
+    return signature(step.seed, info) if step.seed else {}
+
+
+def signature(seed: bytes, info: dict[str, Any]) -> dict[str, str]:
+    """The fields of a CONNECT that prove to have a key."""
+    pair = nkeys.from_seed(bytearray(seed))
+    signed = base64.urlsafe_b64encode(pair.sign(info.get("nonce", "").encode())).rstrip(b"=")
+    return {"nkey": pair.public_key.decode(), "sig": signed.decode()}
 
 
 def show_payload(payload: bytes) -> Any:
@@ -183,9 +223,9 @@ def show_line(line: str) -> Any:
     return line
 
 
-def clear(address: tuple[str, int]) -> None:
+def clear(address: tuple[str, int], login: dict[str, Any]) -> None:
     """Delete every stream, so that the next scene finds an empty account."""
-    with RawClient(address) as client:
+    with RawClient(address, **login) as client:
         deadline = time.monotonic() + CLEAR_TIMEOUT_S
         while names := client.api("STREAM.NAMES").get("streams"):
             assert time.monotonic() < deadline, f"cannot delete {names}"
@@ -196,7 +236,7 @@ def clear(address: tuple[str, int]) -> None:
 def run_scene(address: tuple[str, int], scene: Scene) -> dict[str, Observation]:
     """Step name to what it showed. A step that cannot run (no message to ack) shows why; the others still run."""
     shown: dict[str, Observation] = {}
-    run = SceneRun(address)
+    run = SceneRun(address, scene.login)
     for step in scene.steps:
         try:
             shown[step.name] = run.run(step)
@@ -204,9 +244,10 @@ def run_scene(address: tuple[str, int], scene: Scene) -> dict[str, Observation]:
             shown[step.name] = {"not run": f"{type(error).__name__}: {error}"}
         if run.client.closed:
             run.client.close()
-            run.client = RawClient(address)
+            run.client = RawClient(address, **scene.login)
     shown["(left over)"] = run.close()
-    clear(address)
+    if scene.login or not scene.config:
+        clear(address, scene.login)
     return shown
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from tests.harness.tokens import TokenUser
+
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -37,11 +39,12 @@ class Until:
 
 @attrs.frozen(kw_only=True)
 class Publish:
-    """A publish without a reply subject; nothing is observed but what other subscriptions get later."""
+    """A publish, of which nothing is observed but what subscriptions get later. With `reply` it asks for an answer."""
 
     name: str
     subject: str
     payload: bytes = b""
+    reply: str = ""
     headers: Headers = ()
 
 
@@ -84,6 +87,8 @@ class Raw:
     name: str
     data: bytes | tuple[bytes, ...]
     options: dict[str, Any] | None = attrs.field(factory=dict)
+    seed: bytes = b""  # of a key that signs the nonce of INFO: CONNECT has it with the signature
+    user: TokenUser | None = None  # CONNECT has its token, and the signature of the nonce
     closes: bool = False  # the server ends the connection: no PING of ours is needed to see the end
 
 
@@ -94,15 +99,34 @@ class Info:
     name: str
 
 
-Step = Call | Until | Publish | Subscribe | Expect | Ack | Raw | Info
+@attrs.frozen(kw_only=True)
+class Login:
+    """From here on the steps are those of another user; what the server says to it until the PONG is compared."""
+
+    name: str
+    user: str
+    password: str
+
+
+@attrs.frozen(kw_only=True)
+class Back:
+    """From here on the steps are those of the connection of an earlier Login."""
+
+    name: str
+    to: str
+
+
+Step = Back | Login | Call | Until | Publish | Subscribe | Expect | Ack | Raw | Info
 
 
 @attrs.frozen(kw_only=True)
 class Scene:
-    """Steps on one connection to a server without streams."""
+    """Steps on one connection to a server without streams, which is started with `config` when there is one."""
 
     name: str
     steps: Sequence[Step]
+    config: str = ""
+    login: dict[str, Any] = attrs.field(factory=dict)  # fields of the CONNECT of all connections but those of Raw
 
     def __attrs_post_init__(self) -> None:
         names = [step.name for step in self.steps]

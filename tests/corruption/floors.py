@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from jetraft.store.inspect import inspect
+from jetraft.store.inspection.inspect import inspect
 from tests.harness.patience import PATIENCE_S
 
 POLL_S = 0.02

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import trio
 
-from jetraft.raft.repair import Repairs
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.keyring import Secrets
-from jetraft.store.log_start import LogOptions
-from jetraft.store.lossy_disk import LossyDisk
-from jetraft.store.lossy_tree import LossyDirectory, LossyFile
+from jetraft.raft.recovery.repair import Repairs
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.frames.keyring import Secrets
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState, StoreCorrupt, StoreError
-from jetraft.store.retention import StoreLimits
+from jetraft.store.stream.retention import StoreLimits
 from tests.corruption.damages import Case, inflict
 from tests.corruption.judge import Promise, Seen, judge
 from tests.corruption.verdicts import Finding, Outcome, Verdict, worst
+from tests.doubles.lossy_disk import LossyDisk
+from tests.doubles.lossy_tree import LossyDirectory, LossyFile
 from tests.store.ledgers import ledger_of
 from tests.store.replica import GROUP, IDENTITY, Replica
 
 if TYPE_CHECKING:
     from jetraft.raft.manager import Manager
-    from jetraft.store.log import FileLog
+    from jetraft.store.log.file_log import FileLog
 
 NAME = "LOG"
 _LOGGER = logging.getLogger("jetraft")
@@ -130,7 +130,8 @@ class _Said(logging.Handler):
 class _NoManager:
     """Nobody asks for frames of this log."""
 
-    on_stray = None
+    def serve_strays(self, handler: object) -> None:
+        """See Manager."""
 
 
 class OneLog:

@@ -226,7 +226,11 @@ def has_caught_up(node: Server, promises: Sequence[Promise]) -> bool:
     """Whether the node is healthy and its own replicas have as many messages as they must: health allows for a lag."""
     _, body = node.get("/jsz?streams=true")
     accounts = body.get("account_details") or [] if isinstance(body, dict) else []
-    held = {detail["name"]: detail["state"]["messages"] for account in accounts for detail in account["stream_detail"]}
+    held = {
+        detail["name"]: detail["state"]["messages"]
+        for account in accounts
+        for detail in account.get("stream_detail", ())
+    }
     return node.healthy() and all(held.get(promise.stream, 0) >= len(promise.live) for promise in promises)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from jetraft.cluster.meta.saved_rows import PREFIX
-from jetraft.store import ledger_records
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.ledger import Ledger
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.ledger import ledger_records
+from jetraft.store.ledger.ledger import Ledger
 from tests.corruption.floors import wait_for_floors
 from tests.harness.raw import RawClient
 from tests.harness.server import Server

@@ -3,7 +3,7 @@
 A kill leaves what processes saw. A power cut leaves of every write since the file's last fsync any subset, each whole,
 or torn into sectors of 32 to 4,096 bytes of which any are missing, or hold garbage; and of the changes of names in a
 directory a prefix (as journals keep them), any subset, none or all. All files of the tree are treated alike.
-Source: "All file systems are not created equal" (OSDI'14), and store/lossy_tree.py for the words.
+Source: "All file systems are not created equal" (OSDI'14), and tests/doubles/lossy_tree.py for the words.
 """
 
 import enum
@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.lossy_tree import LossyDirectory, LossyFile, LossyNode
+from tests.doubles.lossy_tree import LossyDirectory, LossyFile, LossyNode
 
 SECTOR_BYTES: Final = (32, 128, 512, 4096)
 TORN_SHARE: Final = 0.6  # of the writes that are kept, where writes are torn

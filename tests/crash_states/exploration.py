@@ -12,12 +12,12 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.lossy_tree import LossyDirectory
 from tests.crash_states.crash_models import CrashModel, copied, crashed, drawn
 from tests.crash_states.machine import Machine, PowerCutError, WatchedDisk, new_machine
 from tests.crash_states.product import Node, Setup
 from tests.crash_states.promises import Promise
 from tests.crash_states.verification import Found, ViolationError, verify
+from tests.doubles.lossy_tree import LossyDirectory
 
 STEPS: Final = 160
 EXPLORED: Final = 0.5  # the share of operations after which there is a crash

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import msgpack
 
-from jetraft.store._frame import make_record, records, seal
-from jetraft.store.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.frames._frame import make_record, records, seal
+from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.port import Entry
 from tests.crash_states.product import INCARNATION
 
 if TYPE_CHECKING:
-    from jetraft.store.retention import StoreLimits
-    from jetraft.store.stream_store import StreamStore
+    from jetraft.store.stream.retention import StoreLimits
+    from jetraft.store.stream.stream_store import StreamStore
 
 KEYS: Final = tuple(b"k%d" % number for number in range(9))
 COLD_KEYS: Final = 30

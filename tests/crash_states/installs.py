@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.store.lossy_disk import LossyDisk
 from jetraft.store.port import HardState
-from jetraft.store.stream_store import StreamStore
+from jetraft.store.stream.stream_store import StreamStore
 from tests.crash_states.histories import Applied, apply, continued, last_seq, messages, removal
 from tests.crash_states.product import Node, Setup, format_disk
 from tests.crash_states.verification import MEMBERS
+from tests.doubles.lossy_disk import LossyDisk
 
 if TYPE_CHECKING:
-    from jetraft.store.log import FileLog
-    from jetraft.store.port import GroupLog
-    from jetraft.store.snapshot import Staging
+    from jetraft.store.log.file_log import FileLog
+    from jetraft.store.port import GroupLog, Staging
 
 MORE_MAX: Final = 12  # entries that the donor has and the receiver lacks
 CHUNK_BYTES_MAX: Final = 4000

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.store.compaction import Plan, compact, discard
-from jetraft.store.io import sync_directory
+from jetraft.store.disk.io import sync_directory
+from jetraft.store.log.compaction import Plan, compact, discard
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import HardState
 from tests.crash_states.histories import Applied, apply, continued, last_seq, messages, removal
@@ -22,8 +22,8 @@ from tests.crash_states.promises import Promise, Promises, View
 from tests.crash_states.verification import MEMBERS, Found, rebuilt
 
 if TYPE_CHECKING:
-    from jetraft.store.log import FileLog
-    from jetraft.store.lossy_disk import LossyDisk
+    from jetraft.store.log.file_log import FileLog
+    from tests.doubles.lossy_disk import LossyDisk
 
 CANDIDATES: Final = (NodeId("AAAAAAAA"), NodeId("BBBBBBBB"))
 NO_MESSAGES: Final = 1 << 63
@@ -151,7 +151,7 @@ class GroupLife:
             self.log.roll_early()
             self._met["early rolls"] += 1
 
-    # Compaction, as cluster/streams/compactor.py does it.
+    # Compaction, as cluster/upkeep/compactor.py does it.
 
     def _compact(self) -> None:
         floor = self.log.checkpoint_floor
@@ -160,7 +160,7 @@ class GroupLife:
         dead = [plan for plan in ready if plan.is_dead]
         if dead:
             index = max(plan.index for plan in dead)
-            self._met["dropped blocks"] += self.log.drop_dead([plan.block for plan in dead], index)
+            self._met["dropped blocks"] += self.log.upkeep.drop_dead([plan.block for plan in dead], index)
         for plan in ready:
             if not plan.is_dead:
                 self._rewrite(plan)
@@ -168,22 +168,22 @@ class GroupLife:
         self._plans += [
             Plan(block=block, index=self._applied, live=self._store.live_in(block))
             for block, _, _ in self._store.block_fill()
-            if block not in planned and self.log.compaction_source(block, self._applied) is not None
+            if block not in planned and self.log.upkeep.compaction_source(block, self._applied) is not None
         ]
 
     def _rewrite(self, plan: Plan) -> None:
-        source = self.log.compaction_source(plan.block, plan.index)
+        source = self.log.upkeep.compaction_source(plan.block, plan.index)
         if source is None:
             return
         compacted = compact(self.log.place, source, plan.live, compressed=self._setup.is_compressed)
-        if self._random.random() < 0.9 and self.log.exchange(compacted):
+        if self._random.random() < 0.9 and self.log.upkeep.exchange(compacted):
             self._met["compacted blocks"] += 1
             if self._random.random() < 0.6:
                 sync_directory(self._disk, source.path.parent)
         elif self._random.random() < 0.5:
             discard(self._disk, source.path)
 
-    # Another member's log, as raft/catchup.py fetches and installs it.
+    # Another member's log, as raft/recovery/catchup.py fetches and installs it.
 
     def _fetch(self) -> None:
         install = self._install

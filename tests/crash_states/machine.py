@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from jetraft.store.lossy_disk import LossyDisk
-from jetraft.store.lossy_tree import LossyDirectory
 from tests.crash_states.crash_models import KILL, CrashModel, crashed, drawn
 from tests.crash_states.lives import GroupLife
 from tests.crash_states.product import Node, Setup, format_disk
 from tests.crash_states.promises import Promise
 from tests.crash_states.verification import Found, verify
+from tests.doubles.lossy_disk import LossyDisk
+from tests.doubles.lossy_tree import LossyDirectory
 
 STEPS_OF_DISK_MAX: Final = 12
 OF_DISK: Final = 0.09  # the share of steps in which the disk does a part of what it was given

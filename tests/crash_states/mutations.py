@@ -11,17 +11,17 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.store import backlog as backlog_module
-from jetraft.store import compaction, erasure, log_durability, recovery, staging
-from jetraft.store._frame import scan
-from jetraft.store.backlog import Backlog, LogPlace
-from jetraft.store.format import Identity, Stop
-from jetraft.store.kept_checkpoints import KeptCheckpoints
-from jetraft.store.ledger import Ledger
-from jetraft.store.ledger_records import Born, GroupState
-from jetraft.store.lossy_disk import LossyBatch, LossyDisk
-from jetraft.store.lossy_tree import LossyFile
+from jetraft.store.frames._frame import scan
+from jetraft.store.frames.format import Identity, Stop
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.ledger.ledger_records import Born, GroupState
+from jetraft.store.log import compaction, durability, erasure, recovery, staging
+from jetraft.store.log import write_queue as write_queue_module
+from jetraft.store.log.retained_checkpoints import RetainedCheckpoints
+from jetraft.store.log.write_queue import LogPlace, WriteQueue
 from tests.crash_states.exploration import Outcome, explore
+from tests.doubles.lossy_disk import LossyBatch, LossyDisk
+from tests.doubles.lossy_tree import LossyFile
 from tests.simulator.mutations import everything_is_durable
 
 Patch = pytest.MonkeyPatch
@@ -29,11 +29,20 @@ Patch = pytest.MonkeyPatch
 
 @attrs.frozen
 class Mutation:
-    """One rule broken: `instead` happens. Noticed within `states` states."""
+    """One rule broken: `instead` happens. Noticed within `states` states, by the crashes after an operation first."""
 
     instead: str
     switch: Callable[[Patch], None]
     states: int
+    found: tuple[int, int] | None = None  # seed and operation, for what takes seconds to find
+
+
+def is_noticed_at_once(mutation: Mutation) -> bool:
+    """Whether the crashes after the operation that the table names still show it; any change may move that."""
+    if mutation.found is None:
+        return False
+    seed, operation = mutation.found
+    return bool(explore(seed, at=operation, is_one_enough=True).violations)
 
 
 def first_noticed(seeds: Sequence[int]) -> tuple[int, Outcome] | None:
@@ -80,15 +89,15 @@ def renames_come_before_fsyncs(patch: Patch) -> None:
 
 def blocks_go_first(patch: Patch) -> None:
     """The files of dropped blocks go before the ledger knows that they were dropped."""
-    fill = backlog_module.fill
+    fill = write_queue_module.fill
 
-    def hasty(batch: LossyBatch, backlog: Backlog, place: LogPlace, opened: list[int]) -> None:
-        fill(batch, backlog, place, opened)
-        for path in backlog.unlink:
+    def hasty(batch: LossyBatch, write_queue: WriteQueue, place: LogPlace, opened: list[int]) -> None:
+        fill(batch, write_queue, place, opened)
+        for path in write_queue.unlink:
             batch.unlink(bytes(path))
-        backlog.unlink.clear()
+        write_queue.unlink.clear()
 
-    patch.setattr(log_durability, "fill", hasty)
+    patch.setattr(durability, "fill", hasty)
 
 
 # The ledger.
@@ -96,7 +105,7 @@ def blocks_go_first(patch: Patch) -> None:
 
 def blocks_are_not_recorded(patch: Patch) -> None:
     """The ledger is not told of what the log has made."""
-    patch.setattr(log_durability, "records", lambda _backlog, _place: [])
+    patch.setattr(durability, "records", lambda _write_queue, _place: [])
 
 
 def records_count_at_once(patch: Patch) -> None:
@@ -115,7 +124,7 @@ def records_count_at_once(patch: Patch) -> None:
 
 def checkpoints_count_at_once(patch: Patch) -> None:
     """Blocks are compacted for a checkpoint that is not durable, and that has none before it."""
-    patch.setattr(KeptCheckpoints, "floor", KeptCheckpoints.newest_index)
+    patch.setattr(RetainedCheckpoints, "floor", RetainedCheckpoints.newest_index)
 
 
 def compacted_blocks_are_not_synced(patch: Patch) -> None:
@@ -177,15 +186,15 @@ MUTATIONS = (
     Mutation("fsync of a file does nothing", files_are_not_synced, 500),
     Mutation("fsync of a directory does nothing", directories_are_not_synced, 500),
     Mutation("what is written aside takes its place before it is fsynced", renames_come_before_fsyncs, 1000),
-    Mutation("dropped blocks go before the record of it", blocks_go_first, 1000),
+    Mutation("dropped blocks go before the record of it", blocks_go_first, 1000, (9, 342)),
     Mutation("a batch makes durable what was appended while it ran", everything_is_durable, 1000),
-    Mutation("blocks are compacted for a checkpoint that is not durable", checkpoints_count_at_once, 1000),
-    Mutation("a compacted block is not fsynced", compacted_blocks_are_not_synced, 1000),
-    Mutation("the journal of erasures is not redone", erasures_are_not_redone, 1000),
-    Mutation("cut entries count", cut_entries_count, 1000),
+    Mutation("blocks are compacted for a checkpoint that is not durable", checkpoints_count_at_once, 1000, (5, 290)),
+    Mutation("a compacted block is not fsynced", compacted_blocks_are_not_synced, 1000, (5, 449)),
+    Mutation("the journal of erasures is not redone", erasures_are_not_redone, 1000, (9, 285)),
+    Mutation("cut entries count", cut_entries_count, 1000, (9, 345)),
     Mutation("the ledger is not told of blocks", blocks_are_not_recorded, 1000),
     Mutation("records of the ledger count at once", records_count_at_once, 1000),
-    Mutation("what an opening finds is not fsynced", what_is_found_is_not_synced, 6000),
+    Mutation("what an opening finds is not fsynced", what_is_found_is_not_synced, 6000, (29, 287)),
     Mutation("a torn tail takes the entry before it along", a_torn_tail_takes_the_entry_before_it, 1000),
-    Mutation("an installed log is not fsynced", installed_logs_are_not_synced, 1000),
+    Mutation("an installed log is not fsynced", installed_logs_are_not_synced, 1000, (9, 377)),
 )

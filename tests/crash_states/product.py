@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import BLOCK_SUFFIX, Identity
-from jetraft.store.keyring import Secrets
-from jetraft.store.ledger import Ledger
-from jetraft.store.ledger_records import GroupKey
-from jetraft.store.log_open import open_log
-from jetraft.store.log_start import LogOptions
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.frames.format import BLOCK_SUFFIX, Identity
+from jetraft.store.frames.keyring import Secrets
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.ledger.ledger_records import GroupKey
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.preallocate import PieceSizes
+from jetraft.store.log.recovery import RecoveryMode
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.prepare import PieceSizes
-from jetraft.store.recovery import RecoveryMode
-from jetraft.store.retention import UNLIMITED, StoreLimits
+from jetraft.store.stream.retention import UNLIMITED, StoreLimits
 
 if TYPE_CHECKING:
-    from jetraft.store.log import FileLog
-    from jetraft.store.lossy_disk import LossyDisk
+    from jetraft.store.log.file_log import FileLog
+    from tests.doubles.lossy_disk import LossyDisk
 
 INCARNATION: Final = 7
 _STORE: Final = Path("/store")
@@ -112,8 +112,8 @@ def has_failure(log: "FileLog") -> str | None:
     """What an opening found damaged; None when it took everything for sound. No crash may leave damage."""
     if log.hard_state_lost:
         return "term and vote are lost"
-    if log.faulty or log.lost or log.damaged:
-        return f"entries {log.faulty or log.lost} are damaged, in {len(log.damaged)} blocks"
+    if log.damaged_entries or log.lost or log.damaged_blocks:
+        return f"entries {log.damaged_entries or log.lost} are damaged, in {len(log.damaged_blocks)} blocks"
     return None
 
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from jetraft.store.lossy_tree import LossyDirectory, LossyFile
 from tests.crash_states.crash_models import KILL, MODELS, CrashModel, Names, crashed
+from tests.doubles.lossy_tree import LossyDirectory, LossyFile
 
 OLD, NEW = b"o" * 300, b"n" * 200
 SEEDS = range(200)

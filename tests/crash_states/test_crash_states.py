@@ -7,9 +7,11 @@ import pytest
 from tests.crash_states.__main__ import main
 from tests.crash_states.exploration import explore
 from tests.crash_states.series import MET, SEEDS, played
+from tests.harness.forms import examples
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.long_form
+@pytest.mark.parametrize("seed", SEEDS[: examples(4, long=10)])
 def test_whatever_a_crash_leaves_is_what_was_promised(seed: int) -> None:
     outcome = explore(seed)
     assert not outcome.violations, "\n".join(map(str, outcome.violations))

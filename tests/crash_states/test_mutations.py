@@ -4,17 +4,23 @@ import pytest
 
 from tests.crash_states.__main__ import main
 from tests.crash_states.exploration import explore
-from tests.crash_states.mutations import MUTATIONS, Mutation, files_are_not_synced, first_noticed
+from tests.crash_states.mutations import MUTATIONS, Mutation, files_are_not_synced, first_noticed, is_noticed_at_once
 from tests.crash_states.series import SEEDS
+from tests.harness.forms import IS_LONG
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.instead)
 def test_a_broken_rule_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.switch(monkeypatch)
+    if not IS_LONG and is_noticed_at_once(mutation):
+        return
     noticed = first_noticed(SEEDS)
     assert noticed is not None
-    judged, _ = noticed
+    judged, outcome = noticed
     assert judged <= mutation.states
+    if mutation.found is not None and IS_LONG:
+        assert mutation.found in {(found.seed, found.operation) for found in outcome.violations}
 
 
 def test_a_violation_comes_again_when_its_crash_is_judged_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from jetraft.store._frame import records
-from jetraft.store.format import Kind
-from jetraft.store.stream_store import StreamStore
+from jetraft.store.frames._frame import records
+from jetraft.store.frames.format import Kind
+from jetraft.store.stream.stream_store import StreamStore
 from tests.crash_states.histories import Applied, History, agreement, apply
 from tests.crash_states.product import has_failure
 from tests.crash_states.promises import NO_CHECKPOINT, Promise, View
 
 if TYPE_CHECKING:
-    from jetraft.store.log import FileLog
+    from jetraft.store.log.file_log import FileLog
     from jetraft.store.port import Checkpoint, Entry
-    from jetraft.store.retention import StoreLimits
+    from jetraft.store.stream.retention import StoreLimits
 
 READ_BYTES: Final = 1 << 30
 MEMBERS: Final = b"members"

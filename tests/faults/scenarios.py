@@ -242,7 +242,7 @@ class Scenario:
 SCENARIOS = [
     Scenario(act=kill_leader),
     Scenario(act=kill_random),
-    Scenario(act=kill_leader, storage="memory", membership=True),  # a member without its log is admitted anew
+    Scenario(act=kill_leader, storage="memory", membership=True),  # a member without its log is admitted again
     Scenario(act=kill_all),
     Scenario(act=stop_leader, repeats=2),
     Scenario(act=rolling_restart, repeats=1),

@@ -14,18 +14,19 @@ from pathlib import Path
 
 import msgpack
 
-from jetraft.raft.framing import (
+from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.raft.mesh.framing import (
     CHANNEL_BULK,
     CHANNEL_CONTROL,
     CHANNEL_RAFT,
     CHANNEL_ROUTE,
     CHANNEL_RPC,
     FRAME_BYTES_MAX,
-    FrameReader,
+    FrameDecoder,
     frame_head,
 )
-from jetraft.raft.handshake import HELLO_BYTES
-from jetraft.raft.wire import RemoteProtocolError, encode
+from jetraft.raft.mesh.handshake import HELLO_BYTES
+from jetraft.raft.wire import encode
 from tests.harness.cluster import CLUSTER_NAME, Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
@@ -42,7 +43,7 @@ ATTACKS = ("stranger", "stranger again", "stranger still")  # on a busy machine 
 SILENT_STRANGERS = 40
 TALKING_STRANGERS = 40
 GROWTH_BYTES_MAX = 200 << 20  # two frames of the largest size, announced and never sent, and what the allocator keeps
-LINES_PER_10_S = 20  # raft/complaints.py
+LINES_PER_10_S = 20  # raft/mesh/log_limiter.py
 VALUES: tuple[object, ...] = (
     None,
     True,
@@ -94,7 +95,7 @@ def frame(dice: random.Random) -> bytes:
     return dice.choice((whole, whole, whole, whole[:-1], dice.randbytes(9) + whole))
 
 
-def answer_nonsense(stranger: Stranger, dice: random.Random, reader: FrameReader) -> None:
+def answer_nonsense(stranger: Stranger, dice: random.Random, reader: FrameDecoder) -> None:
     """Answer what the server asks, if it asks, with garbage under the right number."""
     asked: list[bytes] = []
     stranger.sock.settimeout(0.01)
@@ -114,7 +115,7 @@ def talk(port: int, dice: random.Random, name: str) -> None:
     with Stranger(port, name, cluster=CLUSTER_NAME, secret=SECRET) as stranger, contextlib.suppress(OSError):
         if not stranger.join():
             return
-        reader = FrameReader()
+        reader = FrameDecoder()
         if dice.random() < 0.9:
             stranger.introduce()
         for _ in range(dice.randrange(1, 12)):

@@ -94,7 +94,7 @@ def stored(node: Server) -> set[str]:
 def running(node: Server) -> dict[str, str]:
     """Stream to group of the replicas that run on a server."""
     (account,) = node.get("/jsz?streams=1")[1]["account_details"]
-    return {each["name"]: each["cluster"]["raft_group"] for each in account["stream_detail"]}
+    return {each["name"]: each["cluster"]["raft_group"] for each in account.get("stream_detail", ())}
 
 
 def differences(cluster: Cluster) -> Iterator[str]:

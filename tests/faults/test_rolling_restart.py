@@ -107,6 +107,28 @@ def test_the_only_member_that_remembers_a_stream_in_memory_refills_the_others(tm
             assert client.api("STREAM.INFO.M")["state"]["messages"] == MESSAGES + 1
 
 
+def test_the_only_replica_of_a_stream_in_memory_says_that_a_restart_has_emptied_it(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path) as server:
+        with RawClient(server.address) as client:
+            for name in ("M", "N"):
+                config = {"name": name, "subjects": [name], "storage": "memory"}
+                assert "error" not in client.api(f"STREAM.CREATE.{name}", config)
+            client.acknowledged("M", b"gone")
+            assert "error" not in client.api("STREAM.DELETE.N")
+        server.restart()
+        told = "streams in memory have lost their messages, as all members were restarted: '$G > M'"
+        server.running.wait_until(partial(says, server, told), what="/healthz said it")
+        server.wait_healthy()
+        with RawClient(server.address) as client:
+            assert "error" not in client.api("STREAM.CREATE.N", {"name": "N", "subjects": ["N"], "storage": "memory"})
+            assert "lost" not in client.api("STREAM.INFO.N")["state"], "it is another stream"
+            state = client.api("STREAM.INFO.M")["state"]
+            assert (state["messages"], "forgotten" in state["lost"]) == (0, True)
+            client.api("STREAM.PURGE.M")
+            assert "lost" not in client.api("STREAM.INFO.M")["state"]
+        server.running.wait_until(partial(says_ok_alone, server), what="it has no notice any more")
+
+
 def test_a_stream_in_memory_that_all_have_forgotten_says_so_until_it_is_purged(tmp_path: Path) -> None:
     with Cluster("jetraft", 3, directory=tmp_path) as cluster:
         in_memory(cluster)

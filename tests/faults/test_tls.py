@@ -9,7 +9,7 @@ from tests.harness.raw import RawClient
 from tests.harness.server import Server
 from tests.raft.stranger import Stranger
 
-PEMS = Path(__file__).parents[1] / "raft" / "certificates"
+PEMS = Path(__file__).parents[1] / "raft" / "mesh" / "certificates"
 LARGE = bytes(300_000)
 
 

@@ -8,6 +8,7 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,6 +28,20 @@ REPEATABLE = (
     "CONSUMER.DURABLE.",
     "CONSUMER.INFO.",
 )
+
+
+def exchange_to_end(sock: socket.socket, data: bytes = b"") -> bytes:
+    """Send this and return what comes until the server closes.
+
+    A server that closes with bytes unread resets the connection, so any of these calls may fail, or none.
+    """
+    sock.settimeout(PATIENCE_S)
+    found = b""
+    with suppress(ConnectionError):
+        sock.sendall(data)
+        while piece := sock.recv(RECEIVE_BYTES):
+            found += piece
+    return found
 
 
 @attrs.frozen(kw_only=True)
@@ -68,26 +83,39 @@ def header_block(headers: Sequence[tuple[str, str]]) -> bytes:
     return ("NATS/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers) + "\r\n").encode()
 
 
+def connect_line(**options: Any) -> bytes:
+    """A CONNECT with these fields beside what every modern client asks for."""
+    wish = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}
+    return b"CONNECT " + json.dumps({**wish, "lang": "raw", "version": "1", **options}).encode() + b"\r\n"
+
+
 class RawClient:
     """One connection; `connect=False` leaves even the CONNECT to the caller."""
 
     def __init__(self, address: tuple[str, int], *, connect: bool = True, **options: Any) -> None:
-        self.inbox = "_INBOX." + secrets.token_hex(8)
-        self.closed = False
-        self.unclaimed: list[Message] = []
-        self._buffer = bytearray()
-        self._sids = 0
-        self._socket = socket.create_connection(address, REPLY_TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = socket.create_connection(address, REPLY_TIMEOUT_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._begin(sock)
         first = self.next_event()
         assert isinstance(first, Line)
         assert first.text.startswith("INFO "), first
         self.info: dict[str, Any] = json.loads(first.text[5:])
         if connect:
-            wish = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}
-            self.send(b"CONNECT " + json.dumps({**wish, "lang": "raw", "version": "1", **options}).encode() + b"\r\n")
+            self.connect(**options)
+
+    def _begin(self, sock: socket.socket) -> None:
+        self.inbox = "_INBOX." + secrets.token_hex(8)
+        self.closed = False
+        self.unclaimed: list[Message] = []
+        self._buffer = bytearray()
+        self._sids = 0
+        self._socket = sock
 
     # --- sending --------------------------------------------------------------------------------------------------
+    def connect(self, **options: Any) -> None:
+        """CONNECT with these fields beside what every modern client asks for."""
+        self.send(connect_line(**options))
+
     def send(self, data: bytes) -> None:
         """Send bytes as they are; a connection that the server has closed swallows them."""
         try:

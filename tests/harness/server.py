@@ -65,7 +65,9 @@ class Server:
         routes: tuple[str, ...] = (),
         config: str | None = None,
         flags: tuple[str, ...] = (),
+        monitor: str = "-m",
     ) -> None:
+        self.monitor = monitor  # the flag with the port of the pages: -m or -ms
         self.kind: Kind = kind
         self.name = name
         self.directory = directory
@@ -108,7 +110,7 @@ class Server:
 
     def words(self) -> list[str]:
         """The whole command line."""
-        words = [*command(self.kind), "-a", HOST, "-p", str(self.client_port), "-m", str(self.http_port)]
+        words = [*command(self.kind), "-a", HOST, "-p", str(self.client_port), self.monitor, str(self.http_port)]
         words += ["-js", "-sd", str(self.store_dir), "-n", self.name]
         if self.cluster is not None:
             words += ["--cluster", f"nats://{HOST}:{self.cluster_port}", "--cluster_name", self.cluster]

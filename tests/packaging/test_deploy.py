@@ -1,15 +1,18 @@
-"""The deployment files: compose accepts its file, and the servers in it accept their command lines."""
+"""The deployment files: compose accepts its file, and the servers in it accept their command lines; samples start."""
 
 import re
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from jetraft.api.config.build import build_options
 from jetraft.api.config.flags import parse_flags
-from tests.harness.server import ROOT
+from tests.harness.certificates import Authority
+from tests.harness.raw_tls import TlsClient
+from tests.harness.server import ROOT, Server
 
 COMPOSE_FILE = ROOT / "deploy" / "docker-compose.yml"
 COMMAND = re.compile(r"^  (n\d):\n(?:    .*\n)*?    command: >-\n((?:      .*\n)+)", re.MULTILINE)
@@ -60,3 +63,21 @@ def test_the_image_does_not_run_as_root() -> None:
     running = [stage for stage in stages if "ENTRYPOINT" in stage]
     assert len(running) == 2
     assert all(re.search(r"^USER (?!root)\w+$", stage, re.MULTILINE) for stage in running)
+
+
+def test_the_sample_with_tls_starts_and_asks_for_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority.make(tmp_path)
+    served = authority.server()
+    monkeypatch.setenv("SERVER_CERT", str(served.cert_file))
+    monkeypatch.setenv("SERVER_KEY", str(served.key_file))
+    monkeypatch.setenv("CLIENTS_CA", str(authority.ca_file))
+    monkeypatch.setenv("STORE", str(tmp_path / "store"))
+    config = (ROOT / "deploy" / "tls.conf").read_text(encoding="utf-8")
+    shown = authority.client_context(authority.sign("client"))
+    with (
+        Server("jetraft", directory=tmp_path, config=config) as server,
+        TlsClient(server.address, shown) as client,
+    ):
+        client.settle()
+        assert client.info["tls_verify"] is True
+        assert not client.closed

@@ -2,7 +2,8 @@
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import msgpack
@@ -11,11 +12,12 @@ from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.raft.manager import Manager
-from jetraft.store._frame import seal
-from jetraft.store.format import FRAME_HEADER_BYTES
-from jetraft.store.mem_log import MemLog
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import FRAME_HEADER_BYTES
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.clock import ManualClock
 from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.signal import Signal
 from jetraft.store.port import Entry
 
 MS = 1_000_000
@@ -52,8 +54,8 @@ class LabLinks:
     def __init__(self, lab: "Lab", node_id: NodeId) -> None:
         self._lab = lab
         self.node_id = node_id
-        self.on_peer_up: list[Callable[[NodeId], None]] = []
-        self.on_peer_down: list[Callable[[NodeId], None]] = []
+        self.on_peer_up: Signal[[NodeId]] = Signal()
+        self.on_peer_down: Signal[[NodeId]] = Signal()
         self.handlers: dict[int, Callable[[NodeId, memoryview], None]] = {}
 
     def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
@@ -80,12 +82,13 @@ class Lab:
     links: dict[NodeId, LabLinks] = attrs.Factory(dict)
     managers: dict[NodeId, Manager] = attrs.Factory(dict)
     checkpoints: CheckpointPolicy = attrs.Factory(CheckpointPolicy)
+    turns: Mapping[str, Any] = attrs.Factory(dict)  # what the managers are told of turns: `on_dirty` and the others
 
     def __attrs_post_init__(self) -> None:
         for seed, node in enumerate(self.nodes):
             self.links[node] = LabLinks(self, node)
             setting = GroupSetting(node_id=node, seal=seal, rng=random.Random(seed), checkpoints=self.checkpoints)
-            self.managers[node] = Manager(setting, links=self.links[node], clock=self.clock)
+            self.managers[node] = Manager(setting, links=self.links[node], clock=self.clock, **self.turns)
 
     def is_linked(self, one: NodeId, other: NodeId) -> bool:
         return other in self.links and frozenset((one, other)) not in self.cut
@@ -106,14 +109,12 @@ class Lab:
         self.cut.add(frozenset((one, other)))
         self.queue = deque(item for item in self.queue if {item[0], item[1]} != {one, other})
         for here, there in ((one, other), (other, one)):
-            for callback in self.links[here].on_peer_down:
-                callback(there)
+            self.links[here].on_peer_down.emit(there)
 
     def link(self, one: NodeId, other: NodeId) -> None:
         self.cut.discard(frozenset((one, other)))
         for here, there in ((one, other), (other, one)):
-            for callback in self.links[here].on_peer_up:
-                callback(there)
+            self.links[here].on_peer_up.emit(there)
 
     def settle(self) -> None:
         """Flush and deliver until every queue is empty."""

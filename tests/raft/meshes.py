@@ -1,37 +1,24 @@
 """Meshes on loopback, and what tests ask of them."""
 
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypedDict
 
 import trio
 import trio.testing
 
-from jetraft.raft.bulk import BYTES_PER_S
-from jetraft.raft.connection import Tls
-from jetraft.raft.framing import CHANNEL_ROUTE
-from jetraft.raft.peers import Mesh, MeshSetting
-from jetraft.raft.routes import Address
+from jetraft.raft.mesh.addresses import Address
+from jetraft.raft.mesh.bulk import BYTES_PER_S
+from jetraft.raft.mesh.connection import Tls
+from jetraft.raft.mesh.framing import CHANNEL_ROUTE
+from jetraft.raft.mesh.peers import Mesh, MeshSetting
 from jetraft.store.model.ids import NodeId
+from tests.doubles.real_clock import RealClock
 from tests.harness.patience import PATIENCE_S
 
 LOOPBACK = Address("127.0.0.1", 0)
 
 SETTLED_S = 0.01  # nobody has anything to do: what a socket brought has been taken
-
-
-class RealClock:
-    """The machine's clocks, put forward by `ahead_ns`."""
-
-    def __init__(self) -> None:
-        self.ahead_ns = 0
-
-    def mono_ns(self) -> int:
-        return time.monotonic_ns() + self.ahead_ns
-
-    def unix_ns(self) -> int:
-        return time.time_ns()
 
 
 async def assert_frames_arrive_whole_and_in_order(one: "Node", other: "Node", count: int) -> None:
@@ -75,6 +62,7 @@ class Node:
         secret: bytes = b"s",
         tls: Tls | None = None,
         bulk_bytes_per_s: int = BYTES_PER_S,
+        after_frames: Callable[[], None] = lambda: None,
     ) -> None:
         setting = MeshSetting(
             cluster=cluster,
@@ -86,9 +74,10 @@ class Node:
             bulk_bytes_per_s=bulk_bytes_per_s,
         )
         self.clock = RealClock()
-        self.mesh = Mesh(setting, clock=self.clock, metadata={"client_url": f"nats://{name}"})
-        self.mesh.on_peer_up.append(lambda node: self._note("up", node))
-        self.mesh.on_peer_down.append(lambda node: self._note("down", node))
+        metadata = {"client_url": f"nats://{name}"}
+        self.mesh = Mesh(setting, clock=self.clock, metadata=metadata, after_frames=after_frames)
+        self.mesh.on_peer_up.connect(lambda node: self._note("up", node))
+        self.mesh.on_peer_down.connect(lambda node: self._note("down", node))
         self.events: list[tuple[str, NodeId]] = []
         self._changed = trio.Event()
 

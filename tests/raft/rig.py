@@ -3,12 +3,14 @@
 import random
 from typing import Any, TypedDict
 
-from jetraft.raft.core import Core
-from jetraft.raft.engine import CoreSetup, Limits, Message, Role, SnapshotOffer, VoteGrant
-from jetraft.raft.membership import Configuration, ConfigurationHistory
-from jetraft.store._frame import seal
-from jetraft.store.format import Kind
-from jetraft.store.mem_log import MemLog
+from jetraft.raft.engine.core import create_engine
+from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
+from jetraft.raft.engine.messages import Message, Role, SnapshotOffer, VoteGrant
+from jetraft.raft.engine.port import CoreSetup, Limits
+from jetraft.raft.outbox import RaftOutbox
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Kind
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, HardState
 
@@ -60,6 +62,7 @@ class Rig:
         eager: bool = False,
     ) -> None:
         self.now_ns = 1_000_000_000
+        self.outbox = RaftOutbox()
         self.log = MemLog(durable_on_submit=False)
         if log:
             self.log.append(log)
@@ -75,7 +78,7 @@ class Rig:
             limits=limits or Limits(),
             eager=eager,
         )
-        self.core = Core(
+        self.core = create_engine(
             setup,
             log=self.log,
             configurations=ConfigurationHistory(Configuration(voters=voters, learners=learners)),
@@ -93,6 +96,8 @@ class Rig:
     def sync(self) -> None:
         """The fsync of everything written so far is done."""
         self.sync_log()
+        self.outbox.put(self.core.take_ready())
+        self.outbox.release(self.log.durable_token)
         self.core.persisted(self.now_ns)
 
     def step(self, sender: NodeId, message: Message) -> None:
@@ -103,8 +108,13 @@ class Rig:
 
     def sent(self, kind: type[Any] | None = None) -> list[tuple[NodeId, Any]]:
         """What has left since the last look, of one type or of all."""
-        taken, self.core.sends = self.core.sends, []
-        return [(to, message) for to, message in taken if kind is None or isinstance(message, kind)]
+        self.outbox.put(self.core.take_ready())
+        return [(to, message) for to, message in self.outbox.take_sends() if kind is None or isinstance(message, kind)]
+
+    def offered(self) -> tuple[NodeId, SnapshotOffer] | None:
+        """The snapshot that shall be fetched since the last look."""
+        self.outbox.put(self.core.take_ready())
+        return self.outbox.take_offer()
 
     def tick_at_deadline(self) -> None:
         deadline_ns = self.core.deadline_ns
@@ -119,7 +129,7 @@ class Rig:
             self.tick_at_deadline()
         others = [voter for voter in self.core.configuration.voters if voter != A]
         if others:
-            from jetraft.raft.engine import PreVoteGrant  # noqa: PLC0415  (only here)
+            from jetraft.raft.engine.messages import PreVoteGrant  # noqa: PLC0415  (only here)
 
             for voter in others:
                 self.step(voter, PreVoteGrant(term=self.core.term + 1))

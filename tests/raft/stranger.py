@@ -8,8 +8,17 @@ from typing import Self
 
 import msgpack
 
-from jetraft.raft.framing import CHANNEL_CONTROL, frame_head
-from jetraft.raft.handshake import CHALLENGE_BYTES, HELLO_BYTES, PROOF_BYTES, Hello, Purpose, Side, cluster_key, proof
+from jetraft.raft.mesh.framing import CHANNEL_CONTROL, frame_head
+from jetraft.raft.mesh.handshake import (
+    CHALLENGE_BYTES,
+    HELLO_BYTES,
+    PROOF_BYTES,
+    Hello,
+    Purpose,
+    Side,
+    cluster_key,
+    proof,
+)
 from jetraft.store.model.ids import node_id_of
 from tests.harness.patience import PATIENCE_S
 

@@ -3,9 +3,9 @@
 import pytest
 
 from jetraft.raft.checkpointing import Checkpointer, CheckpointPolicy
-from jetraft.raft.engine import SnapshotOffer
-from jetraft.raft.membership import Configuration, ConfigurationHistory
-from jetraft.store.mem_log import MemLog
+from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
+from jetraft.raft.engine.messages import SnapshotOffer
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.port import Checkpoint
 from tests.raft.lab import ListMachine
 from tests.raft.rig import A, entries

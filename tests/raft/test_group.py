@@ -5,14 +5,15 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from jetraft.raft.checkpointing import CheckpointPolicy
-from jetraft.raft.engine import Proposal, Resigned, VoteRequest
+from jetraft.raft.engine.leadership import MembershipChangeRefusedError
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.messages import Resigned, VoteRequest
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSpec
-from jetraft.raft.leadership import MembershipChangeRefusedError
-from jetraft.raft.membership import Configuration
 from jetraft.raft.proposals import NotLeaderError, Outcome, OutcomeUnknownError
-from jetraft.store.format import Kind
-from jetraft.store.mem_log import MemLog
+from jetraft.store.frames.format import Kind
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, StoreCorrupt
 from tests.raft.lab import MS, Lab, ListMachine
@@ -223,7 +224,7 @@ def test_a_failed_log_votes_for_nobody_from_the_moment_of_the_error() -> None:
     request = VoteRequest(term=term, last_index=leader.log.last_index, last_term=1, transfer=True)
     group.step(NodeId("n3"), request, now_ns)
     assert group.term == term - 1
-    assert not group.core.sends or all(isinstance(message, Resigned) for _, message in group.core.sends)
+    assert all(isinstance(message, Resigned) for _, message in group.turns.outbox.take_sends())
     assert group.failed is group.log.failed
 
 

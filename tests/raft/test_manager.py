@@ -1,9 +1,9 @@
-from jetraft.raft.engine import Proposal
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_spec import GroupSpec
 from jetraft.raft.manager import TICKS_PER_TURN
-from jetraft.raft.membership import Configuration
-from jetraft.store.format import Kind
-from jetraft.store.mem_log import MemLog
+from jetraft.store.frames.format import Kind
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.raft.lab import MS, Lab, ListMachine
 
@@ -25,12 +25,12 @@ def test_many_groups_share_one_payload_per_peer_and_turn() -> None:
 
 
 def test_something_queued_outside_a_turn_asks_for_one_once() -> None:
-    lab = Lab(nodes=NODES)
+    asked: list[None] = []
+    lab = Lab(nodes=NODES, turns={"on_dirty": lambda: asked.append(None)})
     lab.create(preferred=NODES[0])
     lab.settle()
     manager = lab.managers[NODES[0]]
-    asked: list[None] = []
-    manager.on_dirty = lambda: asked.append(None)
+    asked.clear()
     group = manager.groups[GroupId("S-R3F-test0000")]
     group.propose(Proposal(kind=Kind.META, body=b"1"))
     group.propose(Proposal(kind=Kind.META, body=b"2"))
@@ -58,8 +58,7 @@ def test_a_node_that_is_added_later_is_known_to_be_up() -> None:
     for link in lab.links.values():
         for node in NODES:
             if node != link.node_id:
-                for callback in link.on_peer_up:
-                    callback(node)
+                link.on_peer_up.emit(node)
     machines = {node: ListMachine() for node in NODES}
     for node in NODES:
         lab.managers[node].create(spec, MemLog(), machines[node])
@@ -114,13 +113,12 @@ def managed(lab: Lab, *names: str) -> list[ListMachine]:
         machines.append(ListMachine())
         spec = GroupSpec(group_id=GroupId(name), incarnation=7, members=NODES[:1], preferred_leader=NODES[0])
         manager.create(spec, DiskLog(durable_on_submit=False), machines[-1])
-    manager.may_block = True
     manager.flush()
     return machines
 
 
 def test_a_single_small_batch_is_written_after_the_turn_has_sent_what_it_has_to_send() -> None:
-    lab = Lab(nodes=NODES)
+    lab = Lab(nodes=NODES, turns={"may_block": True})
     managed(lab, "S-R1F-test0000")
     manager = lab.managers[NODES[0]]
     group = manager.groups[GroupId("S-R1F-test0000")]
@@ -134,7 +132,7 @@ def test_a_single_small_batch_is_written_after_the_turn_has_sent_what_it_has_to_
 
 
 def test_what_nobody_waits_for_is_left_to_the_writer_threads() -> None:
-    lab = Lab(nodes=NODES)
+    lab = Lab(nodes=NODES, turns={"may_block": True})
     managed(lab, "S-R1F-test0000")
     manager = lab.managers[NODES[0]]
     group = manager.groups[GroupId("S-R1F-test0000")]
@@ -154,19 +152,18 @@ def test_what_nobody_waits_for_is_left_to_the_writer_threads() -> None:
 
 
 def test_batches_of_two_groups_go_to_the_writer_threads_at_once() -> None:
-    lab = Lab(nodes=NODES)
+    lab = Lab(nodes=NODES, turns={"may_block": True})
     managed(lab, "S-R1F-test0000", "S-R1F-test0001")
     assert not lab.managers[NODES[0]].write()
 
 
 def test_who_asks_for_the_commit_hears_of_it_before_any_group_of_the_turn_applies() -> None:
-    lab = Lab(nodes=NODES)
+    seen: list[int] = []
+    sent: list[int] = []
+    lab = Lab(nodes=NODES, turns={"on_committed": lambda: sent.append(len(seen))})
     machines = [lab.create(name, preferred=NODES[0])[NODES[0]] for name in ("S-R3F-test0000", "S-R3F-test0001")]
     lab.settle()
     manager = lab.managers[NODES[0]]
-    seen: list[int] = []
-    sent: list[int] = []
-    manager.on_committed = lambda: sent.append(len(seen))
     for group in manager.groups.values():
         group.propose(
             Proposal(kind=Kind.META, body=b"x"),

@@ -1,6 +1,6 @@
 import attrs
 
-from jetraft.raft.engine import Role
+from jetraft.raft.engine.messages import Role
 from jetraft.raft.peer_events import GROUPS_PER_TURN, PeerEvents
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.raft.lab import MS, Lab

@@ -1,6 +1,6 @@
-from jetraft.raft.engine import Proposal
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome, Proposals
-from jetraft.store.format import Kind
+from jetraft.store.frames.format import Kind
 
 ONE = Proposal(kind=Kind.META, body=b"1")
 

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.raft.engine import (
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.messages import (
     Append,
     AppendAccepted,
     AppendRejected,
@@ -20,10 +21,10 @@ from jetraft.raft.engine import (
     VoteGrant,
     VoteRequest,
 )
-from jetraft.raft.membership import Configuration
-from jetraft.raft.wire import TERM_MAX, RemoteProtocolError, decode, encode
-from jetraft.store._frame import resummed
-from jetraft.store.format import FRAME_VERSION, Kind
+from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.raft.wire import TERM_MAX, decode, encode
+from jetraft.store.frames._frame import resummed
+from jetraft.store.frames.format import FRAME_VERSION, Kind
 from jetraft.store.port import Entry
 from tests.raft.rig import INCARNATION, A, B, C, entries, entry
 
@@ -86,8 +87,9 @@ def test_entries_that_do_not_continue_the_log_are_refused(damage: Append) -> Non
         Append(term=1, prev_index=0, prev_term=0, commit_index=0, entries=[entry(1, 1, b"\x80", Kind.RAFT_CONFIG)]),
         SnapshotOffer(term=1, index=9, index_term=1, members=b"nobody"),
         TermNotice(term=TERM_MAX + 1),
+        TermNotice(term=1 << 63),
     ],
-    ids=["configuration", "members of a snapshot", "term without a next one"],
+    ids=["configuration", "members of a snapshot", "term without a next one", "term that no ledger holds"],
 )
 def test_what_a_group_would_stumble_over_is_refused_before_it_gets_it(message: Message) -> None:
     with pytest.raises(RemoteProtocolError):

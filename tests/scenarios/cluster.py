@@ -98,9 +98,9 @@ def _state(host: Host) -> str:
     """A node in one line."""
     if not host.alive:
         return "is down"
-    if host.shell is None:
+    if host.replica is None:
         return "has no memory of the group, and no part in it" if host.forgetful else "has no replica"
-    group, machine = host.shell.group, host.shell.machine
+    group, machine = host.replica.group, host.replica.machine
     role = f"leads term {group.term}" if group.is_leader else f"follows {group.leader or 'nobody'} in term {group.term}"
     configuration = group.configuration
     learners = f", learners {' '.join(configuration.learners)}" if configuration.learners else ""

@@ -1,4 +1,4 @@
-"""Plays scenarios. `python -m tests.scenarios.perform` writes them anew: read the difference before you keep it.
+"""Plays scenarios. `python -m tests.scenarios.perform` writes them again: read the difference before you keep it.
 
 A scenario is text: lines that begin with `>` are steps, indented lines say what came of them, everything else is for
 the reader. The real engine plays the steps (`stage`: members whose messages are moved by hand; `cluster`: whole nodes),

@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.raft.core import Core
-from jetraft.raft.engine import Append, CoreSetup, Limits, Message, Proposal, Role
-from jetraft.raft.leadership import MembershipChangeRefusedError
-from jetraft.raft.membership import Configuration, ConfigurationHistory
-from jetraft.store._frame import seal
-from jetraft.store.format import FRAME_HEADER_BYTES, Kind
-from jetraft.store.mem_log import MemLog
+from jetraft.raft.engine.core import create_engine
+from jetraft.raft.engine.leadership import MembershipChangeRefusedError
+from jetraft.raft.engine.member import Member
+from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
+from jetraft.raft.engine.messages import Append, Message, Role
+from jetraft.raft.engine.port import CoreSetup, Limits, Proposal
+from jetraft.raft.outbox import RaftOutbox
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry
 from tests.simulator.checkers import Checker
@@ -48,9 +51,10 @@ class Actor:
 
     node: NodeId
     log: MemLog
-    core: Core
+    core: Member
     process: int
     kept: Kept
+    outbox: RaftOutbox = attrs.Factory(RaftOutbox)
     shown: tuple[str, ...] = ()
     led_term: int = 0
     committed: int = 0
@@ -243,7 +247,7 @@ class Stage:
             rng=random.Random(process),
             limits=Limits(append_bytes_max=ENTRY_BYTES),
         )
-        core = Core(
+        core = create_engine(
             setup,
             log=log,
             configurations=ConfigurationHistory(self._configuration),
@@ -265,6 +269,8 @@ class Stage:
 
     def _sync(self, actor: Actor) -> None:
         actor.kept = synced(actor.log)
+        actor.outbox.put(actor.core.take_ready())
+        actor.outbox.release(actor.log.durable_token)
         actor.core.persisted(self._now_ns)
 
     def _turn(self, actor: Actor) -> None:
@@ -274,10 +280,10 @@ class Stage:
         while not self._syncs_by_hand and actor.log.durable_token < actor.log.token():
             self._sync(actor)
             core.flush(self._now_ns)
-        for to, message in core.sends:
+        actor.outbox.put(core.take_ready())
+        for to, message in actor.outbox.take_sends():
             if actor.node not in self._cut and to not in self._cut:
                 self._under_way[actor.node, to].append(message)
-        core.sends.clear()
         state = _state(actor)
         for line in (line for line in state if line not in actor.shown):
             self._say(f"{actor.node} {line}")

@@ -1,4 +1,4 @@
-"""Every scenario happens as it is written (`python -m tests.scenarios.perform` writes them anew)."""
+"""Every scenario happens as it is written (`python -m tests.scenarios.perform` writes them again)."""
 
 from pathlib import Path
 

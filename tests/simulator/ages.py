@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from jetraft.cluster.streams import commands
+from jetraft.cluster.state import commands
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
 from tests.simulator.world import MS, ViolationError, World

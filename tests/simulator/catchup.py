@@ -1,8 +1,8 @@
 """Catching up inside the simulator: the real fetch and its answers, with calls as plain messages.
 
-It does what `jetraft.raft.catchup` does with trio: one fetch at a time, an interrupted one goes on with the next offer,
-and what is being installed is left alone, whatever is offered meanwhile. The owner of the replica may be busy: the
-group goes on until it comes to the installation, which is decided again then.
+It does what `jetraft.raft.recovery.catchup` does with trio: one fetch at a time, an interrupted one goes on with the
+next offer, and what is being installed is left alone, whatever is offered meanwhile. The owner of the replica may be
+busy: the group goes on until it comes to the installation, which is decided again then.
 """
 
 from functools import partial
@@ -10,21 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from jetraft.raft import catchup
-from jetraft.raft.engine import SnapshotOffer
+from jetraft.raft.engine.messages import SnapshotOffer
 from jetraft.raft.group import Group
-from jetraft.raft.snapshot import (
-    SPOILT,
-    SnapshotFetch,
-    SnapshotGoneError,
-    SnapshotRequest,
-    answer,
-    check_part,
-)
-from jetraft.raft.wire import RemoteProtocolError
+from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.raft.recovery import catchup
+from jetraft.raft.recovery.snapshot import SPOILT, SnapshotFetch, SnapshotGoneError, SnapshotRequest, answer, check_part
+from jetraft.store.log.snapshot import PartDamagedError
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import StoreCorrupt
-from jetraft.store.snapshot import PartDamagedError
 from tests.simulator.world import MS, World
 
 if TYPE_CHECKING:
@@ -34,6 +27,7 @@ CHANNEL_ASK, CHANNEL_ANSWER = 2, 3
 LEASE_NS = 2000 * MS
 REPEATED_NS = 1500 * MS  # after it was taken
 BUSY_NS = 2000 * MS  # the owner of the replica, with others
+CALM_NS = 50 * MS  # the same once the faults are over (seed forget 5144)
 
 
 class SimCatchup:
@@ -44,8 +38,8 @@ class SimCatchup:
         self._host = host
         self._fetch: SnapshotFetch | None = None
         self._is_installing = False  # a log in place of the present one, which nobody else may stage now
-        host.manager.on_offer = self._on_offer
-        host.on_peer_down.append(self._interrupted)
+        host.manager.serve_offers(self._on_offer)
+        host.on_peer_down.connect(self._interrupted)
         host.on_frame(CHANNEL_ASK, self._on_request)
         host.on_frame(CHANNEL_ANSWER, self._on_answer)
 
@@ -68,14 +62,15 @@ class SimCatchup:
         assert fetch is not None
         request = fetch.next_request()
         if request is not None:
-            self._host.send(fetch.sender, CHANNEL_ASK, request.encode())
+            self._host.send(fetch.sender, CHANNEL_ASK, request.pack())
             return
         self._fetch = None
         group = self._host.group
         group = self._running(fetch)
         if group is not None and catchup.is_behind(group, fetch.offer):
             self._is_installing = True
-            self._host.later(self._world.between(0, BUSY_NS), lambda: self._install(fetch))
+            busy_ns = CALM_NS if self._world.is_calm else BUSY_NS
+            self._host.later(self._world.between(0, busy_ns), lambda: self._install(fetch))
 
     def _install(self, fetch: SnapshotFetch) -> None:
         """The owner has come to it."""
@@ -98,7 +93,7 @@ class SimCatchup:
         """There is a replica again, over the new log or over the old one: then the sender learns of its damage."""
         self._is_installing = False
         if error is not None:
-            self._host.send(fetch.sender, CHANNEL_ASK, fetch.spoilt(error.block).encode())
+            self._host.send(fetch.sender, CHANNEL_ASK, fetch.spoilt(error.block).pack())
 
     def _abandon(self) -> None:
         if self._fetch is not None:
@@ -117,7 +112,7 @@ class SimCatchup:
         if group is None or found is None:
             return
         group.hold_checkpoint_until(self._host.clock.mono_ns() + LEASE_NS)
-        request = SnapshotRequest.decode(bytes(payload))
+        request = SnapshotRequest.unpack(bytes(payload))
         try:
             if request.what == SPOILT:
                 check_part(group.log, found[0], request)()
@@ -134,11 +129,11 @@ class SimCatchup:
     def _on_answer(self, sender: NodeId, payload: memoryview) -> None:
         asked, piece = msgpack.unpackb(payload)
         fetch = self._fetch
-        if fetch is None or fetch.sender != sender or fetch.asked is None or fetch.asked.encode() != asked:
+        if fetch is None or fetch.sender != sender or fetch.asked is None or fetch.asked.pack() != asked:
             return
         group = self._host.group
-        has_moved_on = group is None or group.log is not fetch.log  # opened anew: what was gathered is gone
-        if has_moved_on or not _takes(fetch, piece):  # or the sender numbers its blocks anew: wait for the next offer
+        has_moved_on = group is None or group.log is not fetch.log  # opened again: what was gathered is gone
+        if has_moved_on or not _takes(fetch, piece):  # or the sender numbers its blocks again: wait for the next offer
             self._abandon()
             return
         self._world.counts["pieces"] += 1

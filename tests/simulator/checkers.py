@@ -11,11 +11,11 @@ nothing again after its acknowledgement.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jetraft.cluster.streams import commands
-from jetraft.cluster.streams.machine import StreamMachine
-from jetraft.store._frame import crc32c, parse_header, records
-from jetraft.store.format import FRAME_HEADER_BYTES, Kind
-from jetraft.store.log import FileLog
+from jetraft.cluster.state import commands
+from jetraft.cluster.state.machine import StreamMachine
+from jetraft.store.frames._frame import crc32c, parse_header, records
+from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
+from jetraft.store.log.file_log import FileLog
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
 from tests.simulator.ages import Ages
@@ -74,7 +74,7 @@ class Checker:
         """Damaged entries that nobody has are replaced: that must be so, and from now on they are these."""
         for first, last in log.lost:
             for index in range(max(first, log.first_index), last + 1):
-                term, frame = log.term_at(index), log.substitute(index)
+                term, frame = log.term_at(index), log.repair.substitute(index)
                 assert term is not None
                 if self.committed.get(index, (term, frame)) != (term, frame):
                     raise ViolationError(f"{log.identity.node_id} gives up committed entry {index}")

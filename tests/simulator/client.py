@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import orjson
 
 from jetraft.cluster.ports import DeliveryRun, MessageSource
-from jetraft.cluster.streams import commands
-from jetraft.cluster.streams.machine import encode_config
-from jetraft.raft.engine import Proposal
+from jetraft.cluster.state import commands
+from jetraft.cluster.state.machine import encode_config
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
-from jetraft.store.format import Kind
+from jetraft.store.frames.format import Kind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
 from tests.simulator.ages import Ages
@@ -136,9 +136,9 @@ class Client:
     def _pull_for_ever(self) -> None:
         world = self._world
         for host in self._leaders():
-            assert host.shell is not None
-            if "C" not in host.shell.machine.consumers:
-                group = host.shell.group
+            assert host.replica is not None
+            if "C" not in host.replica.machine.consumers:
+                group = host.replica.group
                 host.do(lambda group=group: group.propose(Proposal(kind=Kind.CONSUMER_OP, body=CREATE)))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
             else:
                 self._asked += 1
@@ -199,8 +199,8 @@ class Client:
 
         def done(outcome: Outcome, _result: object) -> None:
             self._reading.pop(read_number, None)
-            if outcome is Outcome.OK and host.shell is not None:
-                shown = host.shell.machine.last_seq
+            if outcome is Outcome.OK and host.replica is not None:
+                shown = host.replica.machine.last_seq
                 self._world.counts["reads"] += 1
                 if shown < floor:
                     raise ViolationError(f"{host.node_id} reads up to {shown}, {floor} had been seen before")

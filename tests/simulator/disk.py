@@ -1,8 +1,8 @@
 """The disk of one simulated node: the store's own lossy disk, whose writer takes time.
 
-The real log (store/log.py) writes its real files on it, operation by operation. A crash can come between any two of a
-batch; a power cut then keeps, of what was not fsynced, any subset, torn at any sector (store/lossy_disk.py has the
-model). A kill keeps what was written.
+The real log (store/log/file_log.py) writes its real files on it, operation by operation. A crash can come between any
+two of a batch; a power cut then keeps, of what was not fsynced, any subset, torn at any sector
+(tests/doubles/lossy_disk.py has the model). A kill keeps what was written.
 """
 
 import errno
@@ -10,25 +10,26 @@ from collections import deque
 from itertools import pairwise
 from pathlib import Path
 
-from jetraft.store._frame import find_mark, scan
-from jetraft.store.block_proofs import indexes_of
-from jetraft.store.format import (
+from jetraft.store.blocks.proofs import indexes_of
+from jetraft.store.disk.files import TMP_SUFFIX
+from jetraft.store.disk.io import Batch, Done
+from jetraft.store.frames._frame import find_mark, scan
+from jetraft.store.frames.format import (
     BLOCK_HEAD_BYTES,
     BLOCK_SUFFIX,
     CHECKPOINT_SUFFIX,
     FRAME_HEADER_BYTES,
     GENERATION_PREFIX,
-    TMP_SUFFIX,
     Identity,
     unpack_block_head,
 )
-from jetraft.store.io import Batch, Done
-from jetraft.store.ledger import NAMES
-from jetraft.store.lossy_disk import LossyBatch, LossyDisk
+from jetraft.store.ledger.ledger import NAMES
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import StoreCorrupt, StoreRefused
+from tests.doubles.lossy_disk import LossyBatch, LossyDisk
 from tests.simulator.world import MS, US, World
 
+PAGE_BYTES = 4096
 ENDS = 0.6  # of all damaged entries are near the end of a log, where elections look
 
 
@@ -42,11 +43,11 @@ class SimDisk(LossyDisk):
         self.broken = False  # the next fsync fails
 
     def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False, ahead: bool = False
+        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
     ) -> None:
         del may_block, ahead
         assert isinstance(batch, LossyBatch)
-        queue = self._asides if aside else self._queue
+        queue = self._background if background else self._queue
         entry = (batch, done)
         queue.append(entry)
         self._world.after(self._fsync_ns(), lambda: self._write(queue, entry))
@@ -85,7 +86,7 @@ class SimDisk(LossyDisk):
     def stop(self, *, power: bool) -> None:
         """The process ends: of what is on its way a part is done; `power` also takes what was not fsynced."""
         rng = self._world.rng
-        for queue in (self._asides, self._queue):
+        for queue in (self._background, self._queue):
             for batch, _ in list(queue):
                 done = rng.randint(0, len(batch.operations))
                 if not self._do_some(batch.operations[:done]) or done < len(batch.operations):
@@ -115,7 +116,7 @@ class SimDisk(LossyDisk):
         """Damage one file of a group's log at rest; returns which, None when there is none to damage.
 
         The newest block is spared: of its end nothing proves that it was durable, so damage there looks like a torn
-        tail, and is one where a member's word counts (store/recovery.py).
+        tail, and is one where a member's word counts (store/log/recovery.py).
         """
         log = self._log_in(group)
         if log is None:
@@ -143,7 +144,7 @@ class SimDisk(LossyDisk):
     def damage_entries(self, group: Path, last_index: int, identity: Identity) -> list[int]:
         """Damage one to three entries up to `last_index` of any blocks, also of the newest one; returns their indexes.
 
-        Only such as something proves that they were there: a mark behind them (store/recovery.py).
+        Only such as something proves that they were there: a mark behind them (store/log/recovery.py).
         """
         log = self._log_in(group)
         places = [] if log is None else proven_places(self, log, identity)
@@ -153,6 +154,20 @@ class SimDisk(LossyDisk):
         for _, path, at in chosen:
             self.flip_bit(path, at + rng.randrange(FRAME_HEADER_BYTES))
         return sorted(index for index, _, _ in chosen)
+
+    def zero_newest_block(self, group: Path) -> str | None:
+        """Zero the first page of the newest block, or all that it holds; returns its name, None without one.
+
+        What the ledger has noted of it is not looked at: the last entries may be such as only other members know of.
+        """
+        log = self._log_in(group)
+        names = [] if log is None else [name for name in self.list_directory(log) if name.endswith(BLOCK_SUFFIX)]
+        if log is None or not names:
+            return None
+        name = max(names, key=_serial)
+        size = len(self.read_whole(log / name))
+        self.zero(log / name, size if self._world.chance(0.5) else min(size, PAGE_BYTES))
+        return name
 
     def _log_in(self, group: Path) -> Path | None:
         generations = [name for name in self.list_directory(group) if name.startswith(GENERATION_PREFIX)]

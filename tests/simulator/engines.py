@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from jetraft.raft.core import Core
-from jetraft.raft.engine import CoreSetup
-from jetraft.raft.pysyncobj_engine import create_engine
+from jetraft.raft.engine import core
+from jetraft.raft.engine.port import CoreSetup
+from jetraft.raft.pysyncobj import engine as pysyncobj
 from tests.simulator.nodes.run import NodeSimulation
 from tests.simulator.run import MODES, Result, Simulation
 
 NODE = "node"  # the mode of whole nodes (nodes/run.py)
-ENGINES: dict[str, Any] = {"core": Core, "pysyncobj": create_engine}
+ENGINES: dict[str, Any] = {"core": core.create_engine, "pysyncobj": pysyncobj.create_engine}
 
 
 def one_of_each(setup: CoreSetup, **options: Any) -> Any:

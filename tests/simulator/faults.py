@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jetraft.raft.membership import Configuration
-from jetraft.store.format import Identity
+from jetraft.raft.engine.membership import Configuration
+from jetraft.store.frames.format import Identity
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import NodeId
 from tests.simulator.checkers import Checker
@@ -161,6 +161,7 @@ class Faults:
     def heal(self) -> None:
         """Everything is mended, everybody is started."""
         self._world.note("healing begins")
+        self._world.is_calm = True
         self._network.calm_down()
         for process in self._processes.values():
             process.disk.stall_ns = 0
@@ -300,6 +301,29 @@ class HostFaults:
             world.after(world.between(50 * MS, 1000 * MS), victim.restart)
         if world.chance(0.5):
             self._restart_soon(spared)
+
+    def lose_end(self) -> None:
+        """A member is away for a moment, and misses what the others acknowledge."""
+        hosts = list(self._hosts.values())
+        if not all(host.alive and not host.has_damaged_end for host in hosts) or not self._all_vote():
+            return  # two lost ends of three members wait for an operator
+        absent, victim, holder = self._world.rng.sample(hosts, len(hosts))
+        absent.crash(power=False)
+        self._world.after(self._world.between(100 * MS, 600 * MS), partial(self._lose_end, absent, victim, holder))
+
+    def _lose_end(self, absent: Host, victim: Host, holder: Host) -> None:
+        """One of those that have it loses its newest block, and comes back before the other one, which has it all."""
+        world = self._world
+        groups = [host.group for host in (victim, holder) if host.alive]
+        if len(groups) == 2 and all(group is not None and group.failed is None for group in groups):
+            victim.crash(power=world.chance(0.5))
+            holder.crash(power=world.chance(0.5))
+            world.note(f"{victim.node_id}: {victim.disk.zero_newest_block(PATH)} is zeroed")
+            world.counts["blocks zeroed"] += 1
+            self._checker.damage(victim.node_id)
+            world.after(world.between(0, 100 * MS), victim.restart)
+            world.after(world.between(500 * MS, 2500 * MS), holder.restart)
+        world.after(world.between(0, 100 * MS), absent.restart)
 
     def _restart_soon(self, host: Host) -> None:
         """Also whoever has everything is not there all the time."""

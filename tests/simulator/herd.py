@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.raft.engine import Proposal
+from jetraft.raft.engine.port import Proposal
 from jetraft.raft.group_spec import GroupSetting, GroupSpec
 from jetraft.raft.manager import Manager
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import Identity, Kind
-from jetraft.store.io import Batch, Done
-from jetraft.store.ledger import Ledger
-from jetraft.store.log_open import open_log
-from jetraft.store.log_start import LogOptions
-from jetraft.store.lossy_disk import LossyBatch, LossyDisk
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import Batch, Done
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GroupId, NodeId
+from tests.doubles.lossy_disk import LossyBatch, LossyDisk
 from tests.raft.lab import ListMachine
 from tests.simulator.network import Network
 from tests.simulator.process import Process
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path("/node")
 NODES = (NodeId("node0001"), NodeId("node0002"), NodeId("node0003"))
-SYNCS_AT_ONCE = 16  # as many as there are writer threads (store/io.py)
+SYNCS_AT_ONCE = 16  # as many as there are writer threads (store/disk/io.py)
 FLOORS_NS = NS_PER_S  # how often the logs that were written say how far they are durable
 STEP_NS = 20 * MS
 OPTIONS = LogOptions(block_bytes_first=4000, block_bytes_max=8000)
@@ -58,9 +58,9 @@ class RatedDisk(LossyDisk):
         self._life = 0
 
     def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False, ahead: bool = False
+        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
     ) -> None:
-        del may_block, aside
+        del may_block, background
         assert isinstance(batch, LossyBatch)
         if ahead:
             self._waiting.appendleft((batch, done))
@@ -123,16 +123,16 @@ class HerdNode(Process):
         self.begin_process()
         rng = random.Random(self._world.rng.getrandbits(32))
         setting = GroupSetting(node_id=self.node_id, seal=seal, rng=rng)
-        self.manager = Manager(setting, links=self, clock=self.clock)
-        self.manager.on_dirty = self.schedule_turn
+        self.manager = Manager(setting, links=self, clock=self.clock, on_dirty=self.schedule_turn)
         self.ledger = Ledger.open(self.disk, ROOT)
         self.cache = BlockCache(1 << 20)
         self.later(FLOORS_NS, self._note_floors)
 
     def create(self, group_id: GroupId, preferred: NodeId) -> None:
-        identity = Identity(node_id=self.node_id, group_id=group_id, incarnation=7)
+        incarnation = int(group_id[-8:]) + 1  # as different as those of streams
+        identity = Identity(node_id=self.node_id, group_id=group_id, incarnation=incarnation)
         log = open_log(self.ledger, ROOT / "groups" / group_id, identity, self.cache, OPTIONS)
-        spec = GroupSpec(group_id=group_id, incarnation=7, members=NODES, preferred_leader=preferred)
+        spec = GroupSpec(group_id=group_id, incarnation=incarnation, members=NODES, preferred_leader=preferred)
         self.manager.create(spec, log, ListMachine())
 
     def _note_floors(self) -> None:

@@ -1,9 +1,9 @@
 """One simulated node: the real manager, group, log and stream replica over the simulated disk, clock and network.
 
 Real are: the engine and its group (raft/), the log and its recovery, repair and snapshots (store/), and the whole
-stream replica (cluster/streams/shell.py): admission, state machine, consumers, reshaping of members. Simulated are time
-and luck, the disk under the log, the links, the clients; and the calls of catching up, joining and repair, whose real
-parts are driven by messages instead of tasks.
+stream replica (cluster/streams/replica.py): admission, state machine, consumers, reshaping of members. Simulated are
+time and luck, the disk under the log, the links, the clients; and the calls of catching up, joining and repair, whose
+real parts are driven by messages instead of tasks.
 """
 
 import random
@@ -13,32 +13,34 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.cluster.meta.assignment import StreamAssignment
-from jetraft.cluster.streams.shell import StreamShell
-from jetraft.cluster.streams.site import Site
+from jetraft.cluster.site import Site
+from jetraft.cluster.state.assignment import StreamAssignment
+from jetraft.cluster.streams.replica import StreamReplica
 from jetraft.raft.checkpointing import CheckpointPolicy
-from jetraft.raft.engine import EngineFactory, Limits, Role
-from jetraft.raft.group import Group, GroupStoppedError
+from jetraft.raft.engine.leadership import MembershipChangeRefusedError
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.messages import Role
+from jetraft.raft.engine.port import EngineFactory, Limits
+from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSetting
-from jetraft.raft.joining import Admission
-from jetraft.raft.leadership import MembershipChangeRefusedError
 from jetraft.raft.manager import Manager
-from jetraft.raft.membership import Configuration
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import Identity
-from jetraft.store.ledger import Ledger
-from jetraft.store.log import FileLog
-from jetraft.store.log_open import open_log
-from jetraft.store.log_start import LogOptions
+from jetraft.raft.recovery.joining import MemberAdmission
+from jetraft.raft.turns import GroupStoppedError
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Identity
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.log.file_log import FileLog
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.preallocate import PieceSizes
+from jetraft.store.log.recovery import RecoveryMode
+from jetraft.store.log.scrub import verify
+from jetraft.store.log.snapshot import PartDamagedError, covers
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GroupId, NodeId
-from jetraft.store.model.steady import Reading, SteadyClock
+from jetraft.store.model.steady import ClockReading, SteadyClock
 from jetraft.store.port import HardStateLost, StoreCorrupt, StoreError, StoreRefused
-from jetraft.store.prepare import PieceSizes
-from jetraft.store.recovery import RecoveryMode
-from jetraft.store.scrub import verify
-from jetraft.store.snapshot import PartDamagedError, covers
 from tests.simulator.catchup import SimCatchup
 from tests.simulator.checkers import Checker
 from tests.simulator.disk import SimDisk
@@ -48,11 +50,12 @@ from tests.simulator.outbox import SimOutbox
 from tests.simulator.process import Process
 from tests.simulator.repairing import SimRepairs
 from tests.simulator.timers import SimTimers
+from tests.simulator.waiting import when_durable, when_ledger_complete
 from tests.simulator.world import MS, US, HostClock, ViolationError, World
 
 if TYPE_CHECKING:
-    from jetraft.raft.snapshot import SnapshotFetch
-    from jetraft.store.port import Entry, GroupLog
+    from jetraft.raft.recovery.snapshot import SnapshotFetch
+    from jetraft.store.port import Entry
     from tests.simulator.client import Client
 
 GROUP = GroupId("S-R3F-simulate")
@@ -60,13 +63,14 @@ INCARNATION = 7
 ROOT = Path("/node")
 PATH = ROOT / "groups" / "simulate"
 SMALL_BLOCKS = LogOptions(block_bytes_first=900, block_bytes_max=1200, mode=RecoveryMode.SALVAGE)  # much to be trimmed
-LARGE_BLOCKS = LogOptions(  # room for zeros ahead of the frames (store/prepare.py)
+LARGE_BLOCKS = LogOptions(  # room for zeros ahead of the frames (store/log/preallocate.py)
     block_bytes_first=4000,
     block_bytes_max=8000,
     pieces=PieceSizes(after_batches=2, piece_bytes=400, piece_batches_min=1, step_bytes=150, aligned_bytes=50),
     mode=RecoveryMode.SALVAGE,
 )
 CLOCKS_NS = NS_PER_S  # between two looks at the clocks of the others
+FLOORS_NS = 200 * MS
 CLOCK_ERROR_NS = 20 * MS  # of what is heard of them
 LIMITS = Limits(append_bytes_max=600, window_bytes=3000)
 
@@ -81,6 +85,7 @@ class HostSetting:
     options: LogOptions
     rots: bool = False
     judges_ages: bool = False
+    notes_floors: bool = False  # as a node does, five times a second (docs/storage.md)
 
 
 class Host(Process):
@@ -104,13 +109,13 @@ class Host(Process):
         self.clock = HostClock(world)
         self.assignment = setting.assignment
         self.forgetful = False  # its memory is lost, and it has not been admitted again
-        self.shell: StreamShell | None = None
+        self.replica: StreamReplica | None = None
         self._setting = setting
         self._checker = checker
         self._client = client
         self._turn_scheduled = False
         self._wake_ns: int | None = None
-        self._led_term = self._commit_seen = 0
+        self._led_term = self._commit_seen = self._began_at = 0
         self.steady = SteadyClock(self.clock)  # of the process
 
     @property
@@ -121,11 +126,11 @@ class Host(Process):
     @property
     def group(self) -> Group | None:
         """The replica's group, while there is one."""
-        return None if self.shell is None else self.shell.group
+        return None if self.replica is None else self.replica.group
 
     @property
     def leads(self) -> bool:
-        return self.alive and self.shell is not None and self.shell.is_leader
+        return self.alive and self.replica is not None and self.replica.is_leader
 
     @property
     def is_elected(self) -> bool:
@@ -141,7 +146,7 @@ class Host(Process):
     def start(self) -> None:
         self.steady = self._new_clock()
         self.begin_process()
-        self.shell = None
+        self.replica = None
         self._turn_scheduled, self._wake_ns = False, None
         setting = GroupSetting(
             node_id=self.node_id,
@@ -151,14 +156,16 @@ class Host(Process):
             checkpoints=self._setting.policy,
             engine=self._setting.engine,
         )
-        self.manager = Manager(setting, links=self, clock=self.clock)
-        self.manager.on_dirty = self.schedule_turn
+        self.manager = Manager(setting, links=self, clock=self.clock, on_dirty=self.schedule_turn)
         self.timers = SimTimers(self.schedule_turn)
-        self.on_peer_up.append(lambda _node: self.compare_clocks())
+        self.on_peer_up.connect(lambda _node: self.compare_clocks())
         self._look_at_clocks()
+        if self._setting.notes_floors:
+            self.later(FLOORS_NS, self._note_floors)
         self.outbox = SimOutbox(
             self._client.on_message,
-            lambda run, source: self._client.on_deliveries(self, run, source),
+            lambda: None,  # `do` schedules the turn for what a client does
+            deliver=lambda run, source: self._client.on_deliveries(self, run, source),
         )
         self.site = Site(
             manager=self.manager,
@@ -176,39 +183,48 @@ class Host(Process):
     def open(self) -> None:
         """Take part with what the disk has, repaired if need be."""
         log = self._open_log()
-        if log.damaged:
-            self._world.note(f"{self.node_id}: entries {log.faulty} are damaged")
+        if log.damaged_blocks:
+            self._world.note(f"{self.node_id}: entries {log.damaged_entries} are damaged")
             self._world.counts["repairs"] += 1
             self.repairs.start(log, self._take_part)
         else:
             self._take_part(log)
 
+    @property
+    def has_damaged_end(self) -> bool:
+        """Whether the log's damaged end is still its end on disk: it would be found, and the others asked, again."""
+        return bool(self.log.damaged_blocks) and self.log.last_index <= self._began_at
+
+    def open_later(self) -> None:
+        """Open again after a while, and, as raft/recovery/repair.py does, not before the ledger is complete."""
+        self.later(RETRY_NS, lambda: when_ledger_complete(self, self.open))
+
     def _mend(self) -> None:
-        """Damage was found while the replica ran: what cluster/streams/mender.py has done about it."""
-        assert self.shell is not None
-        self._world.note(f"{self.node_id}: {self.shell.group.failed}")
+        """Damage was found while the replica ran: what cluster/upkeep/restarter.py has done about it."""
+        assert self.replica is not None
+        self._world.note(f"{self.node_id}: {self.replica.group.failed}")
         self._world.counts["found running"] += 1
-        self.shell.stop()
-        self.shell = None
+        self.replica.stop()
+        self.replica = None
         old = self.log
 
         def reopen() -> None:
             old.close()
             self.open()
 
-        self._when_durable(old, reopen)
+        when_durable(self, old, reopen)
 
     def scrub(self) -> None:
-        """Read every block that no longer grows, as cluster/streams/scrubber.py does in the course of a week."""
+        """Read every block that no longer grows, as cluster/upkeep/scrubber.py does in the course of a week."""
         if self.alive and self.group is not None and self.group.failed is None:
             try:
-                for target in self.log.scrub_targets():
+                for target in self.log.upkeep.scrub_targets():
                     verify(self.disk, target)
             except StoreCorrupt as error:
                 self.group.distrust(error)
 
     def _open_ledger(self) -> Ledger:
-        """As store/node_dir.py does: what has a directory is known, whatever the ledger says."""
+        """As store/ledger/node_dir.py does: what has a directory is known, whatever the ledger says."""
         known = [(GROUP, INCARNATION)] if self.disk.list_directory(PATH) else []
         return Ledger.open(self.disk, ROOT, known)
 
@@ -247,21 +263,22 @@ class Host(Process):
         assert log.failed is None
         self.log = log
         self._led_term = self._commit_seen = 0
+        self._began_at = log.last_index
         self._checker.watch_log(log)
         try:
-            self.shell = StreamShell(assignment=self.assignment, log=log, site=self.site)
+            self.replica = StreamReplica.start(assignment=self.assignment, log=log, site=self.site)
         except StoreCorrupt:
             if not self._setting.rots:
                 raise
             log.close()  # since it was opened; the owner of a replica that does not start opens it again
-            self.later(RETRY_NS, self.open)
+            self.open_later()
             return
-        self._checker.watch_machine(self.node_id, self.shell.machine, log)
+        self._checker.watch_machine(self.node_id, self.replica.machine, log)
         self.schedule_turn()
 
     def crash(self, *, power: bool) -> None:
         super().crash(power=power)
-        self.shell = None
+        self.replica = None
 
     def lose_disk(self) -> None:
         """The process ends, and comes back without anything that it had promised."""
@@ -276,11 +293,11 @@ class Host(Process):
         self.forgetful = True
 
     def _ask_to_join(self) -> None:
-        if self.forgetful and self.shell is None and not self.joining.has_answer:
+        if self.forgetful and self.replica is None and not self.joining.has_answer:
             self.joining.ask()
             self.later(RETRY_NS, self._ask_to_join)
 
-    def admitted(self, admission: Admission) -> None:
+    def admitted(self, admission: MemberAdmission) -> None:
         """Begin the new log, and take part when its beginning is durable."""
         admission.begin(self.log)
 
@@ -290,26 +307,14 @@ class Host(Process):
             self._world.note(f"{self.node_id} is admitted in term {admission.term}")
             self.begin(self.log)
 
-        self._when_durable(self.log, finish)
-
-    def _when_durable(self, log: "GroupLog", finish: Callable[[], None]) -> None:
-        if log.failed is not None:
-            return  # it is started again when the disk is mended
-        is_busy = isinstance(log, FileLog) and log.is_busy
-        if log.durable_token < log.token() or is_busy or self.ledger.is_in_doubt:
-            log.submit()
-            if self.ledger.is_in_doubt and self.ledger.is_idle:
-                self.ledger.append([], lambda _error: None)  # as `settle` does
-            self.later(5 * MS, lambda: self._when_durable(log, finish))
-        else:
-            finish()
+        when_durable(self, self.log, finish)
 
     def replace_log(self, fetch: "SnapshotFetch", done: Callable[[PartDamagedError | None], None]) -> None:
-        """The owner's part of catching up: end the replica, replace the log, start again (raft/catchup.py)."""
-        assert self.shell is not None
-        committed = self.shell.group.commit_index
-        self.shell.stop()
-        self.shell = None
+        """The owner's part of catching up: end the replica, replace the log, start again (raft/recovery/catchup.py)."""
+        assert self.replica is not None
+        committed = self.replica.group.commit_index
+        self.replica.stop()
+        self.replica = None
         old, staging = self.log, fetch.staging
         assert staging is not None
 
@@ -336,15 +341,15 @@ class Host(Process):
             self._world.counts["snapshots"] += 1
             self._world.note(f"{self.node_id} has installed a snapshot up to {log.boundary[0]}")
             done(None)
-            self._when_durable(log, lambda: self.begin(log))
+            when_durable(self, log, lambda: self.begin(log))
 
-        self.later(self._world.between(0, 20 * MS), lambda: self._when_durable(old, finish))
+        self.later(self._world.between(0, 20 * MS), lambda: when_durable(self, old, finish))
 
     def reconfigure(self, assignment: StreamAssignment) -> None:
         """The stream's row has changed."""
         self.assignment = assignment
-        if self.shell is not None:
-            self.do(lambda: None if self.shell is None else self.shell.reconfigure(assignment))
+        if self.replica is not None:
+            self.do(lambda: None if self.replica is None else self.replica.reconfigure(assignment))
 
     # Turns.
 
@@ -404,6 +409,10 @@ class Host(Process):
                 host.clock.unix_offset_ns = 0
         return SteadyClock(self.clock)
 
+    def _note_floors(self) -> None:
+        self.manager.note_floors()
+        self.later(FLOORS_NS, self._note_floors)
+
     def _look_at_clocks(self) -> None:
         self.compare_clocks()
         self.later(CLOCKS_NS, self._look_at_clocks)
@@ -417,7 +426,7 @@ class Host(Process):
                 wall_ns, steady_ns = host.steady.reading()
                 own_ns = self.steady.elapsed_ns() + self._world.between(-CLOCK_ERROR_NS, CLOCK_ERROR_NS)
                 steady_offset = None if steady_ns is None else steady_ns - own_ns
-                readings.append(Reading(wall_ns=wall_ns - own_ns, steady_ns=steady_offset))
+                readings.append(ClockReading(wall_ns=wall_ns - own_ns, steady_ns=steady_offset))
         self.steady.adjust(readings, nodes=len(self.others) + 1)
 
     # What the checkers look at.

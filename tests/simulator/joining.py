@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from jetraft.raft.joining import Admission, admit
-from jetraft.raft.membership import Configuration
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.recovery.joining import MemberAdmission, admit
 from jetraft.store.model.ids import NodeId
 from tests.simulator.world import MS, World
 
@@ -42,12 +42,12 @@ class SimJoining:
         if not group.is_leader:
             return
 
-        def done(result: Admission | str) -> None:
-            if isinstance(result, Admission):
+        def done(result: MemberAdmission | str) -> None:
+            if isinstance(result, MemberAdmission):
                 answer = [number, result.term, result.vote, result.configuration.encode()]
                 self._host.send(sender, CHANNEL_ADMIT, msgpack.packb(answer))
-                if self._host.shell is not None:
-                    self._host.shell.look_after_members()  # it is to vote again (`Joining.on_admitted`)
+                if self._host.replica is not None:
+                    self._host.replica.look_after_members()  # it is to vote again (`Joining.on_admitted`)
 
         admit(group, sender, done)
 
@@ -55,4 +55,4 @@ class SimJoining:
         number, term, vote, packed = msgpack.unpackb(payload)
         if number == self._asked and self._asked:
             self._asked, self.has_answer = 0, True
-            self._host.admitted(Admission(configuration=Configuration.decode(packed), term=term, vote=vote))
+            self._host.admitted(MemberAdmission(configuration=Configuration.decode(packed), term=term, vote=vote))

@@ -2,7 +2,7 @@
 
 import attrs
 
-from jetraft.store.mem_log import MemLog
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.port import Entry, HardState
 
 ALL_BYTES = 1 << 30

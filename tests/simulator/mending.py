@@ -11,6 +11,9 @@ still on their way come in between. Looked at is what repair promises:
 - every log is its own one, or has what was committed in its place; a boundary is an entry that was there;
 - whoever can be elected by members that take part has every committed entry;
 - a committed entry is not given up while a member has it sound.
+
+With `loses_end` the newest block of one member is zeroed instead, whatever its ledger has noted. Its acknowledgements
+still count: the leader goes on, and commits what a late append brings to one more member.
 """
 
 import random
@@ -21,24 +24,25 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.raft.acceptor import LogDivergedError
-from jetraft.raft.core import Core
-from jetraft.raft.engine import Append, CoreSetup, TermNotice
-from jetraft.raft.membership import Configuration, ConfigurationHistory
-from jetraft.raft.repair import OvertakenError, RepairPendingError, Repairs
-from jetraft.raft.rpc import PeerUnavailableError
-from jetraft.store import _frame
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import BLOCK_HEAD_BYTES, FRAME_HEADER_BYTES, Identity, Kind
-from jetraft.store.ledger import Ledger
-from jetraft.store.log import FileLog
-from jetraft.store.log_open import open_log
-from jetraft.store.log_start import LogOptions
-from jetraft.store.lossy_disk import LossyDisk
+from jetraft.raft.engine.acceptor import LogDivergedError
+from jetraft.raft.engine.core import create_engine
+from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
+from jetraft.raft.engine.messages import Append, AppendAccepted, TermNotice
+from jetraft.raft.engine.port import CoreSetup, Engine
+from jetraft.raft.mesh.rpc import PeerUnavailableError
+from jetraft.raft.recovery.repair import OvertakenError, RepairPendingError, Repairs
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.frames import _frame
+from jetraft.store.frames.format import BLOCK_HEAD_BYTES, BLOCK_SUFFIX, FRAME_HEADER_BYTES, Identity, Kind, serial_of
+from jetraft.store.frames.placeholder import is_placeholder_frame
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.log.file_log import FileLog
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.recovery import RecoveryMode
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
-from jetraft.store.recovery import RecoveryMode
-from jetraft.store.stand_in import stands_in
+from tests.doubles.lossy_disk import LossyDisk
 from tests.simulator.disk import proven_places
 from tests.simulator.repairing import file_work_at_once
 
@@ -84,8 +88,8 @@ class History:
         self.before: dict[tuple[int, int], int] = {}
         self.committed: list[int] = []  # the terms of the committed entries, from index 1 on
         self.late: list[Late] = []
-        self._leader: NodeId | None = None
-        self._lead_term = 0
+        self.leader: NodeId | None = None
+        self.lead_term = 0
         for _ in range(rng.randrange(8, 30)):
             self._step()
         if rng.random() < 0.6:
@@ -93,17 +97,17 @@ class History:
 
     def _part(self) -> None:
         """The leader writes what nobody gets; the others elect one of them, who commits something in that place."""
-        if self._leader is None:
+        if self.leader is None:
             return
-        if self.members[self._leader].term == self._lead_term:
+        if self.members[self.leader].term == self.lead_term:
             self._append(self._rng.choice((1, 2)))
-        others = [node for node in self.members if node != self._leader]
+        others = [node for node in self.members if node != self.leader]
         self._elect(self._rng.sample(others, len(self.members) // 2 + 1))
         for _ in range(self._rng.choice((1, 2, 4))):
             self._replicate()
 
     def _step(self) -> None:
-        leads = self._leader is not None and self.members[self._leader].term == self._lead_term
+        leads = self.leader is not None and self.members[self.leader].term == self.lead_term
         if not leads or self._rng.random() < 0.15:
             self._elect()
         elif self._rng.random() < 0.4:
@@ -114,17 +118,17 @@ class History:
     def _elect(self, voters: Sequence[NodeId] = ()) -> None:
         voters = voters or self._rng.sample(list(self.members), len(self.members) // 2 + 1)
         best = max(voters, key=lambda node: self.members[node].end)
-        self._lead_term = max(self.members[node].term for node in voters) + 1
-        self._leader = best
+        self.lead_term = max(self.members[node].term for node in voters) + 1
+        self.leader = best
         for node in voters:
-            self.members[node].term = self._lead_term
+            self.members[node].term = self.lead_term
         self._append(1)
 
     def _append(self, count: int) -> None:
-        assert self._leader is not None
-        entries = self.members[self._leader].entries
+        assert self.leader is not None
+        entries = self.members[self.leader].entries
         for _ in range(count):
-            index, term = len(entries) + 1, self._lead_term
+            index, term = len(entries) + 1, self.lead_term
             body = b"%d of %d" % (index, term) + b"." * self._rng.choice((20, 60))
             frame = _frame.seal(Kind.META, index=index, term=term, incarnation=INCARNATION, body=body)
             self.frames[index, term] = frame
@@ -132,11 +136,11 @@ class History:
             entries.append(Entry(index=index, term=term, kind=Kind.META, frame=frame))
 
     def _replicate(self) -> None:
-        assert self._leader is not None
-        leader = self.members[self._leader]
-        to = self._rng.choice([node for node in self.members if node != self._leader])
+        assert self.leader is not None
+        leader = self.members[self.leader]
+        to = self._rng.choice([node for node in self.members if node != self.leader])
         follower = self.members[to]
-        if follower.term > self._lead_term:
+        if follower.term > self.lead_term:
             return
         same = 0
         for own, other in zip(follower.entries, leader.entries, strict=False):
@@ -145,27 +149,27 @@ class History:
             same = own.index
         end = self._rng.randrange(same, len(leader.entries) + 1)
         message = Append(
-            term=self._lead_term,
+            term=self.lead_term,
             prev_index=same,
             prev_term=leader.entries[same - 1].term if same else 0,
             commit_index=leader.commit_index,
             entries=leader.entries[same:end],
         )
         if self._rng.random() < 0.3:
-            self.late.append(Late(self._leader, to, message))
+            self.late.append(Late(self.leader, to, message))
             return
-        follower.term = self._lead_term
+        follower.term = self.lead_term
         if end > same:
             follower.entries[same:] = leader.entries[same:end]
         follower.commit_index = max(follower.commit_index, min(leader.commit_index, end))
         self._commit()
 
     def _commit(self) -> None:
-        assert self._leader is not None
-        leader = self.members[self._leader]
+        assert self.leader is not None
+        leader = self.members[self.leader]
         for entry in leader.entries[leader.commit_index :]:
             holders = [member for member in self.members.values() if _has(member, entry)]
-            if entry.term == self._lead_term and 2 * len(holders) > len(self.members):
+            if entry.term == self.lead_term and 2 * len(holders) > len(self.members):
                 leader.commit_index = entry.index
         self.committed += [entry.term for entry in leader.entries[len(self.committed) : leader.commit_index]]
 
@@ -178,28 +182,29 @@ def _has(member: Member, entry: Entry) -> bool:
 class Running:
     """A group that runs over a mended log: what repairs read and ask of it."""
 
-    core: Core
+    core: Engine
+    node_id: NodeId
+    log: FileLog
     disk: LossyDisk
+    configuration: Configuration
     incarnation: int = INCARNATION
     is_voter: bool = True
     failed: Exception | None = None
 
     @property
-    def log(self) -> FileLog:
-        found = self.core.log
-        assert isinstance(found, FileLog)
-        return found
-
-    @property
     def commit_index(self) -> int:
         return self.core.commit_index
+
+    @property
+    def term(self) -> int:
+        return self.core.term
 
     def distrust(self, error: Exception) -> None:
         self.failed = error
 
     def promise(self, term: int) -> int:
         if term > self.core.term:
-            self.core.step(self.core.node_id, TermNotice(term=term), 1)
+            self.core.step(self.node_id, TermNotice(term=term), 1)
         durable_term = self.log.hard_state.term if self.log.durable_token >= self.log.hard_state_token else 0
         self.log.submit()
         self.disk.finish()  # too late for this answer
@@ -211,7 +216,9 @@ class Manager:
     """What repairs need of one."""
 
     groups: dict[GroupId, Running] = attrs.Factory(dict)
-    on_stray: Any = None
+
+    def serve_strays(self, handler: Any) -> None:
+        """Everybody in this play is asked in turn: nothing is waited for."""
 
 
 @attrs.define(eq=False)
@@ -262,11 +269,11 @@ class Node:
         log = self.waiting or self.opened()
         self.waiting = None
         self.play.check_knowledge(self.node_id, log)
-        if log.damaged:
+        if log.damaged_blocks:
             try:
                 log = finished(self.repairs.repair(log, [node for node in self.play.nodes if node != self.node_id]))
             except RepairPendingError:
-                self.waiting = next(iter(self.repairs._waiting.values()), None)
+                self.waiting = next(iter(self.repairs._pending.waiting.values()), None)
                 return
             except OvertakenError:
                 self.is_gone = True
@@ -291,9 +298,11 @@ class WrongError(Exception):
 class Mending:
     """One seed. `run` returns what was wrong, None when nothing was."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, loses_end: bool = False) -> None:
         self._rng = rng = random.Random(seed)
-        size = 5 if rng.random() < 0.2 else 3
+        self._loses_end = loses_end
+        self._victim: NodeId | None = None  # has lost its end
+        size = 5 if rng.random() < (0.6 if loses_end else 0.2) else 3
         self.options = LogOptions(
             block_bytes_first=rng.choice((BLOCK_HEAD_BYTES + 300, 600, 4000)),
             block_bytes_max=600,
@@ -306,17 +315,17 @@ class Mending:
         self._hurt: dict[NodeId, set[int]] = {node: set() for node in self.nodes}
         self._late = list(self.history.late)
         rng.shuffle(self._late)
-        self.counts = {"damaged": 0, "opened": 0, "gone": 0, "stand-ins": 0, "waiting": 0}
+        self.counts = {"damaged": 0, "opened": 0, "gone": 0, "placeholders": 0, "waiting": 0, "committed late": 0}
 
     def run(self) -> str | None:
         """Play it."""
         with file_work_at_once():
             for node in self.nodes.values():
                 self._write(node)
-            for node in self._rng.sample(list(self.nodes.values()), self._rng.choice((1, 1, 2, 2, len(self.nodes)))):
-                self._damage(node)
-            if self._late and self._rng.random() < 0.4:
-                self._damage_all(self._rng.choice(self._late).message)
+            if self._loses_end:
+                self._lose_end()
+            else:
+                self._damage_any()
             try:
                 self._play()
             except WrongError as error:
@@ -327,6 +336,8 @@ class Mending:
 
     def _play(self) -> None:
         away = self._rng.sample(list(self.nodes.values()), self._rng.choice((0, 0, 1, 1)))
+        if self._loses_end and self.history.leader is not None and self._rng.random() < 0.5:
+            away = [self.nodes[self.history.leader]]
         for number in range(ROUNDS):
             for node in away:
                 node.is_up = number >= ROUNDS // 2
@@ -375,6 +386,28 @@ class Mending:
             node.disk.finish()
         log.close()
 
+    def _lose_end(self) -> None:
+        """Often of one that has acknowledged what is not committed yet."""
+        found = [node for node in self.nodes if node != self.history.leader and self._is_ahead(node)]
+        node = self.nodes[self._rng.choice(found or list(self.nodes))]
+        names = [name for name in node.disk.list_directory(LOG) if name.endswith(BLOCK_SUFFIX)]
+        self._victim = node.node_id
+        if names:
+            node.disk.zero(LOG / max(names, key=serial_of), 1 << 20)
+            self.counts["damaged"] += 1
+
+    def _is_ahead(self, node: NodeId) -> bool:
+        history = self.history
+        if history.leader is None:
+            return False
+        return any(_has(history.members[node], entry) for entry in history.members[history.leader].entries[-1:])
+
+    def _damage_any(self) -> None:
+        for node in self._rng.sample(list(self.nodes.values()), self._rng.choice((1, 1, 2, 2, len(self.nodes)))):
+            self._damage(node)
+        if self._late and self._rng.random() < 0.4:
+            self._damage_all(self._rng.choice(self._late).message)
+
     def _damage(self, node: Node) -> None:
         rng = self._rng
         places = self._places(node)
@@ -409,7 +442,7 @@ class Mending:
         checkpoint = log.load_checkpoint()
         known = self.history.members[node.node_id].commit_index if self._rng.random() < 0.5 else 0
         commit_index = max(min(known, log.last_index), 0 if checkpoint is None else checkpoint.index)
-        core = Core(
+        core = create_engine(
             setup,
             log=log,
             configurations=ConfigurationHistory(self._configuration),
@@ -417,7 +450,7 @@ class Mending:
             snapshot_offer=lambda _term: None,
         )
         core.start(1)
-        node.manager.groups[GROUP] = Running(core, node.disk)
+        node.manager.groups[GROUP] = Running(core, node.node_id, log, node.disk, self._configuration)
 
     def _deliver(self, late: Late) -> None:
         running = self.nodes[late.to].running
@@ -426,15 +459,40 @@ class Mending:
             running.log.submit()
             running.disk.finish()
             running.core.persisted(1)
+            answers = [message for _, _, message in running.core.take_ready().send_when_durable]  # and it is, by now
+            accepted = any(isinstance(message, AppendAccepted) for message in answers)
+            if accepted and self._loses_end:
+                self._count(late)
+
+    def _count(self, late: Late) -> None:
+        """Whoever sent an append hears that it has arrived: what most members have acknowledged by now is committed."""
+        history, sender = self.history, self.nodes[late.sender]
+        leader = history.members[late.sender]
+        leads = late.sender == history.leader and late.message.term == leader.term == history.lead_term
+        if not leads or self._victim == late.sender or (sender.running and sender.running.core.term > leader.term):
+            return
+        for entry in leader.entries[len(history.committed) :]:
+            holders = [node for node in self.nodes if self._has_acknowledged(node, entry)]
+            if entry.term == leader.term and 2 * len(holders) > len(self.nodes):
+                history.committed += [known.term for known in leader.entries[len(history.committed) : entry.index]]
+                self.counts["committed late"] += 1
+
+    def _has_acknowledged(self, node: NodeId, entry: Entry) -> bool:
+        running = self.nodes[node].running
+        if node == self._victim or running is None:
+            return _has(self.history.members[node], entry)
+        return running.log.term_at(entry.index) == entry.term
 
     # What must hold.
 
     def check_knowledge(self, node: NodeId, log: FileLog) -> None:
         """What a damaged log says of its terms is true."""
         own = self.history.members[node].entries
-        for first, last in log.faulty:
+        for first, last in log.damaged_entries:
             for index in range(first, last + 1):
                 bounds = log.term_bounds(index)
+                if index > len(own):
+                    break  # it may have been there, as others say
                 if bounds is not None and not bounds[0] <= own[index - 1].term <= bounds[1]:
                     raise WrongError(f"{node} says of ({index}, {own[index - 1].term}) that it is of {bounds}")
 
@@ -447,9 +505,9 @@ class Mending:
             key = entry.index, entry.term
             if log.term_at(entry.index) != entry.term:
                 raise WrongError(f"{node} takes {key} for one of term {log.term_at(entry.index)}")
-            if stands_in(entry.frame):
-                self.counts["stand-ins"] += 1
-                self._check_stand_in(node, *key)
+            if is_placeholder_frame(entry.frame):
+                self.counts["placeholders"] += 1
+                self._check_placeholder(node, *key)
                 self._seen[key] = entry.frame
             elif self._seen.get(key) != entry.frame:
                 raise WrongError(f"{node} has something else at {key} than others")
@@ -460,9 +518,9 @@ class Mending:
 
     def _is_free(self, index: int) -> bool:
         """Whether what stands for an entry may have another term: a later entry names it, and nobody knew its own."""
-        return any(stands_in(frame) for (known, _), frame in self._seen.items() if known == index)
+        return any(is_placeholder_frame(frame) for (known, _), frame in self._seen.items() if known == index)
 
-    def _check_stand_in(self, node: NodeId, index: int, term: int) -> None:
+    def _check_placeholder(self, node: NodeId, index: int, term: int) -> None:
         committed = self.history.committed
         if index > len(committed):
             return

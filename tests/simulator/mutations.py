@@ -1,8 +1,9 @@
-"""The rules of Raft (ARCHITECTURE.md), switched off one at a time: can the simulator see that one is missing?
+"""The rules of Raft (docs/raft.md), switched off one at a time: can the simulator see that one is missing?
 
 Each entry says what is done instead of the rule, where that is looked for and within how many seeds it must be
-noticed: a mode of `run`; `shuffle`, `mend` or one of `slow`, the directed generators; or a scenario, where luck does
-not reach. What no seed can notice stands in `unit_mutations`, with the reason and the tests that do.
+noticed, and which seed is the first that does: a mode of `run`; `shuffle`, `mend`, `lost-end` or one of `slow`, the
+directed generators; or a scenario, where luck does not reach. What no seed can notice stands in `unit_mutations`, with
+the reason and the tests that do.
 """
 
 from collections.abc import Callable
@@ -12,25 +13,31 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.raft import acceptor, ballot, elections, following, group, leadership, recovery
-from jetraft.raft import catchup as fetching
-from jetraft.raft.acceptor import Verified
-from jetraft.raft.core import HANDLERS, Core
-from jetraft.raft.election_timer import ElectionTimer
-from jetraft.raft.engine import Append, AppendAccepted, PreVoteRequest, Proposal, Role, SnapshotOffer, VoteRequest
-from jetraft.raft.joining import Admission
-from jetraft.raft.leadership import Leadership
-from jetraft.raft.membership import Configuration, ConfigurationHistory
+from jetraft.raft import group, manager, replay
+from jetraft.raft.engine import acceptor, answers, ballot, elections, following, leadership
+from jetraft.raft.engine.acceptor import Verified
+from jetraft.raft.engine.core import Core
+from jetraft.raft.engine.election_timer import ElectionTimer
+from jetraft.raft.engine.handlers import HANDLERS
+from jetraft.raft.engine.leadership import Leadership
+from jetraft.raft.engine.member import Member
+from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
+from jetraft.raft.engine.messages import Append, AppendAccepted, PreVoteRequest, SnapshotOffer
+from jetraft.raft.engine.port import Proposal
+from jetraft.raft.engine.ready import Effects
+from jetraft.raft.engine.replication import Replication
+from jetraft.raft.engine.tempo import Peak
 from jetraft.raft.proposals import Proposals
-from jetraft.raft.replication import Replication
-from jetraft.raft.tempo import Peak
-from jetraft.store import log
-from jetraft.store.dedup import Dedup
-from jetraft.store.format import Kind
-from jetraft.store.log import FileLog
-from jetraft.store.lossy_disk import LossyDisk
+from jetraft.raft.recovery import catchup as fetching
+from jetraft.raft.recovery.joining import MemberAdmission
+from jetraft.store.frames.format import Kind
+from jetraft.store.log import file_log
+from jetraft.store.log.durability import Durability
+from jetraft.store.log.upkeep import BlockUpkeep
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import GroupLog, StoreError
+from jetraft.store.stream.dedup import Dedup
+from tests.doubles.lossy_disk import LossyDisk
 from tests.scenarios.perform import perform
 from tests.simulator import host, joining
 from tests.simulator import repair_mutations as repairs
@@ -43,6 +50,7 @@ from tests.simulator.slow import GENERATORS
 Patch = pytest.MonkeyPatch
 SHUFFLE = "shuffle"
 MEND = "mend"
+LOST_END = "lost-end"
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 
 
@@ -51,13 +59,14 @@ CRASHES = (AssertionError, KeyError, ValueError, IndexError, StoreError)  # a se
 
 @attrs.frozen
 class Mutation:
-    """One rule switched off: `instead` happens. Noticed in `where` within `seeds` seeds."""
+    """One rule switched off: `instead` happens. Noticed in `where` within `seeds` seeds, by `first` first."""
 
     rule: int
     instead: str
     switch: Callable[[Patch], None]
     where: str
     seeds: int
+    first: int = 0
 
 
 def replaced(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
@@ -70,28 +79,27 @@ def replaced(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
 
 def everything_is_durable(patch: Patch) -> None:
     """Durability is computed from what was written until now, not from what was handed over (6)."""
-    settle = FileLog._settle
+    complete = Durability._complete
 
-    def careless(log: FileLog, done: Any) -> None:
-        settle(log, done)
-        log.durable_token, log.durable_index = log.token(), log.last_index
+    def careless(part: Durability, done: Any) -> None:
+        complete(part, done)
+        part.durable_token, part.durable_index = part._state.token, part._blocks.last_index
 
-    patch.setattr(FileLog, "_settle", careless)
+    patch.setattr(Durability, "_complete", careless)
 
 
 def errors_are_forgotten(patch: Patch) -> None:
-    batch_done = FileLog._batch_done
-    patch.setattr(FileLog, "_batch_done", lambda log, _error: batch_done(log, None))
+    batch_done = Durability._batch_done
+    patch.setattr(Durability, "_batch_done", lambda part, _error: batch_done(part, None))
 
 
 def own_vote_counts_at_once(patch: Patch) -> None:
     stand = elections.stand
 
-    def careless(core: Core, now_ns: int, *, transfer: bool) -> None:
-        stand(core, now_ns, transfer=transfer)
-        if core.ballot is not None:
-            core.ballot.grant(core.node_id)
-            elections.count(core, core.ballot, now_ns)
+    def careless(member: Member, now_ns: int, *, transfer: bool) -> None:
+        stand(member, now_ns, transfer=transfer)
+        if member.ballot is not None:
+            member.decider.count_own_vote(member, member.ballot, now_ns)
 
     patch.setattr(elections, "stand", careless)
 
@@ -106,16 +114,16 @@ def own_entries_count_at_once(patch: Patch) -> None:
             replication, configuration, node, replication._log.last_index
         ),
     )
-    patch.setattr(Core, "applicable_index", property(lambda core: core.commit_index))
+    patch.setattr(Member, "applicable_index", property(lambda member: member.commit_index))
 
 
 # Appending.
 
 
-def any_term_is_heard(core: Core, sender: NodeId, term: int, now_ns: int) -> bool:
+def any_term_is_heard(member: Member, sender: NodeId, term: int, now_ns: int) -> bool:
     """As `following.hears_leader`, without its first question."""
-    if term > core.term or core.leader is None:
-        core.follow(max(term, core.term), sender, now_ns)
+    if term > member.term or member.leader is None:
+        member.decider.follow(member, sender, max(term, member.term), now_ns)
     return True
 
 
@@ -132,23 +140,23 @@ def cut_always(log: GroupLog, commit_index: int, append: Append, *, skip: int) -
     return Verified(index=end_index, cut_index=cut_index, appended_from=skip if entries else None)
 
 
-def believe_any_commit(core: Core, leader_commit: int) -> None:
-    core.commit_index = max(core.commit_index, min(leader_commit, core.log.last_index))
+def believe_any_commit(_core: Core, member: Member, _leader: NodeId, leader_commit: int) -> None:
+    member.commit_index = max(member.commit_index, min(leader_commit, member.log.last_index))
 
 
 def acknowledge_own_end(patch: Patch) -> None:
-    send = Core.send
+    send = Effects.send_when_durable
 
-    def careless(core: Core, to: NodeId, message: Any) -> None:
+    def careless(effects: Effects, to: NodeId, message: Any) -> None:
         if isinstance(message, AppendAccepted):
-            message = attrs.evolve(message, verified_index=core.log.last_index)
-        send(core, to, message)
+            message = attrs.evolve(message, verified_index=effects._log.last_index)
+        send(effects, to, message)
 
-    patch.setattr(Core, "send", careless)
+    patch.setattr(Effects, "send_when_durable", careless)
 
 
-def answers_of_any_term(core: Core, _term: int) -> Leadership | None:
-    return core.leadership
+def answers_of_any_term(member: Member, _term: int) -> Leadership | None:
+    return member.leadership
 
 
 def count_any_term(leading: Leadership) -> int:
@@ -170,22 +178,11 @@ def votes_are_counted(patch: Patch) -> None:
         return 2 * len(found._granted) > len(configuration.voters)
 
     patch.setattr(ballot.Ballot, "grant", grant)
+    patch.setattr(ballot.Ballot, "silent", lambda _found, configuration: list(configuration.voters))
     patch.setattr(ballot.Ballot, "is_won", is_won)
 
 
-def votes_are_given_again(patch: Patch) -> None:
-    """The vote of a term is given to everybody who asks."""
-    on_vote_request = elections.on_vote_request
-
-    def careless(core: Core, sender: NodeId, message: Any, now_ns: int) -> None:
-        if message.term == core.term and core.role is Role.FOLLOWER:
-            core.vote = None
-        on_vote_request(core, sender, message, now_ns)
-
-    patch.setitem(HANDLERS, VoteRequest, careless)
-
-
-def any_log_is_up_to_date(_core: Core, _request: Any) -> bool:
+def any_log_is_up_to_date(_member: Member, _request: Any) -> bool:
     return True
 
 
@@ -200,10 +197,10 @@ def pre_votes_are_granted_meanwhile(patch: Patch) -> None:
     """Though the own vote, which may decide the election before, is on its way to disk."""
     on_pre_vote_request = elections.on_pre_vote_request
 
-    def careless(core: Core, sender: NodeId, message: Any, now_ns: int) -> None:
-        pending_ns, core.timer.pending_ns = core.timer.pending_ns, None
-        on_pre_vote_request(core, sender, message, now_ns)
-        core.timer.pending_ns = pending_ns
+    def careless(member: Member, sender: NodeId, message: Any, now_ns: int) -> None:
+        pending_ns, member.timer.pending_ns = member.timer.pending_ns, None
+        on_pre_vote_request(member, sender, message, now_ns)
+        member.timer.pending_ns = pending_ns
 
     patch.setitem(HANDLERS, PreVoteRequest, careless)
 
@@ -211,9 +208,9 @@ def pre_votes_are_granted_meanwhile(patch: Patch) -> None:
 def pre_votes_end_ballots(patch: Patch) -> None:
     canvass = elections._canvass
 
-    def careless(core: Core, now_ns: int) -> None:
-        core.ballot = None
-        canvass(core, now_ns)
+    def careless(member: Member, now_ns: int) -> None:
+        member.ballot = None
+        canvass(member, now_ns)
 
     patch.setattr(elections, "_canvass", careless)
 
@@ -232,7 +229,7 @@ def the_silent_are_left_alone(patch: Patch) -> None:
 
 
 def reads_ask_nobody(patch: Patch) -> None:
-    patch.setattr(Core, "confirmed_read_round", property(lambda _core: 1 << 60))
+    patch.setattr(Member, "confirmed_read_round", property(lambda _core: 1 << 60))
 
 
 # Messages.
@@ -253,13 +250,13 @@ def reads_end_in_silence(patch: Patch) -> None:
 
 def members_of_the_caller(patch: Patch) -> None:
     """After a restart the founders are the members again (27)."""
-    recover = recovery.recover
+    recover = replay.recover
 
-    def careless(log: GroupLog, machine: Any, configuration: Configuration) -> recovery.Recovered:
+    def careless(log: GroupLog, machine: Any, configuration: Configuration) -> replay.Replayed:
         found = recover(log, machine, configuration)
         return attrs.evolve(found, configurations=ConfigurationHistory(configuration, found.applied_index))
 
-    patch.setattr(group, "recover", careless)
+    patch.setattr(manager, "recover", careless)
 
 
 def changes_do_not_wait(patch: Patch) -> None:
@@ -270,7 +267,7 @@ def changes_do_not_wait(patch: Patch) -> None:
             raise leadership.MembershipChangeRefusedError("a leader is removed last")
         index = leading.propose([Proposal(kind=Kind.RAFT_CONFIG, body=configuration.encode())])
         leading._configurations.append(index, configuration)
-        leading._follow_members()
+        leading._follow_members(next_index=index + 1)
         return index
 
     patch.setattr(Leadership, "change_members", change_members)
@@ -282,9 +279,9 @@ def take_part_as_before(host: Host) -> None:
     host.begin(host.log)
 
 
-def call_it_a_learner(found: group.Group, _node: NodeId, done: Callable[[Admission | str], None]) -> None:
+def call_it_a_learner(found: group.Group, _node: NodeId, done: Callable[[MemberAdmission | str], None]) -> None:
     """Without a change of the members: the others go on counting on its vote and its acknowledgements."""
-    done(Admission(configuration=found.configuration, term=found.term, vote=found.node_id))
+    done(MemberAdmission(configuration=found.configuration, term=found.term, vote=found.node_id))
 
 
 # Checkpoints.
@@ -293,23 +290,23 @@ def call_it_a_learner(found: group.Group, _node: NodeId, done: Callable[[Admissi
 def trim_at_once(patch: Patch) -> None:
     """What is applied is trimmed, whatever a durable checkpoint covers (33)."""
 
-    def trim(log: FileLog, _first_live_seq: int, _index: int) -> int:
-        blocks = log._blocks.droppable(1 << 62, log.durable_index)
-        log._blocks.drop(blocks)
+    def trim(upkeep: BlockUpkeep, _first_live_seq: int, _index: int) -> int:
+        blocks = upkeep._blocks.droppable(1 << 62, upkeep._durability.durable_index)
+        upkeep._blocks.drop(blocks)
         for block in blocks:
-            log._forget(block)
-        log._token += 1
+            upkeep._tail.remove(block)
+        upkeep._state.token += 1
         return len(blocks)
 
-    patch.setattr(FileLog, "trim", trim)
+    patch.setattr(BlockUpkeep, "trim", trim)
 
 
 def any_snapshot_is_taken(patch: Patch) -> None:
     """An old snapshot takes the place of a log that has come further (35)."""
 
-    def on_snapshot_offer(core: Core, sender: NodeId, message: SnapshotOffer, now_ns: int) -> None:
-        if following.hears_leader(core, sender, message.term, now_ns):
-            core.pending_offer = (sender, message)
+    def on_snapshot_offer(member: Member, sender: NodeId, message: SnapshotOffer, now_ns: int) -> None:
+        if following.hears_leader(member, sender, message.term, now_ns):
+            member.effects.fetch(sender, message)
 
     patch.setitem(HANDLERS, SnapshotOffer, on_snapshot_offer)
     patch.setattr(fetching, "is_behind", lambda *_: True)
@@ -317,45 +314,53 @@ def any_snapshot_is_taken(patch: Patch) -> None:
 
 
 def _log_is_not_asked(patch: Patch) -> None:
-    """Neither by the shell nor by the store's own last check."""
-    for asker in (host, log):
+    """Neither by the replica nor by the store's own last check."""
+    for asker in (host, file_log):
         patch.setattr(asker, "covers", lambda *_: False)
 
 
-def send_at_once(core: Core, to: NodeId, message: Any) -> None:
-    core.sends.append((to, message))
+def send_at_once(effects: Effects, to: NodeId, message: Any) -> None:
+    effects.send_now(to, message)
 
 
 MUTATIONS = [
     Mutation(1, "an fsync keeps nothing in order", replaced(LossyDisk, "_do_sync", lambda *_: None), "base", 40),
-    Mutation(2, "votes and acknowledgements leave at once", replaced(Core, "send", send_at_once), "base", 250),
-    Mutation(4, "a candidate counts its own vote at once", own_vote_counts_at_once, "one", 60),
+    Mutation(
+        2,
+        "votes and acknowledgements leave at once",
+        replaced(Effects, "send_when_durable", send_at_once),
+        "base",
+        250,
+        2,
+    ),
+    Mutation(4, "a candidate counts its own vote at once", own_vote_counts_at_once, "one", 60, 13),
     Mutation(4, "a leader counts, tells and applies what is not durable here", own_entries_count_at_once, "base", 20),
     Mutation(
         5,
         "what is not durable is applied",
-        replaced(Core, "applicable_index", property(lambda core: core.commit_index)),
+        replaced(Member, "applicable_index", property(lambda member: member.commit_index)),
         "base",
         20,
     ),
     Mutation(6, "all that was written counts as durable", everything_is_durable, "base", 20),
-    Mutation(7, "a failed fsync is forgotten", errors_are_forgotten, "base", 500),
+    Mutation(7, "a failed fsync is forgotten", errors_are_forgotten, "base", 500, 73),
     Mutation(
-        8, "leaders of lower terms are heard", replaced(following, "hears_leader", any_term_is_heard), SHUFFLE, 800
+        8, "leaders of lower terms are heard", replaced(following, "hears_leader", any_term_is_heard), SHUFFLE, 800, 57
     ),
-    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 1600),
+    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 1600, 1100),
     Mutation(
         10,
         "the commit index of others is believed",
-        replaced(following, "_learn_commit", believe_any_commit),
+        replaced(Core, "learn_commit", believe_any_commit),
         "base",
         80,
+        4,
     ),
-    Mutation(10, "the own end is acknowledged", acknowledge_own_end, "own-end.txt", 1),
+    Mutation(10, "a follower acknowledges its own last index", acknowledge_own_end, "own-end.txt", 1),
     Mutation(
         12,
         "answers of other terms count",
-        replaced(leadership, "_leads", answers_of_any_term),
+        replaced(answers, "_leads", answers_of_any_term),
         "late-acknowledgement.txt",
         1,
     ),
@@ -366,67 +371,85 @@ MUTATIONS = [
         "figure-8.txt",
         1,
     ),
-    Mutation(17, "a vote that comes twice counts twice", votes_are_counted, SHUFFLE, 1600),
-    Mutation(17, "a vote is given to everybody", votes_are_given_again, SHUFFLE, 200),
+    Mutation(17, "a vote that comes twice counts twice", votes_are_counted, SHUFFLE, 1600, 191),
+    Mutation(
+        17, "a vote is given to every candidate", replaced(Member, "vote", property(lambda _: None)), SHUFFLE, 200, 3
+    ),
     Mutation(
         17,
         "votes go to logs that end earlier",
         replaced(elections, "is_up_to_date", any_log_is_up_to_date),
         SHUFFLE,
         800,
+        23,
     ),
-    Mutation(21, "reads ask nobody", reads_ask_nobody, "base", 80),
+    Mutation(21, "reads ask no member", reads_ask_nobody, "base", 80),
     Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 20),
     Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 120),
-    Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 80),
-    Mutation(28, "several voters change at a time", changes_do_not_wait, "member", 120),
+    Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 80, 12),
+    Mutation(28, "several voters change at a time", changes_do_not_wait, "member", 120, 2),
     Mutation(
         30,
         "who has lost its disk takes part as before",
         replaced(Host, "_ask_to_join", take_part_as_before),
         "forget",
         60,
+        1,
     ),
     Mutation(
-        30, "who has lost its disk is not demoted first", replaced(joining, "admit", call_it_a_learner), "forget", 600
+        30,
+        "who has lost its disk is not demoted first",
+        replaced(joining, "admit", call_it_a_learner),
+        "forget",
+        600,
+        49,
     ),
     Mutation(33, "what is applied is trimmed", trim_at_once, "snap", 10),
-    Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500),
+    Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500, 108),
     Mutation(39, "a damaged entry is taken for one of the term before it", repairs.terms_are_guessed, MEND, 20),
-    Mutation(39, "a log begins with the lowest term possible", repairs.boundaries_are_guessed, MEND, 40),
-    Mutation(39, "any entry is taken for a lost one", repairs.any_frames_are_taken, MEND, 40),
-    Mutation(39, "an end that fits is taken from any member", repairs.uncommitted_ends_are_taken, MEND, 100),
-    Mutation(39, "what follows a lost entry does not matter", repairs.other_futures_do_not_matter, MEND, 500),
-    Mutation(39, "what others have trimmed is replaced", repairs.trimmed_is_lost, MEND, 200),
-    Mutation(40, "silence is a no", repairs.silence_is_a_no, MEND, 60),
-    Mutation(40, "each member decides what is lost", repairs.one_no_is_enough, MEND, 120),
-    Mutation(40, "the promise that goes with a no is not kept", repairs.promises_are_not_kept, MEND, 250),
-    Mutation(41, "timers run while the own vote is not durable", timers_run_meanwhile, "disks", 40),
-    Mutation(41, "pre-votes are granted while a vote is not durable", pre_votes_are_granted_meanwhile, "disks", 40),
-    Mutation(41, "a pre-vote ends the ballot of the term", pre_votes_end_ballots, "disks", 40),
-    Mutation(41, "nothing is measured", replaced(Peak, "read", lambda *_: 0), "disks", 160),
+    Mutation(39, "a log begins with the lowest term possible", repairs.boundaries_are_guessed, MEND, 40, 7),
+    Mutation(39, "any entry is taken for a lost one", repairs.any_frames_are_taken, MEND, 40, 7),
+    Mutation(39, "an end that fits is taken from any member", repairs.uncommitted_ends_are_taken, MEND, 100, 26),
+    Mutation(39, "what follows a lost entry does not matter", repairs.other_futures_do_not_matter, MEND, 500, 388),
+    Mutation(39, "what others have trimmed is replaced", repairs.trimmed_is_lost, MEND, 200, 84),
+    Mutation(40, "silence is a no", repairs.silence_is_a_no, MEND, 60, 9),
+    Mutation(40, "each member decides what is lost", repairs.one_no_is_enough, MEND, 120, 36),
+    Mutation(40, "the promise that goes with a no is not kept", repairs.promises_are_not_kept, MEND, 250, 96),
+    Mutation(43, "a log went as far as the ledger has noted", repairs.a_noted_end_is_the_end, "damage", 80, 69),
+    Mutation(43, "a noted end is the end", repairs.a_noted_end_is_the_end, LOST_END, 60, 2),
+    Mutation(41, "timers run while a member's own vote is not durable", timers_run_meanwhile, "disks", 40),
+    Mutation(41, "pre-votes are granted while a vote is not durable", pre_votes_are_granted_meanwhile, "disks", 40, 3),
+    Mutation(41, "a pre-vote ends the ballot of the term", pre_votes_end_ballots, "disks", 40, 5),
+    Mutation(41, "nothing is measured", replaced(Peak, "read", lambda *_: 0), "disks", 160, 63),
     Mutation(41, "a claim has no end", claims_have_no_end, "lost-words", 12),
-    Mutation(41, "who is silent is never asked again", the_silent_are_left_alone, "lost-words", 12),
+    Mutation(41, "who is silent is never asked again", the_silent_are_left_alone, "lost-words", 12, 2),
 ]
 
 
-def first_noticed(mutation: Mutation, seeds: int) -> int | None:
-    """The first seed that notices; a crash of the server's own assertions is noticing, too."""
-    for seed in range(seeds):
-        try:
-            problem = _problem(mutation.where, seed)
-        except CRASHES:
-            return seed
-        if problem is not None and problem.startswith("violation"):
-            return seed
-    return None
+def is_noticed(mutation: Mutation) -> bool:
+    """Whether the seed that the table names notices, or, when other changes have moved that, one of the first ones."""
+    return is_seen(mutation.where, mutation.first) or first_noticed(mutation) is not None
+
+
+def first_noticed(mutation: Mutation) -> int | None:
+    """The first seed that notices."""
+    return next((seed for seed in range(mutation.seeds) if is_seen(mutation.where, seed)), None)
+
+
+def is_seen(where: str, seed: int) -> bool:
+    """Whether a seed notices; a crash of the server's own assertions is noticing, too."""
+    try:
+        problem = _problem(where, seed)
+    except CRASHES:
+        return True
+    return problem is not None and problem.startswith("violation")
 
 
 def _problem(where: str, seed: int) -> str | None:
     if where == SHUFFLE:
         return Shuffle(seed).run()
-    if where == MEND:
-        return Mending(seed).run()
+    if where in {MEND, LOST_END}:
+        return Mending(seed, loses_end=where == LOST_END).run()
     if where in GENERATORS:
         return GENERATORS[where](seed)
     if where.endswith(".txt"):

@@ -1,23 +1,30 @@
-"""The plane of one simulated node: sinks that capture, and what leaves for clients.
+"""What is above one simulated node: sinks that capture what clients publish, and inboxes. Implements Outbox.
 
-Clients are connected to every node, without loss: what they need not survive is tested with real processes. Subjects
-with a wildcard at the end are all that a stream's leader listens to.
+Clients are connected to every node, without loss: what they need not survive is tested with real processes.
 """
 
 from collections.abc import Callable, Sequence
 
-from jetraft.cluster.ports import DeliveryRun, MessageSource
-from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
+from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
+from jetraft.store.model.subject import matches
 
 Inbox = Callable[[bytes, bytes, bytes], None]  # (subject, headers, payload)
 
 
 class SimOutbox:
-    """Implements Outbox for one process."""
+    """Implements Outbox for one process. `kick` schedules a turn; `deliver` replaces how messages reach consumers."""
 
-    def __init__(self, receive: Inbox, deliver: Callable[[DeliveryRun, MessageSource], int]) -> None:
+    def __init__(
+        self,
+        receive: Inbox,
+        kick: Callable[[], None],
+        *,
+        deliver: Callable[[DeliveryRun, MessageSource], int] | None = None,
+    ) -> None:
         self._receive = receive
-        self.deliver = deliver
+        self._kick = kick
+        self._deliver = deliver
         self._sinks: dict[int, tuple[list[bytes], Callable[[bytes], None]]] = {}
         self._captured: dict[int, list[bytes]] = {}
         self._later: list[Callable[[], None]] = []
@@ -29,15 +36,14 @@ class SimOutbox:
         self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
     ) -> int:
         del subject, reply
+        if not to.startswith(b"_INBOX."):
+            return 0
         self._receive(to, hdr, payload)
         return 1
 
     def send_batch(self, records: bytes) -> None:
-        position = 0
-        while position < len(records):
-            start = position
-            position, subject, _, hdr, _ = captured_at(records, start)
-            self._receive(subject, hdr, captured_payload(records, start))
+        for message in captures(records):
+            self.send(message.subject, hdr=message.hdr, payload=message.payload)
 
     def has_interest(self, subject: bytes) -> bool:
         return subject.startswith(b"_INBOX.")
@@ -51,11 +57,11 @@ class SimOutbox:
     ) -> int:
         del queue, local_only
         self._handles += 1
-        self._sinks[self._handles] = ([subject.rstrip(b"*>")], handler)
+        self._sinks[self._handles] = ([subject], handler)
         return self._handles
 
     def extend_sink(self, handle: int, subject: bytes) -> None:
-        self._sinks[handle][0].append(subject.rstrip(b"*>"))
+        self._sinks[handle][0].append(subject)
 
     def remove_sink(self, handle: int) -> None:
         self._sinks.pop(handle, None)
@@ -63,6 +69,7 @@ class SimOutbox:
 
     def later(self, callback: Callable[[], None]) -> None:
         self._later.append(callback)
+        self._kick()
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> int:
         del subject, callback
@@ -71,18 +78,30 @@ class SimOutbox:
     def unwatch_interest(self, handle: int) -> None:
         del handle
 
-    # What the node does with it.
+    def deliver(self, run: DeliveryRun, source: MessageSource) -> int:
+        return deliver_one_by_one(self, run, source) if self._deliver is None else self._deliver(run, source)
+
+    # Clients
+
+    def captures(self, subject: bytes) -> bool:
+        """Whether a sink of this node takes what is published there."""
+        return any(self._matching(subject))
 
     def publish(self, subject: bytes, *, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b"") -> None:
         """A client's message enters here."""
-        for handle, (prefixes, _) in self._sinks.items():
-            if any(subject.startswith(prefix) for prefix in prefixes):
-                self._captured.setdefault(handle, []).append(encode_capture(subject, reply, hdr, payload))
+        for handle in self._matching(subject):
+            self._captured.setdefault(handle, []).append(encode_capture(subject, reply, hdr, payload))
+        self._kick()
+
+    def _matching(self, subject: bytes) -> list[int]:
+        return [
+            handle
+            for handle, (patterns, _) in self._sinks.items()
+            if any(matches(pattern, subject) for pattern in patterns)
+        ]
 
     def hand_over(self) -> bool:
         """Give every sink what it captured; returns whether there was something."""
-        if not self._captured:
-            return False
         captured, self._captured = self._captured, {}
         for handle, records in captured.items():
             if handle in self._sinks:
@@ -90,7 +109,7 @@ class SimOutbox:
         put_off, self._later = self._later, []
         for callback in put_off:
             callback()
-        return True
+        return bool(captured or put_off)
 
 
 def ack_subjects(run: DeliveryRun, source: MessageSource) -> Sequence[tuple[int, int, bytes]]:

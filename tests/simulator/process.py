@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from jetraft.store.model.ids import NodeId
+from jetraft.store.model.signal import Signal
 from tests.simulator.network import Network, Ports
 from tests.simulator.world import World
 
@@ -27,8 +28,8 @@ class Process:
         self.alive = False
         self.number = 0  # of the process; callbacks of an earlier one are void
         self.others = tuple(node for node in members if node != node_id)
-        self.on_peer_up: list[Callable[[NodeId], None]] = []
-        self.on_peer_down: list[Callable[[NodeId], None]] = []
+        self.on_peer_up: Signal[[NodeId]] = Signal()
+        self.on_peer_down: Signal[[NodeId]] = Signal()
         self._world = world
         self._network = network
         self._members = members
@@ -39,8 +40,8 @@ class Process:
             deliver=lambda sender, channel, payload: self.do(
                 lambda: self._handlers[channel](sender, memoryview(payload))
             ),
-            peer_up=lambda node: self.do(lambda: [callback(node) for callback in self.on_peer_up]),
-            peer_down=lambda node: self.do(lambda: [callback(node) for callback in self.on_peer_down]),
+            peer_up=lambda node: self.do(lambda: self.on_peer_up.emit(node)),
+            peer_down=lambda node: self.do(lambda: self.on_peer_down.emit(node)),
         )
 
     # What it is connected by.
@@ -64,8 +65,7 @@ class Process:
         assert not self.alive
         self.alive = True
         self.number += 1
-        self.on_peer_up.clear()
-        self.on_peer_down.clear()
+        self.on_peer_up, self.on_peer_down = Signal(), Signal()
         self._paused = None
 
     @property

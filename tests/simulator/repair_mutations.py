@@ -1,4 +1,4 @@
-"""The rules of repair (39 and 40 of ARCHITECTURE.md), switched off one at a time: for tests/simulator/mutations.py."""
+"""The rules of repair (39 and 40 of docs/raft.md), switched off one at a time: for tests/simulator/mutations.py."""
 
 from collections.abc import Collection
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.raft import repair, repair_inquiry, repair_rules, repair_wire
 from jetraft.raft.group import Group
-from jetraft.raft.repair_inquiry import Inquiry
-from jetraft.raft.repair_rules import Loss, Verdict
-from jetraft.raft.repair_wire import Answer, Request
-from jetraft.store.log_damage import Damage
-from jetraft.store.terms import TermRuns
+from jetraft.raft.recovery import repair_inquiry, repair_rules, repair_serving, repair_wire
+from jetraft.raft.recovery.repair_inquiry import Inquiry
+from jetraft.raft.recovery.repair_rules import Loss, RepairVerdict
+from jetraft.raft.recovery.repair_wire import RepairAnswer, RepairRequest
+from jetraft.store.blocks.terms import TermRuns
+from jetraft.store.log.damage import Damage
+from jetraft.store.log.log_repair import LogRepair
 from tests.simulator import mending
 
 Patch = pytest.MonkeyPatch
@@ -26,7 +27,7 @@ def terms_are_guessed(patch: Patch) -> None:
 
 def any_frames_are_taken(patch: Patch) -> None:
     """Whatever a member has at the index of a lost entry is put there."""
-    patch.setattr(repair_inquiry, "judge", lambda _log, _bounds, answer, **_: Verdict(frames=answer.frames))
+    patch.setattr(repair_inquiry, "judge", lambda _log, _bounds, answer, **_: RepairVerdict(frames=answer.frames))
 
 
 def uncommitted_ends_are_taken(patch: Patch) -> None:
@@ -37,10 +38,10 @@ def uncommitted_ends_are_taken(patch: Patch) -> None:
 def other_futures_do_not_matter(patch: Patch) -> None:
     """What is committed elsewhere is put below whatever follows here."""
 
-    def judge(log: Any, bounds: tuple[int, int], answer: Answer, *, covered_index: int) -> Verdict:
-        found = real(log, bounds, answer, covered_index=covered_index)
+    def judge(log: Any, bounds: tuple[int, int], answer: RepairAnswer, **known: Any) -> RepairVerdict:
+        found = real(log, bounds, answer, **known)
         if found.is_overruled or not found.frames:
-            return Verdict(frames=answer.frames[: max(0, answer.commit_index - bounds[0] + 1)])
+            return RepairVerdict(frames=answer.frames[: max(0, answer.commit_index - bounds[0] + 1)])
         return found
 
     real = repair_rules.judge
@@ -48,7 +49,7 @@ def other_futures_do_not_matter(patch: Patch) -> None:
 
 
 def silence_is_a_no(patch: Patch) -> None:
-    async def chain(inquiry: Inquiry, node: Any, first: int, last: int) -> Answer:
+    async def chain(inquiry: Inquiry, node: Any, first: int, last: int) -> RepairAnswer:
         answer = await real(inquiry, node, first, last)
         return answer or attrs.evolve(NOTHING, term=0 if inquiry._fence is None else inquiry._fence.term)
 
@@ -56,7 +57,7 @@ def silence_is_a_no(patch: Patch) -> None:
     patch.setattr(Inquiry, "_chain", chain)
 
 
-NOTHING = Answer(
+NOTHING = RepairAnswer(
     frames=(),
     term_before=None,
     term_behind=None,
@@ -74,7 +75,7 @@ NOTHING = Answer(
 def trimmed_is_lost(patch: Patch) -> None:
     """An entry that others have trimmed is replaced like one that nobody has."""
 
-    def unpack(data: bytes, request: Request) -> Answer:
+    def unpack(data: bytes, request: RepairRequest) -> RepairAnswer:
         return attrs.evolve(real(data, request), first_index=1)
 
     real = repair_wire.unpack_answer
@@ -87,7 +88,7 @@ def one_no_is_enough(patch: Patch) -> None:
     def decide(inquiry: Inquiry) -> None:
         inquiry._found.lost = sorted(inquiry._found.denied)
 
-    def loss_of(index: int, denials: Collection[Answer], *, others: int, covered_index: int) -> Loss:
+    def loss_of(index: int, denials: Collection[RepairAnswer], *, others: int, covered_index: int) -> Loss:
         found = real(index, denials, others=others, covered_index=covered_index)
         return Loss.LOST if found is Loss.UNCOMMITTED and len(denials) == others else found
 
@@ -98,8 +99,8 @@ def one_no_is_enough(patch: Patch) -> None:
 
 def promises_are_not_kept(patch: Patch) -> None:
     """A member says no under a fence, and hears the old leader all the same."""
-    for owner, name in ((Group, "promise"), (mending.Running, "promise"), (repair, "_promise")):
-        patch.setattr(owner, name, lambda _owner, term: max(term, 1 << 40))
+    for owner, name in ((Group, "promise"), (mending.Running, "promise"), (repair_serving, "_promise")):
+        patch.setattr(owner, name, lambda _owner, term: max(term, 1 << 20))
 
 
 def boundaries_are_guessed(patch: Patch) -> None:
@@ -118,3 +119,8 @@ def boundaries_are_guessed(patch: Patch) -> None:
 
     real = Damage.give_up
     patch.setattr(Damage, "give_up", give_up)
+
+
+def a_noted_end_is_the_end(patch: Patch) -> None:
+    """A log went as far as the ledger has noted, whatever is damaged."""
+    patch.setattr(LogRepair, "is_end_unknown", property(lambda _: False))

@@ -1,7 +1,8 @@
 """Damaged logs inside the simulator: the real repair, with its calls as messages of the simulated network.
 
-`Repairs.repair` (raft/repair.py) is a coroutine that waits for calls and for file work only. Here it is driven by hand:
-file work is done at once, and a call goes on when its answer comes or its time is over. The answers are the real ones.
+`Repairs.repair` (raft/recovery/repair.py) is a coroutine that waits for calls and for file work only. Here it is driven
+by hand: file work is done at once, and a call goes on when its answer comes or its time is over. The answers are the
+real ones.
 """
 
 from collections.abc import Callable, Coroutine, Generator
@@ -11,9 +12,9 @@ from unittest import mock
 
 import msgpack
 
-from jetraft.raft import repair
-from jetraft.raft.rpc import CallTimeoutError, RemoteCallError
-from jetraft.store.log import FileLog
+from jetraft.raft.mesh.rpc import CallTimeoutError, RemoteCallError
+from jetraft.raft.recovery import repair, repair_attempt
+from jetraft.store.log.file_log import FileLog
 from jetraft.store.model.ids import NodeId
 from tests.simulator.world import MS, World
 
@@ -85,10 +86,10 @@ class SimRepairs:
             self._host.give_up_log(error)
             return
         except repair.RepairPendingError:
-            log = next(iter(self._repairs._waiting.values()), None)
+            log = next(iter(self._repairs._pending.waiting.values()), None)
             if log is None:
                 self.log = self._running = self._done = None
-                self._host.later(RETRY_NS, self._host.open)
+                self._host.open_later()
                 return
             done = self._done
             assert done is not None
@@ -128,5 +129,5 @@ def file_work_at_once() -> Generator[None, None, None]:
     async def immediately(function: Callable[[], Any]) -> Any:
         return function()
 
-    with mock.patch.object(repair, "run_blocking", immediately):
+    with mock.patch.object(repair_attempt, "run_blocking", immediately):
         yield

@@ -2,21 +2,24 @@
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 import attrs
 
-from jetraft.cluster.meta.assignment import StreamAssignment
+from jetraft.cluster.state.assignment import StreamAssignment
 from jetraft.raft.checkpointing import CheckpointPolicy
-from jetraft.raft.core import Core
-from jetraft.raft.engine import EngineFactory
+from jetraft.raft.engine.core import create_engine
+from jetraft.raft.engine.port import EngineFactory
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
 from jetraft.store.model.ids import NodeId
+from jetraft.store.port import StoreCorrupt
 from tests.simulator.ages import Ages
 from tests.simulator.checkers import Checker
 from tests.simulator.client import STREAM, Client
 from tests.simulator.faults import Faults, HostFaults
 from tests.simulator.host import GROUP, INCARNATION, LARGE_BLOCKS, SMALL_BLOCKS, Host, HostSetting
+from tests.simulator.joining import CHANNEL_ADMIT, CHANNEL_JOIN
 from tests.simulator.network import Network
 from tests.simulator.repairing import file_work_at_once
 from tests.simulator.world import ViolationError, World
@@ -84,7 +87,9 @@ def node_names(mode: Mode) -> list[NodeId]:
 class Simulation:
     """One seed in one mode."""
 
-    def __init__(self, seed: int, mode: Mode, *, engine: EngineFactory = Core, world: World | None = None) -> None:
+    def __init__(
+        self, seed: int, mode: Mode, *, engine: EngineFactory = create_engine, world: World | None = None
+    ) -> None:
         self.seed = seed
         self.mode = mode
         self.world = world or World(seed)
@@ -92,7 +97,8 @@ class Simulation:
         self.checker = Checker(self.world, ages=self.ages)
         self.client = Client(self.world, self.checker, load=LOAD_PER_S, ages=self.ages)
         nodes = node_names(mode)
-        self.network = Network(self.world, nodes, chaos=seed % 2 == 1 if mode.chaos is None else mode.chaos)
+        chaos = seed % 2 == 1 if mode.chaos is None else mode.chaos
+        self.network = Network(self.world, nodes, chaos=chaos, ordered=frozenset({CHANNEL_JOIN, CHANNEL_ADMIT}))
         policy = CheckpointPolicy(
             applied_bytes_min=1 << 40, applied_entries_min=mode.checkpoint_entries, state_bytes_factor=0
         )
@@ -104,6 +110,7 @@ class Simulation:
             options=options,
             rots=mode.rots,
             judges_ages=mode.sets_clocks,
+            notes_floors=mode.damages_entries,
         )
         self.hosts: dict[NodeId, Host] = {
             node: Host(
@@ -163,6 +170,8 @@ class Simulation:
         try:
             with file_work_at_once():
                 self._play()
+                if self.mode.rots:
+                    self._read_all()
                 problem = self._judge()
         except ViolationError as violation:
             problem = f"violation: {violation}"
@@ -189,6 +198,7 @@ class Simulation:
             faults.every(2.0, others.damage_disk)
         if self.mode.damages_entries:
             faults.every(1.5, others.damage_entries)
+            faults.every(0.5, others.lose_end)
         if self.mode.rots:
             faults.every(1.0, others.rot)
         world.run_until(self._faults_end_ns)
@@ -200,6 +210,19 @@ class Simulation:
         world.run_until(self._faults_end_ns + LAST_NS)
         self._last = self.client.publish_last()
         world.run_until(self._faults_end_ns + HEALING_NS)
+
+    def _read_all(self) -> None:
+        """Read every message everywhere, and have damage repaired: a block that still grew was not scrubbed."""
+        has_found = False
+        for host in self.hosts.values():
+            if host.alive and host.group is not None and host.group.failed is None:
+                try:
+                    live_messages(host)
+                except StoreCorrupt as error:
+                    has_found = True
+                    host.do(partial(host.group.distrust, error))
+        if has_found:
+            self.world.run_until(self.world.now_ns + LAST_NS)
 
     # The end.
 
@@ -222,23 +245,23 @@ class Simulation:
 
     def _compare(self, leader: Host) -> str | None:
         """All members hold the same, and what they hold is what was committed."""
-        assert leader.shell is not None
-        state, live = leader.shell.machine.snapshot(), live_messages(leader)
+        assert leader.replica is not None
+        state, live = leader.replica.machine.snapshot(), live_messages(leader)
         wrong = [seq for seq, payload in live.items() if self.checker.messages.get(seq) != payload]
         if wrong:
             return f"violation: messages {wrong} are not what was committed"
-        for node in leader.shell.group.members:
+        for node in leader.replica.group.members:
             host = self.hosts[node]
-            if host.shell is None or host.shell.group.applied_index != leader.shell.group.applied_index:
+            if host.replica is None or host.replica.group.applied_index != leader.replica.group.applied_index:
                 return f"liveness: {node} has not caught up"
-            if host.shell.machine.snapshot() != state or live_messages(host) != live:
+            if host.replica.machine.snapshot() != state or live_messages(host) != live:
                 return f"violation: {node} holds something else than {leader.node_id}"
         return None
 
     def _judge_consumer(self, leader: Host) -> str | None:
         """Everything was delivered until it was acknowledged."""
-        assert leader.shell is not None
-        machine = leader.shell.machine
+        assert leader.replica is not None
+        machine = leader.replica.machine
         consumer = machine.consumers.get("C")
         if consumer is None:
             return "liveness: the consumer was not created"
@@ -248,6 +271,6 @@ class Simulation:
 
 def live_messages(host: Host) -> Mapping[int, bytes]:
     """By sequence."""
-    assert host.shell is not None
-    store = host.shell.machine.store
+    assert host.replica is not None
+    store = host.replica.machine.store
     return {message.seq: message.payload for message in store.load_many(range(store.first_seq, store.last_seq + 1))}

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from jetraft.raft.core import Core
-from jetraft.raft.engine import CoreSetup, Engine, EngineFactory, Limits, Message, Proposal, Role
-from jetraft.raft.membership import Configuration, ConfigurationHistory
-from jetraft.store._frame import seal
-from jetraft.store.format import Kind
-from jetraft.store.mem_log import MemLog
+from jetraft.raft.engine.core import create_engine
+from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
+from jetraft.raft.engine.messages import Message, Role
+from jetraft.raft.engine.port import CoreSetup, Engine, EngineFactory, Limits, Proposal
+from jetraft.raft.outbox import RaftOutbox
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Kind
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.ids import NodeId
 from tests.simulator.checkers import Checker
@@ -41,6 +43,7 @@ class Member:
     log: MemLog
     core: Engine
     kept: Kept
+    outbox: RaftOutbox = attrs.Factory(RaftOutbox)
     led_term: int = 0
     committed: int = 0
 
@@ -48,7 +51,7 @@ class Member:
 class Shuffle:
     """One seed."""
 
-    def __init__(self, seed: int, *, engine: EngineFactory = Core) -> None:
+    def __init__(self, seed: int, *, engine: EngineFactory = create_engine) -> None:
         self.rng = random.Random(seed)
         self._engine = engine
         self._checker = Checker(World(seed))
@@ -101,6 +104,8 @@ class Shuffle:
 
     def _sync(self, member: Member) -> None:
         member.kept = synced(member.log)
+        member.outbox.put(member.core.take_ready())
+        member.outbox.release(member.log.durable_token)
         member.core.persisted(self._now_ns)
         self._look(member)
 
@@ -158,8 +163,8 @@ class Shuffle:
         """End the member's turn: take what it sends, see what it leads and commits."""
         core = member.core
         core.flush(self._now_ns)
-        self._bag += [(member.node, to, message) for to, message in core.sends]
-        core.sends.clear()
+        member.outbox.put(core.take_ready())
+        self._bag += [(member.node, to, message) for to, message in member.outbox.take_sends()]
         while len(self._bag) > BAG_MAX:
             self._bag.pop(self.rng.randrange(len(self._bag)))
         if core.role is Role.LEADER and core.term != member.led_term:

@@ -7,10 +7,10 @@ this: they stall a disk for a second and a half at most, and end before any leas
 import logging
 from collections.abc import Callable
 
-from jetraft.raft.engine import Timing
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.engine.port import Timing
 from jetraft.raft.group import Group
 from jetraft.raft.group_spec import GroupSpec
-from jetraft.raft.membership import Configuration
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GroupId, NodeId
 from tests.raft.lab import Lab, ListMachine

@@ -4,7 +4,7 @@ The same faults, network and checkers as for the project's engines, but the node
 its own replication, elections and snapshots; only clock, luck, wire and disk are simulated. Two kinds of run:
 
 - `power`: the disk of a library that never calls fsync. Written pages reach it when the kernel likes; a kill loses
-  nothing, a power cut loses what was not written back. This is what the first holes of ARCHITECTURE.md (Raft) are.
+  nothing, a power cut loses what was not written back. This is what the first holes listed in docs/raft.md are.
 - `snapshots`: a disk that loses nothing, no crash at all, links in order; only partitions, pauses and compaction every
   30 entries. Whatever breaks here breaks in a healthy data centre.
 
@@ -219,8 +219,8 @@ class StockHost(Process):
             StockNode(self.node_id), others, self._configuration(), nodeClass=StockNode, transport=transport
         )
         self._handlers[CHANNEL_RAFT] = transport.receive
-        self.on_peer_up[:] = [lambda node: transport._onNodeConnected(StockNode(node))]
-        self.on_peer_down[:] = [lambda node: transport._onNodeDisconnected(StockNode(node))]
+        self.on_peer_up.connect(lambda node: transport._onNodeConnected(StockNode(node)))
+        self.on_peer_down.connect(lambda node: transport._onNodeDisconnected(StockNode(node)))
         for other in others:
             if self.is_up(other.id):
                 transport._onNodeConnected(other)

@@ -2,16 +2,19 @@
 
 import pytest
 
-from jetraft.raft.core import Core
-from jetraft.raft.pysyncobj_guard import Guard
+from jetraft.raft.engine.core import Core
+from jetraft.raft.engine.member import Member
+from jetraft.raft.pysyncobj.guard import Guard
+from tests.harness.forms import examples
 from tests.simulator.engines import ENGINES, one_of_each
 from tests.simulator.run import MODES, Simulation
 from tests.simulator.series import modes_of, play_some
 
-SEEDS_PER_MODE = 100
-SEEDS_OF_BOTH = 25
+SEEDS_PER_MODE = examples(20, long=100)
+SEEDS_OF_BOTH = examples(8, long=25)
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize("mode", modes_of("pysyncobj"))
 def test_pysyncobj_behind_the_guard_breaks_no_promise(mode: str) -> None:
     series = play_some(mode, "pysyncobj", range(SEEDS_PER_MODE))
@@ -19,6 +22,7 @@ def test_pysyncobj_behind_the_guard_breaks_no_promise(mode: str) -> None:
     assert series.counts["ok"] > SEEDS_PER_MODE, "a run in which nothing is acknowledged shows nothing"
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize("mode", ["five", "snap"])
 def test_members_with_either_engine_form_one_group(mode: str) -> None:
     assert play_some(mode, "both", range(SEEDS_OF_BOTH)).problems == {}
@@ -30,4 +34,5 @@ def test_members_with_either_engine_form_one_group(mode: str) -> None:
 def test_the_nodes_run_on_the_engine_that_was_asked_for(engine: object, kinds: set[type]) -> None:
     simulation = Simulation(1, MODES["base"], engine=engine)  # type: ignore[arg-type]  # a table of factories
     simulation.run()
-    assert {type(host.shell.group.core) for host in simulation.hosts.values() if host.shell is not None} == kinds
+    engines = [host.replica.group.core for host in simulation.hosts.values() if host.replica is not None]
+    assert {type(engine.decider) for engine in engines if isinstance(engine, Member)} == kinds

@@ -6,6 +6,7 @@ from tests.simulator.run import MODES
 from tests.simulator.series import MET, SEEDS_PER_MODE, play_some
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize("mode", ["five", "member", "forget", "forget-five"])
 def test_no_promise_is_broken_while_members_change_and_forget(mode: str) -> None:
     series = play_some(mode, "core", range(SEEDS_PER_MODE))

@@ -6,14 +6,16 @@ import sys
 
 import pytest
 
+from tests.harness.forms import examples
 from tests.simulator.nodes.known import known_reason
 from tests.simulator.nodes.run import NodeSimulation, Plan
 
-SHORT_SEEDS = 6
+SHORT_SEEDS = examples(4, long=40)
 SEED_AGAIN = 4
 TRACE = "from tests.simulator.nodes.run import NodeSimulation; print(NodeSimulation({}).run().trace)"
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize("seed", range(SHORT_SEEDS))
 def test_no_promise_is_broken_and_the_nodes_settle(seed: int) -> None:
     simulation = NodeSimulation(seed)

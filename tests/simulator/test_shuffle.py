@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.harness.forms import examples
 from tests.simulator.engines import ENGINES, one_of_each
 from tests.simulator.shuffle import Shuffle
 
-SEEDS = 300
+SEEDS = examples(100, long=300)
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize(
     "engine", [ENGINES["core"], ENGINES["pysyncobj"], one_of_each], ids=["core", "pysyncobj", "both"]
 )

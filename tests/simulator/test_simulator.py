@@ -9,6 +9,7 @@ from tests.simulator.run import MODES, Simulation
 from tests.simulator.series import MET, SEEDS_PER_MODE, play_some
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize("mode", ["base", "chaos", "one", "snap", "rot"])
 def test_no_promise_is_broken_under_faults_and_the_cluster_heals(mode: str) -> None:
     series = play_some(mode, "core", range(SEEDS_PER_MODE))

@@ -31,6 +31,7 @@ class World:
         self.clock = ManualClock(now_ns=100 * NS_PER_S)
         self.counts: Counter[str] = Counter()
         self.history: list[str] = []
+        self.is_calm = False  # the faults are over
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = 0
 

@@ -106,7 +106,7 @@ def test_errors_are_sorted_by_what_helps() -> None:
         read_answer(answer(code=404, err_code=10059, description="stream not found"), "S")
     with pytest.raises(ApiRefusalError, match="not enabled"):
         read_answer(answer(code=503, err_code=10076, description="not enabled"), "S")
-    with pytest.raises(ServerError, match="cannot be read"):
+    with pytest.raises(ServerError, match="is malformed"):
         read_answer(Frame(verb=b"MSG", payload=b"[]"), "S")
     with pytest.raises(ServerError, match="503 no responders"):
         read_answer(Frame(verb=b"MSG", header=b"NATS/1.0 503\r\n\r\n"), "S")

@@ -132,7 +132,7 @@ def test_a_query_goes_on_when_the_leader_is_killed(spark: "SparkSession", cluste
         stream="ONGOING",
         maxRecordsPerTrigger=100,
         minPartitions=3,
-        statsDir=tmp_path / "stats",
+        statsDir=str(tmp_path / "stats"),
     )
     writer = reader.load().writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.trigger(availableNow=True).start()

@@ -24,5 +24,5 @@ def test_a_survey_holds_for_a_while(server: Server) -> None:
     first = directory.candidates(frozenset({"n1"}))
     directory._access = attrs.evolve(directory._access, servers=("nats://127.0.0.1:1",))
     assert directory.candidates(frozenset({"n1"})) == first
-    directory._surveyed_at_s -= replicas.SURVEY_HOLDS_S + 1
+    directory._surveyed_at_s -= replicas.SURVEY_VALID_S + 1
     assert [entry.url for entry in directory.candidates(frozenset({"n1"}))] == ["nats://127.0.0.1:1"]

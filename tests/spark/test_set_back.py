@@ -62,7 +62,7 @@ def test_a_stream_that_was_set_back_is_read_on_from_its_end_when_losses_are_acce
     read = reader(server, failOnDataLoss="false")
     with caplog.at_level(logging.WARNING):
         end = read.latestOffset(offset, ReadAllAvailable())
-    assert "ends at 10, the query has read to 20; going on without" in caplog.text
+    assert "ends at 10, the query has read to 20; continuing without" in caplog.text
     assert read.partitions(offset, end) == []
     with RawClient(server.address) as client:
         publish(client, NAME, 5, payload=lambda number: b"new %d" % number)

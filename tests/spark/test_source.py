@@ -17,7 +17,7 @@ from tests.spark.streams import create, delete, delete_messages, publish
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark]
 
@@ -184,7 +184,7 @@ def test_a_running_query_reads_what_arrives_and_shows_how_far_the_stream_is(
     create(client, "RUNNING")
     publish(client, "RUNNING", 20)
     reader = spark.readStream.format("jetstream").options(
-        servers=server.url, stream="RUNNING", statsDir=tmp_path / "stats"
+        servers=server.url, stream="RUNNING", statsDir=str(tmp_path / "stats")
     )
     query = reader.load().writeStream.format("memory").queryName("running").start()
     try:

@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from jetraft.store.lossy_disk import LossyDisk
-from jetraft.store.lossy_tree import LossyDirectory, LossyFile
+from tests.doubles.lossy_disk import LossyDisk
+from tests.doubles.lossy_tree import LossyDirectory, LossyFile
 
 T = TypeVar("T")
 SINGLE_WRITES_MAX = 12  # looked at one by one in a picture

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Final
 
-from jetraft.store.io import Disk
-from jetraft.store.ledger import Ledger
-from jetraft.store.ledger_records import GroupKey
-from jetraft.store.lossy_disk import LossyDisk
+from jetraft.store.disk.io import Disk
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.ledger.ledger_records import GroupKey
+from tests.doubles.lossy_disk import LossyDisk
 
 LEDGER_FILES: Final = 2  # that it holds open
 

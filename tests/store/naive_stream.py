@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from jetraft.store._frame import make_record, seal
-from jetraft.store.format import Kind
+from jetraft.store.frames._frame import make_record, seal
+from jetraft.store.frames.format import Kind
 from jetraft.store.model.subject import matches_any
 from jetraft.store.port import Entry, GroupLog
-from jetraft.store.retention import SizeModel, StoreLimits
+from jetraft.store.stream.retention import SizeModel, StoreLimits
 
 
 @attrs.frozen

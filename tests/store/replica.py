@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from jetraft.store import _frame
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.compaction import Plan, compact
-from jetraft.store.format import Identity, Kind
-from jetraft.store.log_open import open_log
-from jetraft.store.log_start import LogOptions
-from jetraft.store.lossy_disk import LossyDisk
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.frames import _frame
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.log.compaction import Plan, compact
+from jetraft.store.log.opening import open_log
+from jetraft.store.log.start import LogOptions
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, HardState
-from jetraft.store.stream_store import StoreLimits, StreamStore
+from jetraft.store.stream.stream_store import StoreLimits, StreamStore
+from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import ledger_of
 
 if TYPE_CHECKING:
-    from jetraft.store.log import FileLog
+    from jetraft.store.log.file_log import FileLog
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
@@ -137,11 +137,11 @@ class Replica:
         done = 0
         for plan in ready:
             if plan.is_dead:
-                done += self.log.drop_dead([plan.block], plan.index)
+                done += self.log.upkeep.drop_dead([plan.block], plan.index)
                 continue
-            source = self.log.compaction_source(plan.block, plan.index)
+            source = self.log.upkeep.compaction_source(plan.block, plan.index)
             if source is not None:
-                done += self.log.exchange(compact(self.log.place, source, plan.live, compressed=self.compressed))
+                done += self.log.upkeep.exchange(compact(self.log.place, source, plan.live, compressed=self.compressed))
         self.settle()
         return done
 

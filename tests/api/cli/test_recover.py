@@ -175,7 +175,7 @@ def test_it_is_refused_while_a_server_that_is_not_on_the_list_answers(
     names.append("n2")
     refused = recover(tmp_path, "--members", "n1", "--ask", f"{HOST}:{port}", CONFIRMED)
     assert refused.returncode == 1
-    assert f"n2 answers at {HOST}:{port}: it is not lost" in refused.stderr
+    assert f"n2 answers at {HOST}:{port}, so it is not lost" in refused.stderr
     passed = recover(tmp_path, "--members", "n1,n2", "--ask", f"{HOST}:{port}", CONFIRMED)
     assert "no store directory" in passed.stderr
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.api.session import COMPATIBLE_VERSION
-from jetraft.store.format import FORMAT_VERSION
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.ledger import Ledger
-from jetraft.store.ledger_records import value
-from jetraft.store.node_dir import IDENTITY_VALUE
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames.format import FORMAT_VERSION
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.ledger.ledger_records import value
+from jetraft.store.ledger.node_dir import IDENTITY_VALUE
+from jetraft.store.model.versioning import SERVER_VERSION
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.server import Server, command, environment
@@ -42,6 +42,10 @@ def fatal_line(outcome: subprocess.CompletedProcess[str]) -> str:
     return fatal[0].partition("[FTL] ")[2]
 
 
+def in_use(port: int) -> str:
+    return f"listen tcp {HOST}:{port}: bind: address already in use"
+
+
 @pytest.fixture
 def taken_port() -> Iterator[int]:
     """A port on which somebody else listens."""
@@ -51,18 +55,18 @@ def taken_port() -> Iterator[int]:
 
 def test_a_client_port_in_use_is_one_line(taken_port: int) -> None:
     outcome = start("-a", HOST, "-p", taken_port)
-    assert fatal_line(outcome) == f"listen tcp {HOST}:{taken_port}: bind: address already in use"
+    assert fatal_line(outcome) == f'Error listening on port: {HOST}:{taken_port}, "{in_use(taken_port)}"'
 
 
 def test_a_monitoring_port_in_use_is_one_line(taken_port: int) -> None:
     outcome = start("-a", HOST, "-p", -1, "-m", taken_port)
-    assert fatal_line(outcome) == f"listen tcp {HOST}:{taken_port}: bind: address already in use"
+    assert fatal_line(outcome) == f"Can't start monitoring: can't listen to the monitor port: {in_use(taken_port)}"
 
 
 def test_a_cluster_port_in_use_is_one_line(taken_port: int) -> None:
     cluster = ("-n", "n1", "--cluster_name", "C", "--cluster", f"nats://{HOST}:{taken_port}")
     line = fatal_line(start("-a", HOST, "-p", -1, *cluster))
-    assert line.startswith(f"Error listening on router port: {HOST}:{taken_port}")
+    assert line == f"Error listening on router port: {taken_port} - {in_use(taken_port)}"
     assert "address already in use" in line.lower()
 
 
@@ -128,12 +132,14 @@ def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_host_that_nobody_knows_is_one_line() -> None:
-    assert fatal_line(start("-a", "host.invalid", "-p", -1)) == "listen tcp: lookup host.invalid: no such host"
+    assert fatal_line(start("-a", "host.invalid", "-p", -1)) == (
+        'Error listening on port: host.invalid:0, "listen tcp: lookup host.invalid: no such host"'
+    )
 
 
 def test_an_address_of_another_machine_is_one_line() -> None:
     assert fatal_line(start("-a", "192.0.2.1", "-p", -1)) == (
-        "listen tcp 192.0.2.1:-1: bind: cannot assign requested address"
+        'Error listening on port: 192.0.2.1:0, "listen tcp 192.0.2.1:0: bind: cannot assign requested address"'
     )
 
 
@@ -148,7 +154,7 @@ def test_a_pid_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         (["--no_such_flag"], "flag provided but not defined: -no_such_flag", 2),
         (["-t"], "must specify [-c, --config] option to check configuration file syntax", 2),
         (["-c", "/does/not/exist.conf"], "error opening config file", 1),
-        (["-p", "99999999"], "port: 99999999 is no port", 1),
+        (["-p", "99999999"], "port: expected a port from -1 to 65535, got 99999999", 1),
     ],
 )
 def test_a_wrong_word_is_one_line_on_the_error_stream(words: list[str], said: str, status: int) -> None:
@@ -169,7 +175,7 @@ def test_help_lists_the_flags_that_start_a_cluster() -> None:
 def test_the_start_lines_are_those_that_scripts_wait_for(tmp_path: Path) -> None:
     with Server("jetraft", directory=tmp_path) as server:
         lines = server.running.lines
-        assert any(f"(compatible with nats-server {COMPATIBLE_VERSION})" in line for line in lines)
+        assert any(f"(compatible with nats-server {SERVER_VERSION})" in line for line in lines)
         assert any(f"Listening for client connections on {HOST}:{server.client_port}" in line for line in lines)
         assert "Server is ready" in lines[-1]
 
@@ -206,10 +212,10 @@ def test_a_second_signal_cuts_lame_duck_mode_short(tmp_path: Path) -> None:
         assert "Server Exiting.." in server.running.lines[-1]
 
 
-def test_a_server_that_cannot_reload_says_so_and_goes_on(tmp_path: Path) -> None:
+def test_a_server_without_a_file_says_that_it_cannot_reload_and_goes_on(tmp_path: Path) -> None:
     with Server("jetraft", directory=tmp_path) as server:
         server.running.signal(signal.SIGHUP)
-        server.running.wait_for_line("Configuration reload is not served yet")
+        server.running.wait_for_line("can only reload config when a file is provided using -c or --config")
         assert server.healthy()
 
 

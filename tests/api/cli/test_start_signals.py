@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.forms import examples
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
 from tests.harness.process import Process
 from tests.harness.raw import RawClient
 from tests.harness.server import Server, command, environment
 
-MOMENTS = 20  # of each signal
+MOMENTS = examples(5, long=20)  # of each signal
 POLL_S = 0.002  # the interpreter's own handler of SIGINT is there for some 30 ms
 
 
@@ -60,6 +61,7 @@ def caught(process: Process) -> set[int]:
     return {number for number in (signal.SIGINT, signal.SIGTERM) if mask >> (number - 1) & 1}
 
 
+@pytest.mark.long_form
 def test_a_signal_at_any_moment_of_a_start_ends_it_cleanly(store_dir: Path, tmp_path: Path) -> None:
     whole = start(store_dir, tmp_path / "whole.log")
     wait_for_the_first_line(whole)

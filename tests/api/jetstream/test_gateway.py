@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import orjson
 import pytest
 import trio
 
+from jetraft.api.accounts import LiveAccounts
 from jetraft.api.jetstream import gateway as gateway_module
 from jetraft.api.jetstream import lines as lines_module
-from jetraft.api.jetstream.gateway import JetStreamGateway, captures, error_json
-from jetraft.cluster.forward import AnswerLost, Moved, Owner, Request
-from jetraft.cluster.streams._admit import encode_capture
+from jetraft.api.jetstream.gateway import JetStreamGateway, error_json
+from jetraft.cluster.calls.forward import AnswerLost, Moved
+from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
+from jetraft.cluster.capture._capture import encode_capture
+from jetraft.cluster.requests.usage import ApiCounts
 from jetraft.store.model import errors
+from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.responses import ResponseType
+from jetraft.store.model.state import AccountLimits
 from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from jetraft.cluster.ports import Outboxes
+    from jetraft.cluster.requests.service import ClusterService
 
 
 class FakeForwarder:
     """Carries out everything here, after `delay_s`; notes what it was given."""
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
-        self.execute: Callable[[Request], Awaitable[bytes]]
+        self.requests: list[ForwardedRequest] = []
+        self.execute: Callable[[ForwardedRequest], Awaitable[bytes]]
         self.delays: dict[bytes, float] = {}
         self.ownerless: set[bytes] = set()
         self.fails: Exception | None = None
 
-    async def answer(self, request: Request, *, on_wait: Callable[[], None]) -> bytes:
+    async def answer(self, request: ForwardedRequest, *, on_wait: Callable[[], None]) -> bytes:
         self.requests.append(request)
         if request.subject in self.ownerless:
             on_wait()
@@ -48,13 +57,33 @@ class FakeCluster:
 
 
 class FakeUsages:
-    api_counts: Callable[[], tuple[int, int]]
+    def __init__(self) -> None:
+        self.api: defaultdict[str, ApiCounts] = defaultdict(ApiCounts)
+
+
+class FakeAdvisories:
+    """Notes how many requests were refused."""
+
+    def __init__(self) -> None:
+        self.refused: list[int] = []
+
+    def of(self, _account: str) -> FakeAdvisories:
+        return self
+
+    def api_audit(self, **_fields: object) -> None:
+        """Not of interest here."""
+
+    def stream_action(self, *_fields: object) -> None:
+        """Not of interest here."""
+
+    def api_limit_reached(self, *, server: str, dropped: int) -> None:
+        assert server
+        self.refused.append(dropped)
 
 
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
 
-    advisories: Any = None
     node_id = "N1"
     not_answers = (Moved, AnswerLost)
 
@@ -64,13 +93,11 @@ class FakeService:
         self.deleted: list[str] = []
         self.bug = False
         self.usages = FakeUsages()
+        self.advisories = FakeAdvisories()
+        self.served = self
 
-    @property
-    def execute_api(self) -> Callable[[Request], Awaitable[bytes]]:
-        return self.forwarder.execute
-
-    @execute_api.setter
-    def execute_api(self, execute: Callable[[Request], Awaitable[bytes]]) -> None:
+    def serve_api(self, execute: Callable[[ForwardedRequest], Awaitable[bytes]]) -> None:
+        """Of `served`, which is this as well."""
         self.forwarder.execute = execute
 
     def streams_of(self, _account: str, _subject: str) -> list[object]:
@@ -110,11 +137,23 @@ class FakeOutbox:
 class Bench:
     """A gateway with fakes on both sides."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: Mapping[str, bool] | None = None, operators: tuple[str, ...] = ("$G",)) -> None:
         self.service = FakeService()
         self.outbox = FakeOutbox()
         self.kicks = 0
-        self.gateway = JetStreamGateway(service=self.service, outbox=self.outbox, kick=self._kick)  # type: ignore[arg-type]  # fakes
+        outboxes = cast("Outboxes", lambda _account: self.outbox)
+        self.gateway = JetStreamGateway(
+            server_name="n1",
+            service=cast("ClusterService", self.service),
+            outboxes=outboxes,
+            kick=self._kick,
+            accounts=None if accounts is None else self.accounts_of(accounts, operators),
+        )
+
+    @staticmethod
+    def accounts_of(accounts: Mapping[str, bool], operators: tuple[str, ...]) -> LiveAccounts:
+        limits = {name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()}
+        return LiveAccounts(limits, frozenset(operators))
 
     def _kick(self) -> None:
         self.kicks += 1
@@ -124,7 +163,7 @@ class Bench:
             encode_capture(subject=b"$JS.API." + subject.encode(), reply=reply, hdr=hdr, payload=body)
             for subject, body in requests
         ]
-        self.gateway.on_batch(b"".join(records))
+        self.gateway.on_batch(GLOBAL_ACCOUNT, b"".join(records))
 
     async def answers(self, count: int) -> list[dict[str, Any]]:
         with trio.fail_after(PATIENCE_S):
@@ -223,23 +262,12 @@ async def test_refusals_are_told_now_and_then_with_how_many_they_were(
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    told: list[int] = []
-
-    class FakeAdvisories:
-        def api_audit(self, **_fields: object) -> None:
-            """Not of interest here."""
-
-        def api_limit_reached(self, *, server: str, dropped: int) -> None:
-            assert server
-            told.append(dropped)
-
-    bench.service.advisories = FakeAdvisories()
     monkeypatch.setattr(lines_module, "WAITING_MAX", 0)
     for _ in range(3):
         bench.publish(*[("STREAM.LIST", b"")] * 100)
     await trio.sleep(gateway_module.REFUSED_LINE_S)
     bench.publish(("STREAM.LIST", b""))
-    assert told == [1, 300]
+    assert bench.service.advisories.refused == [1, 300]
     assert len(caplog.messages) == 2
 
 
@@ -337,13 +365,6 @@ async def test_sinks_go_with_the_gateway() -> None:
     assert not made.outbox.sinks
 
 
-def test_a_batch_is_taken_apart_as_it_was_put_together() -> None:
-    one = encode_capture(subject=b"s", reply=b"", hdr=b"", payload=b"")
-    two = encode_capture(subject=b"t.u", reply=b"r", hdr=b"NATS/1.0\r\n\r\n", payload=b"p" * 300)
-    found = [(item.subject, item.reply, item.hdr, item.payload) for item in captures(one + two)]
-    assert found == [(b"s", b"", b"", b""), (b"t.u", b"r", b"NATS/1.0\r\n\r\n", b"p" * 300)]
-
-
 @pytest.mark.parametrize(
     ("kind", "tail"),
     [
@@ -363,3 +384,40 @@ def test_errors_carry_the_fields_that_the_reference_writes_beside_them(
     answer = orjson.loads(error_json(kind, errors.BAD_REQUEST.with_values()))
     error = {"code": 400, "err_code": 10003, "description": "bad request"}
     assert answer == {"type": kind.type_name, "error": error, **tail}
+
+
+async def test_an_account_without_jetstream_is_told_so_and_nothing_of_it_is_carried_out(nursery: trio.Nursery) -> None:
+    bench = Bench(accounts={"A": True, "B": False})
+    await nursery.start(bench.gateway.run)
+    record = encode_capture(subject=b"$JS.API.STREAM.DELETE.S", reply=b"r", payload=b"")
+    bench.gateway.on_batch("B", record)
+    (refused,) = await bench.answers(1)
+    assert refused["error"]["err_code"] == 10039
+    assert bench.service.deleted == []
+    bench.gateway.on_batch("A", record)
+    await bench.answers(2)
+    assert [request.account for request in bench.service.forwarder.requests] == ["A"]
+    counts = bench.service.usages.api
+    assert [(counts[name].requests, counts[name].errors) for name in "AB"] == [(1, 0), (1, 1)]
+
+
+async def test_equal_reads_of_two_accounts_do_not_share_an_answer(nursery: trio.Nursery) -> None:
+    bench = Bench(accounts={"A": True, "B": True})
+    await nursery.start(bench.gateway.run)
+    record = encode_capture(subject=b"$JS.API.STREAM.NAMES", reply=b"r", payload=b"")
+    for account in "ABAB":
+        bench.gateway.on_batch(account, record)
+    await bench.answers(4)
+    assert sorted({request.account for request in bench.service.forwarder.requests}) == ["A", "B"]
+
+
+async def test_an_account_that_is_no_operator_cannot_change_the_cluster(nursery: trio.Nursery) -> None:
+    bench = Bench(accounts={"A": True, "S": False}, operators=("S",))
+    await nursery.start(bench.gateway.run)
+    for subject in (b"SERVER.REMOVE", b"META.LEADER.STEPDOWN", b"ACCOUNT.PURGE.B"):
+        bench.gateway.on_batch("A", encode_capture(subject=b"$JS.API." + subject, reply=b"r", payload=b"{}"))
+    await bench.answers(0)
+    assert bench.service.forwarder.requests == []
+    bench.gateway.on_batch("S", encode_capture(subject=b"$JS.API.ACCOUNT.PURGE.B", reply=b"r", payload=b""))
+    await bench.answers(1)
+    assert [request.account for request in bench.service.forwarder.requests] == ["S"]

@@ -21,7 +21,9 @@ class Bench:
         self.lines = Lines()
 
     def offer(self, subject: str, body: bytes = b"", *, client: int = 1, hdr: bytes = b"") -> bool:
-        captured = Captured(subject=b"$JS.API." + subject.encode(), reply=b"r", hdr=hdr, payload=body, client=client)
+        captured = Captured(
+            account="$G", subject=b"$JS.API." + subject.encode(), reply=b"r", hdr=hdr, payload=body, client=client
+        )
         found = find(captured.subject)
         assert found is not None
         return self.lines.offer(found, captured, NOW_S)
@@ -39,7 +41,7 @@ class Bench:
                 for job in taken[-1]:
                     for captured in job.asked:
                         self.lines.answered(captured)
-                self.lines.give_back(line)
+                self.lines.put_back(line)
         return taken
 
 
@@ -113,7 +115,7 @@ def test_a_line_waits_among_the_reads_or_the_changes_as_its_next_job_is_one() ->
     bench.offer("STREAM.PURGE.S")
     line = bench.lines.ready[True].popleft()
     bench.lines.take(line)
-    bench.lines.give_back(line)
+    bench.lines.put_back(line)
     assert list(bench.lines.ready[False]) == [line]
     assert not bench.lines.ready[True]
 

@@ -1,7 +1,9 @@
 // A test is a name and an async function; results are printed as TAP, which test_nats_js.py reads.
-import { connect } from "@nats-io/transport-node";
+import { wsconnect } from "@nats-io/nats-core";
+import { connect as tcpconnect } from "@nats-io/transport-node";
 
 const urls = process.env.NATS_URLS.split(",");
+const connect = urls[0].startsWith("ws") ? wsconnect : tcpconnect;
 export const replicas = urls.length;
 
 export function check(condition, text) {

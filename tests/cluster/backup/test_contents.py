@@ -8,33 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.backup.archive import END, MAGIC, Entry, EntryReader, pack_entry
+from jetraft.cluster.backup.archive import END, MAGIC, ArchiveEntry, ArchiveReader, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer, unpack_consumer
-from jetraft.cluster.backup.contents import Contents, Ending, Item
+from jetraft.cluster.backup.contents import ArchiveEnd, Contents, Item
 from jetraft.cluster.backup.s2 import CorruptArchiveError
-from jetraft.store._unacked import UnackedTable
-from jetraft.store.consumer_state import ConsumerState
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig
 from jetraft.store.model.validate import normalise_stream
 from jetraft.store.model.validate_consumer import normalise_consumer
+from jetraft.store.stream._unacked import UnackedTable
+from jetraft.store.stream.consumer_state import ConsumerState
 
 CONFIG = normalise_stream(StreamConfig(name="S", subjects=("s.>",)))
 STATE = {"messages": 2, "bytes": 100, "first_seq": 1, "last_seq": 5, "consumer_count": 0}
 CONSUMER = normalise_consumer(ConsumerConfig(durable_name="d", name="d", ack_policy=AckPolicy.EXPLICIT), CONFIG)
-MESSAGE = Entry(b"s.a", 7, 2, b"", b"hello")
+MESSAGE = ArchiveEntry(b"s.a", 7, 2, b"", b"hello")
 
 
-def state_entry(**changes: Any) -> Entry:
-    return Entry(b"state.json", 1, 0, b"", orjson.dumps({**STATE, **changes}))
+def state_entry(**changes: Any) -> ArchiveEntry:
+    return ArchiveEntry(b"state.json", 1, 0, b"", orjson.dumps({**STATE, **changes}))
 
 
-def consumer_entry(name: bytes = b"d", **state: Any) -> Entry:
+def consumer_entry(name: bytes = b"d", **state: Any) -> ArchiveEntry:
     kept = {"delivered": {"consumer_seq": 3, "stream_seq": 4}, "ack_floor": {}, **state}
     body = orjson.dumps({"config": CONSUMER.to_json_dict(), "state": kept})
-    return Entry(b"consumers/" + name, 1, 0, b"", body)
+    return ArchiveEntry(b"consumers/" + name, 1, 0, b"", body)
 
 
-def read(*entries: Entry, config: StreamConfig = CONFIG) -> list[Item]:
+def read(*entries: ArchiveEntry, config: StreamConfig = CONFIG) -> list[Item]:
     contents = Contents(config, 1)
     items = [contents.take(entry) for entry in entries]
     contents.finish()
@@ -42,7 +42,7 @@ def read(*entries: Entry, config: StreamConfig = CONFIG) -> list[Item]:
 
 
 ENTRIES = st.builds(
-    Entry,
+    ArchiveEntry,
     st.binary(max_size=20),
     st.integers(-(1 << 63), (1 << 63) - 1),
     st.integers(0, (1 << 64) - 1),
@@ -52,9 +52,9 @@ ENTRIES = st.builds(
 
 
 @given(st.lists(ENTRIES, max_size=8), st.integers(1, 40))
-def test_entries_come_back_whatever_the_pieces(entries: list[Entry], piece: int) -> None:
+def test_entries_come_back_whatever_the_pieces(entries: list[ArchiveEntry], piece: int) -> None:
     data = MAGIC + b"".join(map(pack_entry, entries))
-    reader = EntryReader()
+    reader = ArchiveReader()
     found = [one for at in range(0, len(data), piece) for one in reader.add(data[at : at + piece])]
     assert found == entries
     assert reader.is_at_an_end
@@ -71,13 +71,13 @@ def test_entries_come_back_whatever_the_pieces(entries: list[Entry], piece: int)
 )
 def test_entries_larger_than_any_are_refused_before_memory_is_taken(data: bytes) -> None:
     with pytest.raises(CorruptArchiveError):
-        list(EntryReader().add(data))
+        list(ArchiveReader().add(data))
 
 
 def test_a_whole_archive_is_read() -> None:
     items = read(state_entry(consumer_count=1), consumer_entry(), MESSAGE, END)
     assert items[2] == MESSAGE
-    assert items[3] == Ending(5, 0)
+    assert items[3] == ArchiveEnd(5, 0)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_whole_archive_is_read() -> None:
         ((state_entry(),), "unexpected EOF"),
         ((state_entry(), MESSAGE), "unexpected EOF"),
         ((state_entry(), END, MESSAGE), "invalid archive"),
-        ((Entry(b"state.json", 1, 0, b"", b"{"),), "state corrupt"),
+        ((ArchiveEntry(b"state.json", 1, 0, b"", b"{"),), "state corrupt"),
         ((state_entry(messages=9),), "state corrupt"),
         ((state_entry(first_seq=9),), "state corrupt"),
         ((state_entry(consumer_count=-1),), "state corrupt"),
@@ -109,13 +109,13 @@ def test_a_whole_archive_is_read() -> None:
         ((state_entry(consumer_count=2), consumer_entry(), consumer_entry(), END), "twice"),
         ((state_entry(consumer_count=1), consumer_entry(b"e"), END), "another name"),
         ((state_entry(consumer_count=1), consumer_entry(pending={"1": 1}), END), "failed to decode"),
-        ((state_entry(consumer_count=1), Entry(b"consumers/d", 1, 0, b"", b"[]"), END), "failed to decode"),
+        ((state_entry(consumer_count=1), ArchiveEntry(b"consumers/d", 1, 0, b"", b"[]"), END), "failed to decode"),
         ((state_entry(consumer_count=1), consumer_entry(delivered={"stream_seq": -1}), END), "failed to decode"),
         ((state_entry(consumer_count=1), consumer_entry(pending={"x": {}}), END), "failed to decode"),
         ((state_entry(consumer_count=1), consumer_entry(pending=[1]), END), "failed to decode"),
     ],
 )
-def test_what_is_not_sound_is_refused(entries: tuple[Entry, ...], reason: str) -> None:
+def test_what_is_not_sound_is_refused(entries: tuple[ArchiveEntry, ...], reason: str) -> None:
     with pytest.raises(CorruptArchiveError, match=reason):
         read(*entries)
 

@@ -14,14 +14,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jetraft.cluster.backup._highway import highway_hash
-from jetraft.cluster.backup.archive import Entry
-from jetraft.cluster.backup.contents import Ending, Item, Removal
+from jetraft.cluster.backup.archive import ArchiveEntry
+from jetraft.cluster.backup.contents import ArchiveEnd, Item, Removal
 from jetraft.cluster.backup.legacy import File, LegacyContents, TarReader
 from jetraft.cluster.backup.reading import items_of
 from jetraft.cluster.backup.s2 import Compressor, CorruptArchiveError, Decompressor
-from jetraft.store.consumer_state import ConsumerState
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.validate import normalise_stream
+from jetraft.store.stream.consumer_state import ConsumerState
 
 # Written by nats-server 2.14.6: 60 messages, some removed, some erased, and a consumer that was in the middle of them.
 ARCHIVE = (Path(__file__).parent / "snapshot-2.14.tar.s2").read_bytes()
@@ -74,7 +74,7 @@ def files_of(archive: bytes) -> dict[str, bytes]:
 def test_an_archive_of_2_14_has_its_messages_removals_and_consumer() -> None:
     items = read(ARCHIVE)
     removed = {seq for item in items if isinstance(item, Removal) for seq in item.seqs}
-    messages = {item.seq: item for item in items if isinstance(item, Entry) and item.seq not in removed}
+    messages = {item.seq: item for item in items if isinstance(item, ArchiveEntry) and item.seq not in removed}
     assert sorted(messages) == [seq for seq in range(4, 60) if seq not in (20, 21, 40, 45)]
     assert (messages[10].name, messages[10].body) == (b"s.2", b"hello 9 " * 0)
     assert messages[9].body == b"hello 8 " * 8
@@ -86,7 +86,7 @@ def test_an_archive_of_2_14_has_its_messages_removals_and_consumer() -> None:
         (7, 4, 2),
         (10, 8, 1),
     ]
-    assert isinstance(items[-1], Ending)
+    assert isinstance(items[-1], ArchiveEnd)
     assert items[-1].last_seq == 60
 
 

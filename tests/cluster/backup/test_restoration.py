@@ -3,12 +3,13 @@
 import attrs
 import pytest
 
-from jetraft.cluster.backup.archive import Entry
-from jetraft.cluster.backup.contents import Ending, Item
+from jetraft.cluster.backup.archive import ArchiveEntry
+from jetraft.cluster.backup.contents import ArchiveEnd, Item
 from jetraft.cluster.backup.restoration import STALE_NS, OutOfStepError, marked
-from jetraft.cluster.backup.steps import Planner, Step, StepKind
-from jetraft.cluster.streams.shell import StreamShell
-from jetraft.store.mem_log import MemLog
+from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
+from jetraft.cluster.backup.steps import StepPlanner
+from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.state import StreamState
 from tests.cluster.lab import Node, assignment_of, finish, stream_config
 
@@ -16,16 +17,16 @@ CONFIG = stream_config(name="ORDERS", subjects=("orders.>",), allow_msg_ttl=True
 SECOND = 10**9
 
 
-def steps_of(*messages: Entry, first_seq: int = 1, last_seq: int = 9, now_ns: int = 0) -> list[Step]:
-    planner = Planner(CONFIG, now_ns)
+def steps_of(*messages: ArchiveEntry, first_seq: int = 1, last_seq: int = 9, now_ns: int = 0) -> list[RestoreStep]:
+    planner = StepPlanner(CONFIG, now_ns)
     state = StreamState(messages=len(messages), bytes=999, first_seq=first_seq, last_seq=last_seq)
-    items: list[Item] = [state, *messages, Ending(last_seq, 0)]
+    items: list[Item] = [state, *messages, ArchiveEnd(last_seq, 0)]
     batches = [batch for item in items for batch in planner.take(item)]
     return [step for batch in (*batches, planner.finish()) for step in batch]
 
 
-def message(seq: int, hdr: bytes = b"") -> Entry:
-    return Entry(b"orders.eu", seq * SECOND, seq, hdr, b"%d" % seq)
+def message(seq: int, hdr: bytes = b"") -> ArchiveEntry:
+    return ArchiveEntry(b"orders.eu", seq * SECOND, seq, hdr, b"%d" % seq)
 
 
 def test_gaps_become_skips_and_neighbours_one_entry() -> None:
@@ -47,53 +48,53 @@ def test_a_message_that_has_outlived_its_ttl_is_passed_over() -> None:
     assert [(step.kind, step.first_seq) for step in steps] == [(StepKind.SKIP, 1), (StepKind.MESSAGES, 2)]
 
 
-def restoring(node: Node) -> StreamShell:
+def restoring(node: Node) -> StreamReplica:
     assignment = assignment_of(node, marked(CONFIG, "me"))
-    shell = StreamShell(assignment=assignment, log=MemLog(), site=node.site)
+    replica = StreamReplica.start(assignment=assignment, log=MemLog(), site=node.site)
     node.sleep(2 * SECOND)
-    assert shell.restoration is not None
-    return shell
+    assert replica.restoration is not None
+    return replica
 
 
-def fill(node: Node, shell: StreamShell, steps: list[Step]) -> None:
-    restoration = shell.restoration
+def fill(node: Node, replica: StreamReplica, steps: list[RestoreStep]) -> None:
+    restoration = replica.restoration
     assert restoration is not None
     finish(node, lambda: restoration.carry_out(steps))
 
 
 def test_the_stream_serves_nothing_until_the_mark_is_gone() -> None:
     node = Node()
-    shell = restoring(node)
-    fill(node, shell, steps_of(message(4), message(8), first_seq=4))
-    assert not shell.is_leader
+    replica = restoring(node)
+    fill(node, replica, steps_of(message(4), message(8), first_seq=4))
+    assert not replica.is_leader
     assert not node.has_interest(b"orders.eu")
-    shell.reconfigure(attrs.evolve(shell.assignment, config=CONFIG))
+    replica.reconfigure(attrs.evolve(replica.assignment, config=CONFIG))
     node.sleep(SECOND)
-    assert shell.is_leader
-    assert shell.restoration is None
-    state = shell.info().state
+    assert replica.is_leader
+    assert replica.restoration is None
+    state = replica.info().state
     assert (state.first_seq, state.last_seq, state.messages, state.num_deleted) == (4, 9, 2, 4)
-    assert shell.machine.store.lost() == []
+    assert replica.machine.store.lost() == []
     node.publish(b"orders.eu", b"next", reply=b"_INBOX.1")
     assert [sent.payload for sent in node.turn()] == [b'{"stream":"ORDERS","seq":10}']
 
 
 def test_steps_that_were_taken_are_passed_over_when_they_come_again() -> None:
     node = Node()
-    shell, steps = restoring(node), steps_of(message(1), message(2), message(5))
-    fill(node, shell, steps[:2])
-    fill(node, shell, steps)
-    fill(node, shell, steps)
-    assert (shell.machine.last_seq, shell.machine.messages) == (9, 3)
+    replica, steps = restoring(node), steps_of(message(1), message(2), message(5))
+    fill(node, replica, steps[:2])
+    fill(node, replica, steps)
+    fill(node, replica, steps)
+    assert (replica.machine.last_seq, replica.machine.messages) == (9, 3)
 
 
 def test_steps_that_do_not_follow_are_refused_and_change_nothing() -> None:
     node = Node()
-    shell, steps = restoring(node), steps_of(message(1), message(2), message(5))
+    replica, steps = restoring(node), steps_of(message(1), message(2), message(5))
     with pytest.raises(ExceptionGroup) as raised:
-        fill(node, shell, steps[1:])
+        fill(node, replica, steps[1:])
     assert raised.group_contains(OutOfStepError)
-    assert shell.machine.last_seq == 0
+    assert replica.machine.last_seq == 0
 
 
 def test_a_restore_that_stops_is_given_up_again_and_again() -> None:

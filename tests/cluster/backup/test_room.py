@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from jetraft.store.space import SpaceWatch
+from jetraft.store.disk.space import SpaceWatch
 from tests.cluster.inprocess import InProcessCluster
 
 # Written by nats-server 2.14.6, whose archives do not say how much is in them.
@@ -22,7 +22,7 @@ async def test_an_old_archive_is_restored_while_others_fill_the_disk(
     cluster = InProcessCluster(tmp_path, nursery)
     await cluster.start("n1", "n2", "n3")
     node = await cluster.meta_leader()
-    monkeypatch.setattr(SpaceWatch, "room_bytes", lambda _self: next(room))
+    monkeypatch.setattr(SpaceWatch, "available_bytes", lambda _self: next(room))
 
     begun = await node.ask("STREAM.RESTORE.S", {"config": CONFIG, "state": {}})
     outcome = await node.upload(begun["deliver_subject"], ARCHIVE)

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.acks import Ack, AckKind, AckSubject, parse_ack_body, parse_ack_subject
-from jetraft.cluster.streams._admit import encode_capture
-from jetraft.store._runs import Runs
+from jetraft.store.stream._runs import Runs
 
 SHORT = b"$JS.ACK.S.c.2.33.44.1700000000000000000.5"
 LONG = b"$JS.ACK.hub.ACCHASH.S.c.2.33.44.1700000000000000000.5"
@@ -92,3 +92,21 @@ def _is_loosely_named(subject: bytes) -> bool:
     at = 3 if len(tokens) == 9 else 5 if len(tokens) >= 11 else 0
     seq = tokens[at + 2] if at else b""
     return seq.isdigit() and len(seq) <= 19 and int(seq) > 0
+
+
+def model_of(subject: bytes) -> AckSubject | None:
+    tokens = subject.split(b".")
+    at = 3 if len(tokens) == 9 else 5 if len(tokens) >= 11 else 0
+    numbers = tokens[at + 1 : at + 4]
+    if not at or not all(number.isdigit() and len(number) <= 19 for number in numbers):
+        return None
+    count, stream_seq, consumer_seq = map(int, numbers)
+    return AckSubject(tokens[at], stream_seq, consumer_seq, count)
+
+
+tokens = st.sampled_from([b"$JS", b"ACK", b"c", b"", b"0", b"7", b"-1", b"9" * 19, b"9" * 20, b"x1", b"\xb2", b" 1"])
+
+
+@given(st.lists(tokens, min_size=1, max_size=15).map(b".".join) | st.sampled_from([SHORT, LONG]))
+def test_a_subject_is_read_as_its_tokens_say(subject: bytes) -> None:
+    assert parse_ack_subject(subject) == model_of(subject)

@@ -25,13 +25,13 @@ def test_creations_that_cross_each_other_keep_to_the_limits(
     stream: dict[str, Any], made: int, refused: errors.ApiErrorSpec | None
 ) -> None:
     node = Node()
-    shell = start_stream(node, **stream)
+    replica = start_stream(node, **stream)
     outcomes: list[int] = []
 
     async def create(number: int) -> None:
         config = ConsumerConfig(durable_name=f"c{number}", ack_policy=AckPolicy.EXPLICIT)
         try:
-            await shell.create_consumer(config, action=ConsumerAction.CREATE_OR_UPDATE, pedantic=False)
+            await replica.create_consumer(config, action=ConsumerAction.CREATE_OR_UPDATE, pedantic=False)
         except errors.ApiError as error:
             outcomes.append(error.err_code)
         else:
@@ -43,5 +43,5 @@ def test_creations_that_cross_each_other_keep_to_the_limits(
                 nursery.start_soon(functools.partial(create, number))
 
     finish(node, create_all)
-    assert len(shell.machine.consumers) == made
+    assert len(replica.machine.consumers) == made
     assert sorted(outcomes) == [0] * made + [refused.err_code if refused else 0] * (5 - made)

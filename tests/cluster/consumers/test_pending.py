@@ -2,9 +2,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
-from jetraft.store._runs import Runs
-from jetraft.store.consumer_state import ConsumerState
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
+from jetraft.store.stream._runs import Runs
+from jetraft.store.stream.consumer_state import ConsumerState
 
 WAIT = WaitPolicy(ack_wait_ns=100, backoff_ns=(), max_deliver=-1)
 

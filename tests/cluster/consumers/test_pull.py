@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetraft.store.mem_log import MemLog
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, DeliverPolicy
 from tests.cluster.lab import Node, Sent, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.shell import StreamShell
+    from jetraft.cluster.streams.replica import StreamReplica
 
 S = 10**9
 NO_MESSAGES = b"NATS/1.0 404 No Messages\r\n\r\n"
@@ -25,9 +25,9 @@ class Client:
 
     def __init__(self, *subjects: bytes, stream: dict[str, Any] | None = None, **consumer: Any) -> None:
         self.node = Node()
-        self.shell: StreamShell = start_stream(self.node, **(stream or {}))
+        self.replica: StreamReplica = start_stream(self.node, **(stream or {}))
         self.publish(*subjects)
-        self.info = add_consumer(self.node, self.shell, durable_name="c", **consumer)
+        self.info = add_consumer(self.node, self.replica, durable_name="c", **consumer)
 
     def publish(self, *subjects: bytes) -> None:
         for subject in subjects:
@@ -54,7 +54,7 @@ def statuses(sent: list[Sent]) -> list[bytes]:
 def test_a_batch_has_exact_ack_subjects() -> None:
     client = Client(b"s.a", b"s.a", b"s.a")
     sent = client.pull(b'{"batch":2}')
-    ts_ns = client.shell.machine.last_ts_ns
+    ts_ns = client.replica.machine.last_ts_ns
     assert [message.reply for message in sent] == [
         b"$JS.ACK.S.c.1.1.1.%d.2" % ts_ns,
         b"$JS.ACK.S.c.1.2.2.%d.1" % ts_ns,
@@ -202,7 +202,7 @@ def test_progress_postpones_redelivery() -> None:
     for _ in range(3):
         client.node.sleep(8 * S)
         client.ack(message, b"+WPI")
-    assert info_of(client.shell, "c").num_redelivered == 0
+    assert info_of(client.replica, "c").num_redelivered == 0
     client.node.sleep(11 * S)
     assert seqs(client.pull()) == [1]
 
@@ -213,15 +213,15 @@ def test_a_message_is_given_up_after_max_deliver() -> None:
         assert seqs(client.pull()) == [1]
         client.node.sleep(2 * S)
     assert statuses(client.pull(b'{"no_wait":true}')) == [NO_MESSAGES]
-    assert info_of(client.shell, "c").num_ack_pending == 0
-    assert client.shell.machine.messages == 1
+    assert info_of(client.replica, "c").num_ack_pending == 0
+    assert client.replica.machine.messages == 1
 
 
 def test_an_ack_that_asks_for_the_next_gets_it() -> None:
     client = Client(b"s.a", b"s.a")
     (first,) = client.pull()
     assert seqs(client.ack(first, b"+NXT", reply=b"_INBOX.n")) == [2]
-    assert info_of(client.shell, "c").ack_floor.stream_seq == 1
+    assert info_of(client.replica, "c").ack_floor.stream_seq == 1
 
 
 def test_a_double_ack_is_answered_once_and_also_when_repeated() -> None:
@@ -249,7 +249,7 @@ def test_an_ack_from_before_this_leader_is_honoured() -> None:
     client = Client(b"s.a", b"s.a", b"s.a")
     client.node.publish(b"$JS.ACK.S.c.1.2.2.1.0", reply=b"_INBOX.d")
     assert len(client.node.turn()) == 1
-    assert info_of(client.shell, "c").num_pending == 2
+    assert info_of(client.replica, "c").num_pending == 2
     sent = client.pull(b"3")
     assert seqs(sent) == [1, 3]
     assert sent[-1].reply.endswith(b".0")
@@ -259,7 +259,7 @@ def test_ack_all_acknowledges_everything_before() -> None:
     client = Client(*[b"s.a"] * 4, ack_policy=AckPolicy.ALL)
     sent = client.pull(b"4")
     client.ack(sent[2])
-    info = info_of(client.shell, "c")
+    info = info_of(client.replica, "c")
     assert (info.ack_floor.stream_seq, info.num_ack_pending) == (3, 1)
 
 
@@ -280,25 +280,25 @@ def test_unknown_consumers_have_no_responders() -> None:
 def test_deleting_a_consumer_ends_its_requests() -> None:
     client = Client()
     client.pull(b"1")
-    assert finish(client.node, lambda: client.shell.delete_consumer("c"))
+    assert finish(client.node, lambda: client.replica.delete_consumer("c"))
     assert statuses(client.node.kept) == [b"NATS/1.0 409 Consumer Deleted\r\n\r\n"]
-    assert not finish(client.node, lambda: client.shell.delete_consumer("c"))
+    assert not finish(client.node, lambda: client.replica.delete_consumer("c"))
 
 
 def test_a_leader_that_stops_ends_requests() -> None:
     client = Client()
     client.pull(b"1")
-    client.shell.became_follower(2, None)
+    client.replica.became_follower(2, None)
     assert statuses(client.node.turn()) == [b"NATS/1.0 409 Leadership Change\r\n\r\n"]
 
 
 def test_an_unused_ephemeral_is_deleted() -> None:
     client = Client()
-    add_consumer(client.node, client.shell, name="e")
+    add_consumer(client.node, client.replica, name="e")
     client.node.sleep(4 * S)
-    assert "e" in client.shell.consumer_names()
+    assert "e" in client.replica.consumer_names()
     client.node.sleep(2 * S)
-    assert client.shell.consumer_names() == ["c"]
+    assert client.replica.consumer_names() == ["c"]
 
 
 SUBJECTS = [b"s.a", b"s.b", b"s.a", b"s.c", b"s.b"]
@@ -366,7 +366,7 @@ def test_every_message_is_delivered_until_it_is_acked_and_never_after(  # noqa: 
             case "publish":
                 client.node.publish(value.encode())
                 receive(client.node.turn())
-                seq = client.shell.machine.last_seq
+                seq = client.replica.machine.last_seq
                 if filter_subject in ("", value):
                     wanted.add(seq)
                     receive([])
@@ -378,11 +378,11 @@ def test_every_message_is_delivered_until_it_is_acked_and_never_after(  # noqa: 
                     acked |= set(seqs([message]))
                 receive(client.ack(message, b"+ACK" if kind == "ack" else b"-NAK"))
             case "remove":
-                finish(client.node, partial(client.shell.delete_message, value, erase=False))
+                finish(client.node, partial(client.replica.delete_message, value, erase=False))
                 wanted.discard(value)
             case "sleep":
                 receive(client.node.sleep(value * S))
-        info = info_of(client.shell, "c")
+        info = info_of(client.replica, "c")
         undelivered = {seq for seq in wanted if seq > info.delivered.stream_seq}
         assert info.num_pending == len(undelivered)
     client.node.sleep(31 * S)
@@ -421,7 +421,7 @@ def test_a_consumer_with_one_replica_sends_at_once_but_answers_a_double_ack_when
 def test_what_was_not_committed_is_never_sent_after_leadership_is_lost() -> None:
     client, log = held_client(3)
     client.pull(b"1")
-    client.shell.group.fail(RuntimeError("disk"), client.node.clock.mono_ns())
+    client.replica.group.fail(RuntimeError("disk"), client.node.clock.mono_ns())
     log.complete()
     assert client.node.turn() == []
 
@@ -432,8 +432,8 @@ def test_delivery_counts_survive_a_restart() -> None:
     for _ in range(2):
         client.pull()
         client.node.sleep(2 * S)
-    client.shell.stop()
-    client.shell = start_stream(client.node, log)
+    client.replica.stop()
+    client.replica = start_stream(client.node, log)
     client.node.sleep(2 * S)
     (message,) = client.pull()
     assert message.reply.startswith(b"$JS.ACK.S.c.3.1.3.")

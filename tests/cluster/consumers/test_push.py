@@ -17,14 +17,14 @@ class Subscriber:
 
     def __init__(self, *subjects: bytes, is_listening: bool = True, **consumer: Any) -> None:
         self.node = Node()
-        self.shell = start_stream(self.node)
+        self.replica = start_stream(self.node)
         for subject in subjects:
             self.node.publish(subject, b"0123456789")
         self.node.turn()
         if is_listening:
             self.node.subscriptions.add(b"to.me")
         fields = {"name": "p", "deliver_subject": "to.me", "ack_policy": AckPolicy.NONE, **consumer}
-        self.info = add_consumer(self.node, self.shell, **fields)
+        self.info = add_consumer(self.node, self.replica, **fields)
 
     def receive(self, sleep_ns: int = 0) -> list[Sent]:
         kept, self.node.kept = self.node.kept, []
@@ -57,7 +57,7 @@ def test_the_answer_to_the_creation_tells_what_is_to_come() -> None:
 def test_nothing_is_sent_while_nobody_listens_and_all_of_it_later() -> None:
     client = Subscriber(b"s.a", is_listening=False, inactive_threshold=60 * S)
     assert client.receive(5 * S) == []
-    assert info_of(client.shell, "p").num_pending == 1
+    assert info_of(client.replica, "p").num_pending == 1
     client.node.subscriptions.add(b"to.me")
     assert subjects_of(client.receive()) == [b"s.a"], "in the turn in which somebody begins to listen"
 
@@ -65,16 +65,16 @@ def test_nothing_is_sent_while_nobody_listens_and_all_of_it_later() -> None:
 def test_a_consumer_without_listeners_costs_no_timer() -> None:
     client = Subscriber(b"s.a", is_listening=False, durable_name="p")
     client.receive()
-    leadership = client.shell._leadership
+    leadership = client.replica._leadership
     assert leadership is not None
-    runner = leadership.desk.runner("p")
+    runner = leadership.dispatcher.runner("p")
     assert runner is not None
-    assert runner.core.step(runner._desk.now()).wake_ns is None
+    assert runner.core.step(runner._dispatcher.now()).wake_ns is None
 
 
 def test_the_listeners_of_a_new_deliver_subject_count_and_those_of_the_old_one_do_not() -> None:
     client = Subscriber(b"s.a", is_listening=False, durable_name="p")
-    add_consumer(client.node, client.shell, durable_name="p", deliver_subject="to.you", ack_policy=AckPolicy.NONE)
+    add_consumer(client.node, client.replica, durable_name="p", deliver_subject="to.you", ack_policy=AckPolicy.NONE)
     client.node.subscriptions.add(b"to.me")
     assert client.receive() == []
     client.node.subscriptions.add(b"to.you")
@@ -84,17 +84,17 @@ def test_the_listeners_of_a_new_deliver_subject_count_and_those_of_the_old_one_d
 def test_nothing_is_watched_for_a_consumer_that_is_gone() -> None:
     client = Subscriber()
     assert len(client.node.watches) == 1
-    finish(client.node, lambda: client.shell.delete_consumer("p"))
+    finish(client.node, lambda: client.replica.delete_consumer("p"))
     assert client.node.watches == {}
 
 
 def test_a_consumer_that_nobody_listens_to_is_deleted() -> None:
     client = Subscriber(is_listening=True)
     client.node.sleep(20 * S)
-    assert client.shell.consumer_names() == ["p"]
+    assert client.replica.consumer_names() == ["p"]
     client.node.subscriptions.clear()
     client.node.sleep(6 * S)
-    assert client.shell.consumer_names() == []
+    assert client.replica.consumer_names() == []
 
 
 def test_unacked_messages_are_pushed_again() -> None:

@@ -73,6 +73,6 @@ def test_who_is_not_listened_to_measures_nothing() -> None:
     (message,) = client.pull()
     client.node.publish(message.reply)
     assert sampled(client) == []
-    info = client.shell.consumer_info("c")
+    info = client.replica.consumer_info("c")
     assert info is not None
     assert info.num_ack_pending == 0

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.consumers.selector import Selector
-from jetraft.store._runs import Runs
-from jetraft.store.consumer_state import ConsumerState
 from jetraft.store.model.config import ConsumerConfig
+from jetraft.store.stream._runs import Runs
+from jetraft.store.stream.consumer_state import ConsumerState
 
 
 @attrs.define

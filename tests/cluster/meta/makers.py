@@ -1,9 +1,9 @@
 """Small makers that the tests of the meta group share."""
 
-from jetraft.cluster.meta.assignment import StreamAssignment
 from jetraft.cluster.meta.commands import AssignStream, Command, encode
-from jetraft.store._frame import seal
-from jetraft.store.format import Kind
+from jetraft.cluster.state.assignment import StreamAssignment
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Kind
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry

@@ -9,14 +9,15 @@ import pytest
 import trio
 import trio.testing
 
-from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.backend import SLOW_S, WORKED_AT_ONCE, MetaBackend
 from jetraft.cluster.meta.commands import ReconfigureStream, RemoveStream, SettleStream
 from jetraft.cluster.meta.currency import UnprovedError
+from jetraft.cluster.meta.directory import ReplicaDirectory
 from jetraft.cluster.meta.machine import MetaMachine
-from jetraft.raft.repair import RepairPendingError
-from jetraft.raft.swap import Swap, SwapRefusedError
-from jetraft.store.mem_log import MemLog
+from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+from jetraft.raft.recovery.repair import RepairPendingError
+from jetraft.raft.recovery.swap import Swap, SwapRefusedError
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import GroupLog, StoreCorrupt, StoreError
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, assign, config, entry
@@ -82,8 +83,13 @@ class Bench:
         self.machine = MetaMachine()
         self.host = FakeHost()
         self.is_proved = True
+        self.directory: ReplicaDirectory[FakeReplica] = ReplicaDirectory()
         self.backend: MetaBackend[FakeReplica] = MetaBackend(
-            node_id=N1, machine=self.machine, host=self.host, is_table_proved=lambda: self.is_proved
+            node_id=N1,
+            machine=self.machine,
+            directory=self.directory,
+            host=self.host,
+            is_table_proved=lambda: self.is_proved,
         )
         self._index = 0
 
@@ -93,7 +99,7 @@ class Bench:
             self._index += 1
             entries.append(entry(self._index, command))  # type: ignore[arg-type]  # commands of the module under test
         self.machine.apply(entries)
-        await self.backend.settle()
+        await self.directory.settle()
 
     def calls(self) -> Sequence[str]:
         made, self.host.calls = self.host.calls, []
@@ -108,11 +114,11 @@ async def test_an_assigned_stream_is_started_and_a_removed_one_is_stopped_and_di
     await nursery.start(bench.backend.run)
     await bench.apply(assign("S", group="g1"))
     assert bench.calls() == ["start g1"]
-    assert bench.backend.get(S) is not None
+    assert bench.directory.get(S) is not None
 
     await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
     assert bench.calls() == ["stop g1", "discard g1"]
-    assert bench.backend.get(S) is None
+    assert bench.directory.get(S) is None
 
 
 async def test_a_start_that_takes_long_holds_up_no_other_stream(nursery: trio.Nursery) -> None:
@@ -124,7 +130,7 @@ async def test_a_start_that_takes_long_holds_up_no_other_stream(nursery: trio.Nu
     assert bench.calls() == ["start g2"]
 
     bench.host.held["g1"].set()
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert bench.calls() == ["start g1"]
 
 
@@ -140,7 +146,7 @@ async def test_a_stream_is_worked_at_by_one_task_at_a_time(nursery: trio.Nursery
     assert bench.calls() == [], "what became of the first one is not known yet"
 
     bench.host.held["g1"].set()
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert bench.calls() == ["start g1", "stop g1", "discard g1", "start g3"]
 
 
@@ -153,10 +159,10 @@ async def test_only_so_many_streams_are_started_at_once(nursery: trio.Nursery) -
     bench.machine.apply([entry(number + 1, assign(group.upper(), group=group)) for number, group in enumerate(groups)])
     await trio.testing.wait_all_tasks_blocked()
     assert len(bench.host.attempts_s) == WORKED_AT_ONCE
-    assert bench.backend.wanted == len(groups)
+    assert bench.directory.wanted == len(groups)
 
     released.set()
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert sorted(bench.calls()) == sorted(f"start {group}" for group in groups)
 
 
@@ -197,12 +203,12 @@ async def test_a_replica_whose_log_was_replaced_is_another_one(nursery: trio.Nur
     bench = Bench()
     await nursery.start(bench.backend.run)
     await bench.apply(assign("S", group="g1"))
-    before = bench.backend.get(S)
+    before = bench.directory.get(S)
 
     await bench.backend.reopen(swap_of(bench))
 
     assert bench.calls() == ["start g1", "reopen g1"]
-    assert bench.backend.get(S) not in (None, before)
+    assert bench.directory.get(S) not in (None, before)
 
 
 async def test_a_replica_whose_log_could_not_be_replaced_is_started_over_the_old_one(nursery: trio.Nursery) -> None:
@@ -217,7 +223,7 @@ async def test_a_replica_whose_log_could_not_be_replaced_is_started_over_the_old
     swap = attrs.evolve(swap_of(bench), carry_out=damaged)
     with pytest.raises(StoreCorrupt):
         await bench.backend.reopen(swap)
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert bench.calls() == ["start g1", "reopen g1", "start g1"]
     with pytest.raises(StoreError, match="does not run here"):
         await bench.backend.reopen(swap)
@@ -229,7 +235,7 @@ async def test_a_replica_ends_for_another_log_only_if_it_needs_that_when_its_tur
     groups = [f"g{number}" for number in range(2, WORKED_AT_ONCE + 2)]
     await nursery.start(bench.backend.run)
     await bench.apply(assign("S", group="g1"))
-    before = bench.backend.get(S)
+    before = bench.directory.get(S)
     released = trio.Event()
     bench.host.held = dict.fromkeys(groups, released)
     bench.machine.apply([entry(number + 9, assign(group.upper(), group=group)) for number, group in enumerate(groups)])
@@ -248,10 +254,10 @@ async def test_a_replica_ends_for_another_log_only_if_it_needs_that_when_its_tur
     await trio.testing.wait_all_tasks_blocked()
     is_behind = False
     released.set()
-    await bench.backend.settle()
+    await bench.directory.settle()
     await trio.testing.wait_all_tasks_blocked()
     assert "reopen g1" not in bench.calls()
-    assert bench.backend.get(S) is before
+    assert bench.directory.get(S) is before
     assert refusals == ["of a test has moved on"]
 
 
@@ -271,7 +277,7 @@ async def test_a_replica_that_was_started_again_is_not_ended_for_the_log_of_its_
 
 def swap_of(bench: Bench, is_wanted: Callable[[], bool] = lambda: True) -> Swap:
     """Another log for the replica of S."""
-    replica = bench.backend.get(S)
+    replica = bench.directory.get(S)
     assert replica is not None
     return Swap(replica.group, is_wanted=is_wanted, carry_out=_new_log)
 
@@ -308,7 +314,7 @@ async def test_a_new_config_reaches_the_running_replica(nursery: trio.Nursery) -
     await nursery.start(bench.backend.run)
     await bench.apply(assign("S"))
     await bench.apply(ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S", "new")))
-    replica = bench.backend.get(S)
+    replica = bench.directory.get(S)
     assert replica is not None
     assert replica.reconfigured == [2]
 
@@ -319,7 +325,7 @@ async def test_absence_from_a_snapshot_deletes_nothing(nursery: trio.Nursery) ->
     await nursery.start(bench.backend.run)
     await bench.apply(assign("S", group="g1"))
     bench.machine.restore(MetaMachine().snapshot())
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert bench.calls() == ["start g1", "stop g1"]
     assert bench.backend.statistics().orphans == ("g1",)
 
@@ -376,7 +382,7 @@ async def test_a_group_that_comes_back_while_it_is_discarded_is_started_after_th
     await trio.testing.wait_all_tasks_blocked()
     assert bench.calls() == []
     bench.host.discarding.set()
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert bench.calls() == ["discard g1", "start g1"]
 
 
@@ -391,7 +397,7 @@ async def test_what_waits_for_the_table_is_started_when_that_is_proved(
     assert len(bench.host.attempts_s) == 1
     bench.host.fails = False
     bench.backend.retry_all()
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert bench.calls() == ["start g1"]
     assert autojump_clock.current_time() >= 1000
 
@@ -435,11 +441,11 @@ async def test_a_replica_that_waits_is_tried_at_once_when_its_group_is_heard_of(
     before = len(bench.host.attempts_s)
     bench.backend.retry(GroupId("g1"))
     bench.backend.retry(GroupId("g3"))
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert bench.calls() == ["start g1"]
     assert bench.host.attempts_s[before:] == [trio.current_time()]
     bench.backend.retry(GroupId("g1"))
-    await bench.backend.settle()
+    await bench.directory.settle()
     assert bench.calls() == [], "it runs"
 
 
@@ -472,14 +478,14 @@ async def test_what_runs_is_listed_anew_when_it_changes_and_only_then(nursery: t
     bench = Bench()
     await nursery.start(bench.backend.run)
     await bench.apply(assign("S", group="g1"))
-    listed = bench.backend.replicas()
+    listed = bench.directory.replicas()
     assert [row.group_id for row, _ in listed] == ["g1"]
-    assert bench.backend.replicas() is listed
+    assert bench.directory.replicas() is listed
 
     await bench.apply(ReconfigureStream(account=ACCOUNT, incarnation=1, config=config("S", "new")))
-    assert [row.revision for row, _ in bench.backend.replicas()] == [2]
-    before = bench.backend.replicas()[0][1]
+    assert [row.revision for row, _ in bench.directory.replicas()] == [2]
+    before = bench.directory.replicas()[0][1]
     await bench.backend.reopen(swap_of(bench))
-    assert bench.backend.replicas()[0][1] is not before
+    assert bench.directory.replicas()[0][1] is not before
     await bench.apply(RemoveStream(account=ACCOUNT, name="S", incarnation=1))
-    assert list(bench.backend.replicas()) == []
+    assert list(bench.directory.replicas()) == []

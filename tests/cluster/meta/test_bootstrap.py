@@ -6,8 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from jetraft.cluster.meta.bootstrap import Bootstrap, expected_nodes, pack_view, unpack_view
+from jetraft.cluster.calls.messages.founding import FoundersView
+from jetraft.cluster.meta.bootstrap import Bootstrap, expected_nodes, load_record, view_message, view_of
 from jetraft.cluster.meta.founding import Founders, View, founders_of
+from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.store.model.ids import NodeId
 from tests.cluster.meta.makers import N1, N2, N3
 from tests.cluster.wire import Wire, WireMesh
@@ -31,7 +33,12 @@ class Disk:
 
 
 def node(wire: Wire, node_id: NodeId, disk: Disk, expected: int = 3) -> Bootstrap:
-    return Bootstrap(node_id=node_id, cluster="C", mesh=WireMesh(wire, node_id), expected=expected, file=disk)
+    return Bootstrap(
+        record=load_record(disk, node_id=node_id, cluster="C"),
+        mesh=WireMesh(wire, node_id),
+        expected=expected,
+        file=disk,
+    )
 
 
 async def run_all(nodes: Mapping[NodeId, Bootstrap]) -> dict[NodeId, Founders | None]:
@@ -58,9 +65,9 @@ async def test_three_nodes_found_one_group(autojump_clock: trio.testing.MockCloc
 
 async def test_a_server_that_stands_alone_founds_at_once_and_remembers() -> None:
     disk = Disk()
-    alone = Bootstrap(node_id=N1, cluster="", mesh=None, expected=1, file=disk)
+    alone = Bootstrap(record=load_record(disk, node_id=N1, cluster=""), mesh=None, expected=1, file=disk)
     assert await alone.run() == founders_of("", [N1])
-    again = Bootstrap(node_id=N1, cluster="", mesh=None, expected=1, file=disk)
+    again = Bootstrap(record=load_record(disk, node_id=N1, cluster=""), mesh=None, expected=1, file=disk)
     assert again.founded == founders_of("", [N1])
 
 
@@ -123,10 +130,10 @@ def test_as_many_nodes_are_expected_as_are_configured_and_never_one(routes: int,
 @pytest.mark.parametrize("founders", [None, founders_of("C", [N1, N2])])
 def test_a_view_survives_the_wire(founders: Founders | None) -> None:
     view = View(founders=founders, vouches=(N1, N2))
-    assert unpack_view(pack_view(view), cluster="C") == view
+    assert view_of(FoundersView.unpack(view_message(view).pack()), cluster="C") == view
 
 
 @pytest.mark.parametrize("packed", [b"", b"\xc1", b"\x92\x01\x02"])
 def test_a_view_that_is_none_is_refused(packed: bytes) -> None:
-    with pytest.raises(ValueError, match="view"):
-        unpack_view(packed, cluster="C")
+    with pytest.raises(RemoteProtocolError, match="view"):
+        FoundersView.unpack(packed)

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.meta.assignment import StreamAssignment
 from jetraft.cluster.meta.commands import (
     AdoptStream,
     AssignStream,
@@ -17,6 +16,7 @@ from jetraft.cluster.meta.commands import (
     decode,
     encode,
 )
+from jetraft.cluster.state.assignment import StreamAssignment
 from jetraft.store.model.config import Placement, StorageType, StreamConfig
 from jetraft.store.model.ids import GroupId, NodeId
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from jetraft.cluster.meta.founding import (
     BadRecordError,
     Founders,
+    FoundingStep,
     Record,
-    Step,
     View,
     decide,
     founders_of,
@@ -39,7 +39,7 @@ def step(
     vouched: tuple[Founders, ...] = (ALL,),
     settled: bool = True,
     expected: int = 3,
-) -> Step:
+) -> FoundingStep:
     record = Record(node_id=N1, cluster="C", vouched=vouched)
     return decide(record=record, sees=sees, expected=expected, settled=settled, views=views).step
 
@@ -49,7 +49,7 @@ def view(sees: Founders = ALL, founders: Founders | None = None) -> View:
 
 
 def test_founds_when_everybody_sees_the_same_nodes() -> None:
-    assert step(views={N2: view(), N3: view()}) is Step.FOUND
+    assert step(views={N2: view(), N3: view()}) is FoundingStep.FOUND
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_founds_when_everybody_sees_the_same_nodes() -> None:
     ],
 )
 def test_waits_while(case: str, arguments: dict[str, Any]) -> None:
-    assert step(**arguments) is Step.WAIT, case
+    assert step(**arguments) is FoundingStep.WAIT, case
 
 
 def test_joins_a_founded_group_that_it_vouched_for_even_when_it_sees_more_nodes_now() -> None:
     more = founders_of("C", [N1, N2, N3, NodeId("late")])
     views = {N2: view(founders=ALL), N3: view()}
-    assert step(views=views, sees=more, vouched=(PAIR, ALL, more)) is Step.FOUND
+    assert step(views=views, sees=more, vouched=(PAIR, ALL, more)) is FoundingStep.FOUND
 
 
 def test_a_node_whose_disk_was_lost_does_not_come_back_with_its_old_vote() -> None:
-    assert step(views={N2: view(founders=ALL), N3: view(founders=ALL)}, vouched=()) is Step.STAY_OUTSIDE
+    assert step(views={N2: view(founders=ALL), N3: view(founders=ALL)}, vouched=()) is FoundingStep.STAY_OUTSIDE
 
 
 def test_a_node_that_came_late_stays_outside() -> None:
     others = founders_of("C", [N2, N3])
-    assert step(views={N2: view(founders=others), N3: view(founders=others)}) is Step.STAY_OUTSIDE
+    assert step(views={N2: view(founders=others), N3: view(founders=others)}) is FoundingStep.STAY_OUTSIDE
 
 
 node_ids = st.text("abcdefgh", min_size=8, max_size=8).map(NodeId)
@@ -184,7 +184,7 @@ def ask(me: Node, nodes: dict[NodeId, Node]) -> None:
     sees = founders_of("C", me.sees)
     views = {peer: nodes[peer].view() for peer in sees.members if peer != me.record.node_id}
     decision = decide(record=me.record, sees=sees, expected=4, settled=True, views=views)
-    if decision.step is Step.FOUND:
+    if decision.step is FoundingStep.FOUND:
         me.record = attrs.evolve(me.record, founded=decision.founders)
     elif may_vouch(record=me.record, sees=sees, expected=4, views=views):
         me.record = me.record.vouching_for(sees)

@@ -6,8 +6,8 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.cluster.meta.assignment import StreamKey
-from jetraft.cluster.meta.health import GRACE_NS, HEALTHY, LAG_MAX, Health, Judge, Loss, Seen
+from jetraft.cluster.meta.health import GRACE_NS, HEALTHY, LAG_MAX, Health, Judge, ReportedLoss, Seen
+from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model.ids import NodeId
 from tests.cluster.meta.makers import ACCOUNT, N1
 
@@ -30,7 +30,7 @@ S = StreamKey(ACCOUNT, "S")
 T = StreamKey(ACCOUNT, "T")
 U = StreamKey(ACCOUNT, "U")
 FINE = Seen(clustered=True, outside=False, meta=Group(), replicas=[(S, Group())])
-DAMAGED = Loss(runs=[(1, 1)])
+DAMAGED = ReportedLoss(runs=[(1, 1)])
 
 
 def judged(seen: Seen, *, confirmed: bool = True) -> Health:
@@ -68,7 +68,13 @@ def test_a_server_that_stands_alone_is_healthy_before_its_first_election() -> No
             "data of 2 groups that belong to no known stream: S-R1F-a, S-R1F-b;",
         ),
         (
-            {"lost": [(S, Loss(runs=[(1, 4)])), (T, Loss()), (U, Loss(runs=[(7, 7), (9, 12)]))]},
+            {
+                "lost": [
+                    (S, ReportedLoss(runs=[(1, 4)])),
+                    (T, ReportedLoss()),
+                    (U, ReportedLoss(runs=[(7, 7), (9, 12)])),
+                ]
+            },
             r"stream '\$G > S' has damaged messages: 1-4; stream '\$G > U' has damaged messages: 7-7, 9-12$",
         ),
         ({"lost": [(S, DAMAGED)] * 25}, "; and 5 more streams have some$"),
@@ -88,7 +94,7 @@ def test_says_what_is_wrong(change: dict[str, Any], words: str) -> None:
 
 def test_what_all_members_of_a_stream_in_memory_have_forgotten_is_told_and_fails_no_probe() -> None:
     """A probe that fails for good would have the server restarted again and again, for what nobody can bring back."""
-    health = judged(attrs.evolve(FINE, lost=[(S, Loss(is_forgotten=True)), (T, Loss())]))
+    health = judged(attrs.evolve(FINE, lost=[(S, ReportedLoss(is_forgotten=True)), (T, ReportedLoss())]))
     assert (health.http_status, health.reason) == (200, "")
     assert health.notice.endswith("have lost their messages, as all members were restarted: '$G > S'")
 

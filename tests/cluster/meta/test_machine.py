@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.meta.assignment import StreamKey
 from jetraft.cluster.meta.commands import Command, NameNode, ReconfigureStream, RemoveStream, SettleStream
 from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.state.assignment import StreamKey
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, config, entry
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def test_an_entry_that_does_not_decode_is_an_answer_not_an_exception() -> None:
 def test_listeners_hear_of_changed_streams_only() -> None:
     machine = MetaMachine()
     heard: list[Sequence[StreamKey]] = []
-    machine.on_change.append(heard.append)
+    machine.on_change.connect(heard.append)
     machine.apply([entry(1, assign("S")), entry(2, assign("S")), entry(3, NameNode(node_id=N1, name="x"))])
     machine.apply([entry(4, assign("S"))])
     assert heard == [[key("S")]]
@@ -136,7 +136,7 @@ def test_after_a_snapshot_old_and_new_streams_count_as_changed() -> None:
     donor, _ = applied(assign("B"))
     machine, _ = applied(assign("A"))
     heard: list[Sequence[StreamKey]] = []
-    machine.on_change.append(heard.append)
+    machine.on_change.connect(heard.append)
     machine.restore(donor.snapshot())
     assert heard == [[key("A"), key("B")]]
     assert list(machine.table.streams) == [key("B")]
@@ -145,7 +145,7 @@ def test_after_a_snapshot_old_and_new_streams_count_as_changed() -> None:
 def test_leadership_is_noted_and_told() -> None:
     machine = MetaMachine()
     told: list[tuple[int | None, str | None]] = []
-    machine.on_leader.append(lambda: told.append((machine.leading_term, machine.leader)))
+    machine.on_leader.connect(lambda: told.append((machine.leading_term, machine.leader)))
     machine.became_leader(3)
     machine.became_follower(4, N2)
     assert told == [(3, None), (None, N2)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.meta.placement import NodeLoad, Wanted, choose_heir, fits, place
+from jetraft.cluster.meta.placement import NodeLoad, Wanted, choose_transfer_target, fits, place
 from jetraft.store.model.config import Placement
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import NodeId
@@ -183,7 +183,7 @@ MEMBERS = [
     ],
 )
 def test_leadership_goes_to_the_one_asked_for_or_to_who_leads_least(placement: Placement, heir: str) -> None:
-    assert choose_heir(placement, MEMBERS, own=NodeId("a"), cluster="C") == heir
+    assert choose_transfer_target(placement, MEMBERS, own=NodeId("a"), cluster="C") == heir
 
 
 @pytest.mark.parametrize(
@@ -197,5 +197,5 @@ def test_leadership_goes_to_the_one_asked_for_or_to_who_leads_least(placement: P
 )
 def test_a_step_down_that_nobody_fits_is_refused(placement: Placement, text: str) -> None:
     with pytest.raises(ApiError) as caught:
-        choose_heir(placement, MEMBERS, own=NodeId("a"), cluster="C")
+        choose_transfer_target(placement, MEMBERS, own=NodeId("a"), cluster="C")
     assert (caught.value.err_code, caught.value.description) == (10005, text)

@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import pytest
 
-from jetraft.cluster.forward import Moved
+from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.meta.adoption import Adoption
-from jetraft.cluster.meta.assignment import StreamAssignment, StreamKey
 from jetraft.cluster.meta.commands import AdoptStream, Command, ReconfigureStream, RemoveStream
-from jetraft.cluster.meta.machine import MetaMachine, Verdict
+from jetraft.cluster.meta.machine import CommandVerdict, MetaMachine
 from jetraft.cluster.meta.saved_rows import PREFIX, SavedRows
-from jetraft.store.cipher import CipherKind
-from jetraft.store.format import Kind
-from jetraft.store.keyring import Secrets
-from jetraft.store.ledger import Ledger
-from jetraft.store.ledger_records import GroupKey, value
-from jetraft.store.lossy_disk import LossyDisk
+from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+from jetraft.store.frames.cipher import CipherKind
+from jetraft.store.frames.format import Kind
+from jetraft.store.frames.keyring import Secrets
+from jetraft.store.frames.placeholder import placeholder_frame
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.ledger.ledger_records import GroupKey, value
 from jetraft.store.model.ids import GroupId
 from jetraft.store.port import Entry
-from jetraft.store.stand_in import stand_in
 from tests.cluster.meta.makers import ACCOUNT, assign, assignment, config, entry
+from tests.doubles.lossy_disk import LossyDisk
+from tests.doubles.meta_group import AppliedMetaGroup
 
 if TYPE_CHECKING:
     from jetraft.cluster.meta.frontend import MetaFrontend
@@ -48,7 +49,7 @@ class Store:
         """Another process, whose table is empty."""
         self.disk.kill()
         self.ledger, self.machine = Ledger.open(self.disk, ROOT), MetaMachine()
-        self.rows = SavedRows(self.ledger, self.machine, self.secrets)
+        self.rows = SavedRows.following(self.ledger, self.machine, self.secrets)
 
     def apply(self, *commands: Command) -> None:
         for command in commands:
@@ -57,7 +58,7 @@ class Store:
     def lose(self) -> None:
         """What was the next entry nobody has any more."""
         index = self.machine.applied_index + 1
-        frame = stand_in(index, 1, 1)
+        frame = placeholder_frame(index, 1, 1)
         self.machine.apply([Entry(index=index, term=1, kind=Kind.MESSAGES, frame=frame)])
 
     def write(self) -> None:
@@ -188,15 +189,22 @@ class Proposals:
         row = self._store.machine.table.streams[StreamKey(account, name)]
         self._apply(RemoveStream(account=account, name=name, incarnation=row.incarnation))
 
-    def _apply(self, command: Command) -> Verdict:
+    def _apply(self, command: Command) -> CommandVerdict:
         machine = self._store.machine
         (verdict,) = machine.apply([entry(machine.applied_index + 1, command)])
         return verdict
 
 
 def adoption(store: Store, stored: set[GroupKey], *, is_leader: bool = True) -> Adoption:
+    store.machine.became_leader(1)
     frontend = cast("MetaFrontend", Proposals(store, is_leader=is_leader))
-    return Adoption(rows=store.rows, machine=store.machine, frontend=frontend, stored=lambda: stored)
+    return Adoption(
+        rows=store.rows,
+        machine=store.machine,
+        frontend=frontend,
+        meta_group=AppliedMetaGroup().ref(),
+        stored=lambda: stored,
+    )
 
 
 async def test_what_the_table_has_lost_is_taken_back_loudly(store: Store, caplog: pytest.LogCaptureFixture) -> None:

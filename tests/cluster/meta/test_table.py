@@ -4,9 +4,9 @@ import msgpack
 import pytest
 
 from jetraft.cluster.meta import table as table_module
-from jetraft.cluster.meta.assignment import StreamKey
 from jetraft.cluster.meta.commands import BadCommandError
 from jetraft.cluster.meta.table import MetaTable
+from jetraft.cluster.state.assignment import StreamKey
 from tests.cluster.meta.makers import ACCOUNT, N1, assignment
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import attrs
 
-from jetraft.store import _frame
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import Identity, Kind
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.log import FileLog
-from jetraft.store.log_open import open_log
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames import _frame
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.log.file_log import FileLog
+from jetraft.store.log.opening import open_log
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, GroupLog
 from tests.store.ledgers import ledger_of

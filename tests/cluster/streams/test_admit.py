@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetraft.cluster.streams._admit import captured_at, captured_payload, encode_capture
-from jetraft.cluster.streams.admit import Admission
-from jetraft.store._frame import records, seal
-from jetraft.store.format import Kind
+from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
+from jetraft.cluster.streams.admit import PublishAdmission
+from jetraft.store.frames._frame import records, seal
+from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy
 from jetraft.store.model.subject import matches
@@ -51,6 +51,9 @@ class Applied:
     def count_for(self, subject: bytes) -> int:
         return sum(stored == subject for stored, _ in self.stored)
 
+    def is_unwanted(self, subject: bytes) -> bool:  # noqa: ARG002  (the port's)
+        return False
+
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:  # noqa: ARG002  (the port's)
         return next((at for at, (_, stored) in enumerate(self.stored, 1) if stored == msg_id), None)
 
@@ -65,19 +68,14 @@ def capture(subject: bytes = b"s.a", payload: bytes = b"x", hdr: bytes = b"", re
 
 
 def answers_of(encoded: bytes) -> list[tuple[bytes, Any]]:
-    found, position = [], 0
-    while position < len(encoded):
-        start = position
-        position, subject, _reply, _hdr, _size = captured_at(encoded, start)
-        found.append((subject, json.loads(captured_payload(encoded, start))))
-    return found
+    return [(answer.subject, json.loads(answer.payload)) for answer in captures(encoded)]
 
 
 def acks_of(admitted: Admitted) -> list[tuple[bytes, Any]]:
     return [ack for publish in admitted.publishes for ack in answers_of(publish.acks(b"S"))]
 
 
-def refusal_of(admission: Admission, hdr: bytes = b"", payload: bytes = b"x", subject: bytes = b"s.a") -> Any:
+def refusal_of(admission: PublishAdmission, hdr: bytes = b"", payload: bytes = b"x", subject: bytes = b"s.a") -> Any:
     """The error code of one message, or None when it is admitted."""
     admitted = admission.admit(capture(subject, payload, hdr), NOW_NS)
     if not admitted.answers:
@@ -133,7 +131,7 @@ STORED = [(b"s.a", b""), (b"s.b", b"id-b"), (b"s.a", b"id-a")]
     ],
 )
 def test_headers_are_judged_as_the_reference_does(hdr: bytes, refusal: object) -> None:
-    assert refusal_of(Admission(stream_config(), Applied(list(STORED))), hdr) == refusal
+    assert refusal_of(PublishAdmission(stream_config(), Applied(list(STORED))), hdr) == refusal
 
 
 @pytest.mark.parametrize(
@@ -157,12 +155,12 @@ def test_headers_are_judged_as_the_reference_does(hdr: bytes, refusal: object) -
 )
 def test_limits_are_judged_as_the_reference_does(fields: dict[str, Any], refusal: object) -> None:
     """Ten bytes of payload on `s.a` count 43 bytes in the file store; 100 are stored."""
-    admission = Admission(stream_config(**fields), Applied(list(STORED), stored_bytes=100))
+    admission = PublishAdmission(stream_config(**fields), Applied(list(STORED), stored_bytes=100))
     assert refusal_of(admission, payload=b"0123456789") == refusal
 
 
 def test_limits_count_what_is_in_flight() -> None:
-    admission = Admission(stream_config(max_msgs=2, discard=DiscardPolicy.NEW), Applied())
+    admission = PublishAdmission(stream_config(max_msgs=2, discard=DiscardPolicy.NEW), Applied())
     admitted = admission.admit(capture() * 3, NOW_NS)
     assert [publish.records.count for publish in admitted.publishes] == [2]
     assert len(admitted.answers) == 1
@@ -170,13 +168,13 @@ def test_limits_count_what_is_in_flight() -> None:
 
 
 def test_a_rollup_value_is_checked() -> None:
-    admission = Admission(stream_config(allow_rollup_hdrs=True), Applied())
+    admission = PublishAdmission(stream_config(allow_rollup_hdrs=True), Applied())
     assert refusal_of(admission, headers(Rollup="foo")) == (10111, 'rollup value invalid: "foo"')
     assert refusal_of(admission, headers(Rollup="all")) is None
 
 
 def test_sequences_go_on_over_batches_in_flight() -> None:
-    admission = Admission(stream_config(), Applied(list(STORED)))
+    admission = PublishAdmission(stream_config(), Applied(list(STORED)))
     first = admission.admit(capture(reply=b"A") + capture(reply=b"B"), NOW_NS)
     second = admission.admit(capture(reply=b"C"), NOW_NS)
     assert acks_of(first) == [(b"A", {"stream": "S", "seq": 4}), (b"B", {"stream": "S", "seq": 5})]
@@ -184,7 +182,7 @@ def test_sequences_go_on_over_batches_in_flight() -> None:
 
 
 def test_expectations_see_what_is_in_flight() -> None:
-    admission = Admission(stream_config(), Applied(list(STORED)))
+    admission = PublishAdmission(stream_config(), Applied(list(STORED)))
     admission.admit(capture(b"s.b"), NOW_NS)
     assert refusal_of(admission, headers(Expected_Last_Sequence="3")) == (10071, "wrong last sequence: 4")
     assert refusal_of(admission, headers(Expected_Last_Subject_Sequence="2"), subject=b"s.b") == (
@@ -196,14 +194,14 @@ def test_expectations_see_what_is_in_flight() -> None:
 
 
 def test_an_applied_duplicate_is_acknowledged_at_once_with_its_sequence() -> None:
-    admission = Admission(stream_config(), Applied(list(STORED)))
+    admission = PublishAdmission(stream_config(), Applied(list(STORED)))
     admitted = admission.admit(capture(hdr=headers(Msg_Id="id-b"), reply=b"D"), NOW_NS)
     assert not admitted.publishes
-    assert captured_payload(admitted.answers[0], 0) == b'{"stream":"S","seq":2,"duplicate": true}'
+    assert capture_at(admitted.answers[0], 0).payload == b'{"stream":"S","seq":2,"duplicate": true}'
 
 
 def test_a_duplicate_in_flight_is_acknowledged_with_the_first_copy() -> None:
-    admission = Admission(stream_config(), Applied())
+    admission = PublishAdmission(stream_config(), Applied())
     batch = capture(hdr=headers(Msg_Id="n"), reply=b"A") + capture(hdr=headers(Msg_Id="n"), reply=b"B")
     admitted = admission.admit(batch, NOW_NS)
     admission.admit(capture(hdr=headers(Msg_Id="n"), reply=b"C"), NOW_NS)
@@ -217,7 +215,7 @@ def test_a_duplicate_in_flight_is_acknowledged_with_the_first_copy() -> None:
 
 def test_what_is_settled_is_judged_from_applied_state() -> None:
     applied = Applied()
-    admission = Admission(stream_config(), applied)
+    admission = PublishAdmission(stream_config(), applied)
     (publish,) = admission.admit(capture(hdr=headers(Msg_Id="n")), NOW_NS).publishes
     applied.stored.append((b"s.a", b"n"))
     admission.settled(publish)
@@ -227,33 +225,33 @@ def test_what_is_settled_is_judged_from_applied_state() -> None:
 
 
 def test_nobody_is_acknowledged_without_a_reply_or_with_no_ack() -> None:
-    assert acks_of(Admission(stream_config(), Applied()).admit(capture(reply=b""), NOW_NS)) == []
-    silent = Admission(stream_config(no_ack=True), Applied())
+    assert acks_of(PublishAdmission(stream_config(), Applied()).admit(capture(reply=b""), NOW_NS)) == []
+    silent = PublishAdmission(stream_config(no_ack=True), Applied())
     assert acks_of(silent.admit(capture(), NOW_NS)) == []
     assert silent.admit(capture(hdr=headers(Expected_Stream="T")), NOW_NS).answers == []
 
 
 def test_timestamps_never_go_back() -> None:
-    admission = Admission(stream_config(), Applied(last_ts_ns=NOW_NS + 5))
+    admission = PublishAdmission(stream_config(), Applied(last_ts_ns=NOW_NS + 5))
     stamps = [admission.admit(capture(), now).publishes[0].records.ts_ns for now in (NOW_NS, NOW_NS + 9, NOW_NS + 2)]
     assert stamps == [NOW_NS + 5, NOW_NS + 9, NOW_NS + 9]
 
 
 def test_an_entry_is_bounded_and_order_is_kept() -> None:
-    admission = Admission(stream_config(), Applied())
+    admission = PublishAdmission(stream_config(), Applied())
     admitted = admission.admit(capture(payload=b"p" * 400_000) * 7, NOW_NS)
     assert [publish.records.first_seq for publish in admitted.publishes] == [1, 4, 7]
     assert admission.in_flight_messages == 7
 
 
 def test_too_much_in_flight_is_refused() -> None:
-    admission = Admission(stream_config(), Applied())
+    admission = PublishAdmission(stream_config(), Applied())
     admission.admit(capture(reply=b"") * 100_000, NOW_NS)
     assert refusal_of(admission) == (10167, "too many requests")
 
 
 def test_a_full_store_refuses_everybody() -> None:
-    admission = Admission(stream_config(), Applied())
+    admission = PublishAdmission(stream_config(), Applied())
     refused = admission.admit(capture() * 2, NOW_NS, refuse_with=errors.STREAM_STORE_FAILED.with_values(err="no space"))
     assert not refused.publishes
     assert [answer["error"]["err_code"] for _, answer in answers_of(b"".join(refused.answers))] == [10077, 10077]
@@ -273,7 +271,7 @@ messages = st.lists(
 @settings(max_examples=60)
 @given(messages)
 def test_records_hold_what_was_captured(batch: list[tuple[bytes, bytes, bytes, bytes]]) -> None:
-    admission = Admission(stream_config(), Applied())
+    admission = PublishAdmission(stream_config(), Applied())
     admitted = admission.admit(b"".join(encode_capture(s, r, h, p) for s, p, h, r in batch), NOW_NS)
     stored = []
     for publish in admitted.publishes:
@@ -298,4 +296,4 @@ def test_records_hold_what_was_captured(batch: list[tuple[bytes, bytes, bytes, b
 @pytest.mark.parametrize("cut", [1, 19, 20, 23])
 def test_a_batch_that_does_not_add_up_is_our_bug(cut: int) -> None:
     with pytest.raises(AssertionError):
-        Admission(stream_config(), Applied()).admit(capture()[:cut], NOW_NS)
+        PublishAdmission(stream_config(), Applied()).admit(capture()[:cut], NOW_NS)

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from jetraft.cluster.streams._admit import encode_capture
+from jetraft.cluster.capture._capture import encode_capture
+from jetraft.cluster.state.headers import nats_headers, parse_seq
 from jetraft.cluster.streams.candidate import (
     HDR_BYTES_MAX,
     Candidate,
-    Refused,
+    PublishRefused,
     check_rollup,
     check_shape,
     check_supported,
     check_unsupported_origin,
-    nats_headers,
-    parse_seq,
 )
 from tests.cluster.lab import stream_config
 
@@ -42,7 +41,7 @@ def refusal(check: Callable[[], None]) -> int | None:
     """The error code of a check, None when it lets the message through."""
     try:
         check()
-    except Refused as refused:
+    except PublishRefused as refused:
         return refused.error.err_code
     return None
 

@@ -1,7 +1,7 @@
 """Somebody sets the leader's wall clock by an hour, and back: no age is wrong for it.
 
-The node follows its machine's wall clock all the while, as a server that stands alone does; a leader that begins anew
-(the same log, another shell) finds what the one before has written.
+The node follows its machine's wall clock all the while, as a server that stands alone does; a leader that begins again
+(the same log, another replica) finds what the one before has written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetraft.store.mem_log import MemLog
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy
 from tests.cluster.lab import Node, Sent, add_consumer, info_of, start_stream
 
@@ -56,29 +56,29 @@ def node_with_time(clock: ManualClock | None = None) -> Node:
 @JUMPS
 def test_messages_leave_at_their_age(jump_ns: int) -> None:
     node = node_with_time()
-    shell = start_stream(node, max_age=100 * S)
+    replica = start_stream(node, max_age=100 * S)
     publish(node)
     set_wall(node, jump_ns)
     publish(node)
     live(node, 95)
-    assert shell.info().state.messages == 2
+    assert replica.info().state.messages == 2
     set_wall(node, -jump_ns)
     live(node, 10)
-    assert shell.info().state.messages == 0
+    assert replica.info().state.messages == 0
 
 
 @JUMPS
 def test_messages_leave_after_their_time_to_live(jump_ns: int) -> None:
     node = node_with_time()
-    shell = start_stream(node, allow_msg_ttl=True)
+    replica = start_stream(node, allow_msg_ttl=True)
     set_wall(node, jump_ns)
     publish(node, hdr=b"NATS/1.0\r\nNats-TTL: 5s\r\n\r\n")
     live(node, 2)
     set_wall(node, -jump_ns)
     live(node, 2)
-    assert shell.info().state.messages == 1
+    assert replica.info().state.messages == 1
     live(node, 3)
-    assert shell.info().state.messages == 0
+    assert replica.info().state.messages == 0
 
 
 @JUMPS
@@ -98,13 +98,13 @@ def test_message_ids_are_remembered_for_their_window(jump_ns: int) -> None:
 @JUMPS
 def test_acknowledgements_are_waited_for_by_the_next_leader_too(jump_ns: int) -> None:
     node, log = node_with_time(), MemLog()
-    shell = start_stream(node, log)
-    add_consumer(node, shell, durable_name="c", ack_policy=AckPolicy.EXPLICIT, ack_wait=60 * S)
+    replica = start_stream(node, log)
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT, ack_wait=60 * S)
     publish(node)
     assert len(pull(node)) == 1
     set_wall(node, jump_ns)
     live(node, 20)
-    shell.stop()
+    replica.stop()
     start_stream(node, log)  # 2 s
     assert pull(node) == []
     assert live(node, 20) == []
@@ -116,39 +116,39 @@ def test_acknowledgements_are_waited_for_by_the_next_leader_too(jump_ns: int) ->
 @JUMPS
 def test_a_consumer_that_nobody_uses_leaves_in_its_time(jump_ns: int) -> None:
     node, log = node_with_time(), MemLog()
-    shell = start_stream(node, log)
-    add_consumer(node, shell, name="c", ack_policy=AckPolicy.EXPLICIT, inactive_threshold=60 * S)
+    replica = start_stream(node, log)
+    add_consumer(node, replica, name="c", ack_policy=AckPolicy.EXPLICIT, inactive_threshold=60 * S)
     set_wall(node, jump_ns)
     live(node, 50)
-    assert shell.consumer_info("c") is not None
+    assert replica.consumer_info("c") is not None
     set_wall(node, -jump_ns)
     live(node, 20)
-    assert shell.consumer_info("c") is None
+    assert replica.consumer_info("c") is None
 
 
 @JUMPS
 def test_a_pause_lasts_as_long_as_it_was_meant_to(jump_ns: int) -> None:
     node = node_with_time()
-    shell = start_stream(node)
+    replica = start_stream(node)
     publish(node)
     until_ns = node.clock.unix_ns() + 60 * S
-    add_consumer(node, shell, durable_name="c", ack_policy=AckPolicy.EXPLICIT, pause_until=until_ns)
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT, pause_until=until_ns)
     set_wall(node, jump_ns)
     assert pull(node, b'{"batch":1,"expires":90000000000}') == []
     assert live(node, 50) == []
-    assert 5 * S < info_of(shell, "c").pause_remaining_ns < 15 * S
+    assert 5 * S < info_of(replica, "c").pause_remaining_ns < 15 * S
     set_wall(node, -jump_ns)
     assert len(live(node, 20)) == 1
 
 
 def test_times_of_messages_follow_the_clocks_that_are_set_by_little() -> None:
     node = node_with_time()
-    shell = start_stream(node)
+    replica = start_stream(node)
     for step_ns in (S // 2, -S // 2):
         set_wall(node, step_ns)
         live(node, 60)
         publish(node)
-        assert abs(shell.machine.last_ts_ns - node.clock.unix_ns()) <= S // 1000
+        assert abs(replica.machine.last_ts_ns - node.clock.unix_ns()) <= S // 1000
 
 
 @JUMPS

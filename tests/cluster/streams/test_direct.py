@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.streams import direct, held_gets
-from jetraft.cluster.streams._admit import encode_capture
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.held_gets import HELD_NS
 from jetraft.store.model.gotime import format_time
@@ -23,7 +23,7 @@ SUBJECTS = [b"s.a", b"s.b", b"s.a", b"s.b", b"s.a", b"s.b", b"s.h"]
 class Reader:
     def __init__(self, subjects: list[bytes] = SUBJECTS) -> None:
         self.node = Node()
-        self.shell = start_stream(self.node, allow_direct=True)
+        self.replica = start_stream(self.node, allow_direct=True)
         for subject in subjects:
             hdr = b"NATS/1.0\r\nX: y\r\n\r\n" if subject == b"s.h" else b""
             self.node.publish(subject, b"0123456789", hdr=hdr)
@@ -65,7 +65,7 @@ def test_one_message_is_found(body: dict[str, Any], seq: int) -> None:
 
 def test_headers_of_the_message_come_first_and_its_origin_after() -> None:
     reader = Reader()
-    time = format_time(reader.shell.machine.last_ts_ns).encode()
+    time = format_time(reader.replica.machine.last_ts_ns).encode()
     (message,) = reader.ask({"seq": 7})
     assert message.hdr == (
         b"NATS/1.0\r\nX: y\r\nNats-Stream: S\r\nNats-Subject: s.h\r\nNats-Sequence: 7\r\nNats-Time-Stamp: %s\r\n\r\n"
@@ -160,7 +160,7 @@ def test_a_client_that_left_is_not_served() -> None:
     reader = Reader()
     reader.node.publish(b"$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":100}', reply=b"gone")
     assert reader.node.sleep(1000) == []
-    assert not reader.shell._direct._batches
+    assert not reader.replica._direct._batches
 
 
 def test_batches_pause_while_their_reader_is_behind_and_end_complete() -> None:
@@ -182,12 +182,12 @@ def test_a_paused_batch_whose_reader_left_ends() -> None:
     reader.node.unread[b"_INBOX.slow"] = direct.UNREAD_BYTES_MAX + 1
     reader.node.publish(b"$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":100}', reply=b"_INBOX.slow")
     reader.node.sleep(direct.PAUSE_NS)
-    assert len(reader.shell._direct._batches) == 1
+    assert len(reader.replica._direct._batches) == 1
     reader.node.subscriptions.clear()
     reader.node.unread.clear()
     assert reader.node.sleep(2 * direct.PAUSE_NS) == []
-    assert not reader.shell._direct._batches
-    assert not reader.shell._direct._of_client
+    assert not reader.replica._direct._batches
+    assert not reader.replica._direct._of_client
 
 
 def test_a_turn_serves_a_few_slices_however_many_batches_there_are() -> None:
@@ -208,11 +208,11 @@ def test_one_connection_has_so_many_batches_and_others_still_find_a_place(monkey
         asked.append(
             encode_capture(b"$JS.API.DIRECT.GET.S", b"_INBOX.%d" % number, b"", b'{"seq":1,"batch":100}', origin=client)
         )
-    reader.shell._direct.on_requests(b"".join(asked))
+    reader.replica._direct.on_requests(b"".join(asked))
     assert [(sent.subject, sent.hdr) for sent in reader.node.turn()] == [(b"_INBOX.2", direct.BUSY)]
     reader.node.unread.clear()
     assert len(seqs(reader.node.sleep(10 * direct.PAUSE_NS))) == 6 * 7
-    assert not reader.shell._direct._of_client
+    assert not reader.replica._direct._of_client
 
 
 def test_too_many_subjects_are_refused() -> None:
@@ -255,7 +255,7 @@ def test_a_replica_that_gets_there_answers_with_what_it_has_then(subject: bytes,
     assert answers[0].payload == b"8"
     reader.node.publish(b"s.a", b"9")
     assert [sent.payload for sent in reader.node.sleep(10) if sent.subject == b"_INBOX.late"] == [b"9"]
-    assert not reader.shell._direct._held
+    assert not reader.replica._direct._held
 
 
 def test_what_may_be_held_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_replica_that_ends_holds_nothing() -> None:
     reader = Reader()
     reader.node.publish(b"$JS.API.DIRECT.GET.S.s.a", hdr=DEMAND % 8, reply=b"_INBOX.r")
     assert reader.node.sleep(1) == []
-    reader.shell._direct.end()
+    reader.replica._direct.end()
     assert reader.node.sleep(10 * HELD_NS) == []
 
 

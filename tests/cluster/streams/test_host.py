@@ -15,18 +15,18 @@ from jetraft.cluster.meta.currency import Currency, UnprovedError
 from jetraft.cluster.replica_logs import ReplicaLogs
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
-from jetraft.raft.joining import Admission, JoinPendingError
-from jetraft.raft.membership import Configuration
-from jetraft.raft.repair import OvertakenError
-from jetraft.store import ledger_records
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.format import Kind
-from jetraft.store.io import LocalDisk, Writer
-from jetraft.store.mem_log import MemLog
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.recovery.joining import JoinPendingError, MemberAdmission
+from jetraft.raft.recovery.repair import OvertakenError
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.frames._frame import seal
+from jetraft.store.frames.format import Kind
+from jetraft.store.ledger import ledger_records
+from jetraft.store.ledger.node_dir import NodeDir
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.ids import GroupId
-from jetraft.store.node_dir import NodeDir
 from jetraft.store.port import (
     Entry,
     GroupLog,
@@ -38,12 +38,13 @@ from jetraft.store.port import (
     StoreRefused,
 )
 from tests.cluster.meta.makers import N2, N3, assignment
+from tests.doubles.meta_group import AppliedMetaGroup
 
 if TYPE_CHECKING:
-    from jetraft.cluster.meta.assignment import StreamAssignment
     from jetraft.cluster.meta.saved_rows import SavedRows
-    from jetraft.raft.repair import Repairs
-    from jetraft.store.log import FileLog
+    from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.raft.recovery.repair import Repairs
+    from jetraft.store.log.file_log import FileLog
 
 GROUP, OTHER = GroupId("S-R3F-gone0000"), GroupId("S-R3F-kept0000")
 
@@ -71,7 +72,7 @@ def host_over(node_dir: NodeDir) -> StreamHost:
     memory_groups = MemoryGroups(node_dir.ledger)
     fields: dict[str, Any] = {field.name: None for field in StreamHost.__attrs_attrs__ if field.init}
     fields |= {"joined_index": lambda: 0, "currency": currency(), "is_in_table": lambda _row: True}
-    fields["admit"] = never_admitted
+    fields |= {"admit": never_admitted, "forget_admission": lambda _group_id: None}
     fields["logs"] = ReplicaLogs(node_dir=node_dir, cache=BlockCache(1 << 20), repairs=cast("Repairs", forgets))
     return StreamHost(**{**fields, "node_dir": node_dir, "repairs": forgets, "memory_groups": memory_groups})
 
@@ -81,7 +82,7 @@ def currency(*, is_proved: bool = True) -> Currency:
         await trio.lowlevel.checkpoint()
         return None
 
-    made = Currency(committed_index=unknown, applied_index=lambda: 0)
+    made = Currency(committed_index=unknown, wait_applied=AppliedMetaGroup().wait_applied)
     made.is_proved = is_proved
     return made
 
@@ -105,6 +106,15 @@ async def test_the_row_of_a_group_goes_before_its_data(node_dir: NodeDir) -> Non
     host.saved_rows = cast("SavedRows", forgets)
     await host.discard(GROUP)
     assert seen == [(GROUP, True)]
+
+
+async def test_a_group_that_leaves_the_node_is_not_waited_for(node_dir: NodeDir) -> None:
+    """Others would begin the group empty, and count on this node."""
+    host = host_over(node_dir)
+    forgotten: list[GroupId] = []
+    host.forget_admission = forgotten.append
+    await host.discard(GROUP)
+    assert forgotten == [GROUP]
 
 
 async def test_a_node_that_died_while_removing_does_not_have_the_group_again(
@@ -147,7 +157,7 @@ class Opening:
         raise self._error
 
 
-async def never_admitted(_row: "StreamAssignment") -> Admission:
+async def never_admitted(_row: "StreamAssignment") -> MemberAdmission:
     raise JoinPendingError("nobody answers")
 
 
@@ -230,5 +240,5 @@ def damaged_log(founding: Configuration, *, later: Configuration) -> "FileLog":
     frame = seal(Kind.RAFT_CONFIG, index=1, term=1, incarnation=7, body=later.encode())
     log.append([Entry(index=1, term=1, kind=Kind.RAFT_CONFIG, frame=frame)])
     log.submit()
-    log.damaged = ("something",)  # type: ignore[attr-defined]  # of a log in files
+    log.damaged_blocks = ("something",)  # type: ignore[attr-defined]  # of a log in files
     return cast("FileLog", log)

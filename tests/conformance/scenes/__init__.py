@@ -1,24 +1,32 @@
 """All scenes, in the order in which they run."""
 
 from tests.conformance.scenes import (
+    accounts,
     advisories,
+    auth,
     backup,
     bad_input,
     clients,
     consumers,
     core,
     direct,
+    empty_tokens,
     kv,
+    operators,
+    permissions,
     publish,
     pull,
     push,
+    sharing,
     streams,
+    tracing,
     ttl,
 )
 from tests.conformance.steps import Scene
 
 SCENES: tuple[Scene, ...] = (
     *core.SCENES,
+    *empty_tokens.SCENES,
     *streams.SCENES,
     *publish.SCENES,
     *consumers.SCENES,
@@ -28,7 +36,13 @@ SCENES: tuple[Scene, ...] = (
     *kv.SCENES,
     *ttl.SCENES,
     *backup.SCENES,
+    *accounts.SCENES,
+    *sharing.SCENES,
     *advisories.SCENES,
     *clients.SCENES,
     *bad_input.SCENES,
+    *auth.SCENES,
+    *permissions.SCENES,
+    *operators.SCENES,
+    *tracing.SCENES,
 )

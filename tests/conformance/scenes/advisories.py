@@ -49,8 +49,15 @@ GIVEN_UP: tuple[Step, ...] = (
     Expect(name="given up", of="advisories", count=1),
 )
 
+AUDITS: tuple[Step, ...] = (
+    Subscribe(name="advisories", subject="$JS.EVENT.ADVISORY.API"),
+    Call(name="no stream", subject="$JS.API.STREAM.INFO.NONE"),
+    Expect(name="told", of="advisories", count=1),
+)
+
 SCENES = (
     Scene(name="advisories/streams", steps=STREAMS),
     Scene(name="advisories/consumers", steps=CONSUMERS),
     Scene(name="advisories/given up", steps=GIVEN_UP),
+    Scene(name="advisories/audits", steps=AUDITS),
 )

@@ -34,6 +34,10 @@ RAW: tuple[Step, ...] = (
     Raw(name="no responders", data=b"SUB inbox 1\r\nPUB nobody.home inbox 0\r\n\r\n"),
     Raw(name="no responders on a wildcard inbox", data=b"SUB in.* 7\r\nPUB nobody.home in.1 0\r\n\r\n"),
     Raw(
+        name="no responders of several subscriptions",
+        data=b"SUB in.1 7\r\nSUB in.* 8\r\nPUB nobody.home in.1 0\r\n\r\n",
+    ),
+    Raw(
         name="no responders not asked for",
         data=b"SUB inbox 1\r\nPUB nobody.home inbox 0\r\n\r\n",
         options={"no_responders": False},
@@ -111,8 +115,19 @@ DELIVERY: tuple[Step, ...] = (
     Call(name="request with headers without responder", subject="d.nobody.here", headers=(("A", "b"),)),
 )
 
+FULL = (
+    b"SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nPUB c 1\r\nx\r\nPUB a 1\r\ny\r\nSUB a.. 4\r\nSUB a 1\r\n"
+    b"UNSUB 1\r\nSUB c 3\r\nPUB c 1\r\nz\r\n"
+)
+LIMITED: tuple[Step, ...] = (
+    Raw(name="silent", data=FULL),
+    Raw(name="verbose", data=FULL, options=VERBOSE),
+    Raw(name="pedantic", data=FULL, options=PEDANTIC),
+)
+
 SCENES = (
     Scene(name="core/info", steps=[Info(name="greeting")]),
     Scene(name="core/lines", steps=RAW),
     Scene(name="core/delivery", steps=DELIVERY),
+    Scene(name="core/max subscriptions", steps=LIMITED, config="max_subscriptions: 2"),
 )

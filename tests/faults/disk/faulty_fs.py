@@ -1,7 +1,7 @@
 """A file system that fails on order: `python -m tests.faults.disk.faulty_fs DIRECTORY` mounts it there (root).
 
 It keeps in memory what a device would have, and forgets what was not fsynced when its power is cut
-(store/lossy_tree.py). Orders come as one JSON object per line, each is answered with a line:
+(tests/doubles/lossy_tree.py). Orders come as one JSON object per line, each is answered with a line:
 
     {"fail": "fsync", "errno": 5, "count": 1, "path": "S-R3F"}   the next such operations fail where the path has this
     {"delay": "fsync", "seconds": 1.0}                           fsyncs take so long (0: no longer)
@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.store.lossy_tree import LossyDirectory, LossyFile, LossyNode
+from tests.doubles.lossy_tree import LossyDirectory, LossyFile, LossyNode
 from tests.faults.disk import fuse_wire as wire
 from tests.faults.disk.fuse_wire import Op, Request
 
@@ -76,7 +76,7 @@ class FaultyTree:
         self.number()
 
     def number(self) -> None:
-        """Number the nodes anew: after a power cut the kernel has forgotten the old ones."""
+        """Number the nodes again: after a power cut the kernel has forgotten the old ones."""
         self._nodes: dict[int, LossyNode] = {ROOT: self.root}
         self._numbers: dict[int, int] = {id(self.root): ROOT}
         self._paths: dict[int, str] = {ROOT: ""}

@@ -15,7 +15,7 @@ HEADINGS = (
     "told as lost",
     "other",
     "unfinished runs",
-    "well again p50 s",
+    "recovered p50 s",
     "max s",
     "leader moved max s",
     "gap max s",

@@ -1,4 +1,4 @@
-"""What is done to the disks. Each scenario is one function: it returns when the fault is over and all is well again.
+"""What is done to the disks. Each scenario is one function: it returns when the fault is over and all is healthy.
 
 Faults come while the load runs. Where a server notices that its disk fails, it goes on running for a moment before
 anything else happens: what it acknowledges then counts.
@@ -38,7 +38,7 @@ class DiskScenario:
     medium: Medium = "fuse"
     repeats: int = 3
     rate: float = 400.0
-    loses: bool = False  # what is damaged on every replica cannot be had back: it must be reported instead
+    loses: bool = False  # what is damaged on every replica cannot be repaired: it must be reported instead
     jetraft_only: bool = False
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.raft.checkpointing import CheckpointPolicy
-from jetraft.store.io import DiskSize
+from jetraft.store.disk.io import DiskSize
 from tests.simulator.nodes.disk import LARGE
 from tests.simulator.nodes.life import Life, Machine
 from tests.simulator.nodes.watching import Watcher

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from jetraft.store.io import Batch, DiskSize, Done
-from jetraft.store.lossy_disk import LossyBatch
-from jetraft.store.lossy_tree import LossyDirectory, LossyFile
+from jetraft.store.disk.io import Batch, DiskSize, Done
+from tests.doubles.lossy_disk import LossyBatch
+from tests.doubles.lossy_tree import LossyDirectory, LossyFile
 from tests.simulator.disk import SimDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jetraft.store.lossy_tree import LossyNode
+    from tests.doubles.lossy_tree import LossyNode
     from tests.simulator.nodes.virtual import VirtualWorld
 
 
@@ -44,10 +44,10 @@ class LifeDisk(SimDisk):
         self.free_bytes: int | None = None
 
     def submit(
-        self, batch: Batch, done: Done, *, may_block: bool = False, aside: bool = False, ahead: bool = False
+        self, batch: Batch, done: Done, *, may_block: bool = False, background: bool = False, ahead: bool = False
     ) -> None:
         if not self._is_void:
-            super().submit(batch, self._in_turn(done), may_block=may_block, aside=aside, ahead=ahead)
+            super().submit(batch, self._in_turn(done), may_block=may_block, background=background, ahead=ahead)
 
     def follow(self, batch: Batch, done: Done, before: Batch) -> None:
         if not self._is_void:
@@ -66,9 +66,9 @@ class LifeDisk(SimDisk):
     def set_room(self, free_bytes: int | None) -> None:
         """From now on only so much is free, and no file can be as large as that."""
         self.free_bytes = free_bytes
-        self.room_bytes = None if free_bytes is None else 0
+        self.available_bytes = None if free_bytes is None else 0
 
-    def room(self, path: "Path") -> DiskSize:
+    def space(self, path: "Path") -> DiskSize:
         del path
         return DiskSize(free=self._size.free if self.free_bytes is None else self.free_bytes, total=self._size.total)
 
@@ -76,7 +76,7 @@ class LifeDisk(SimDisk):
         """The process ends: what is on its way is done in part, and with `power` what was not fsynced is lost."""
         if self._is_void:
             return
-        for queue in (self._asides, self._queue):
+        for queue in (self._background, self._queue):
             for batch, _ in list(queue):
                 done = random.randint(0, len(batch.operations))
                 if not self._do_some(batch.operations[:done]) or done < len(batch.operations):
@@ -85,7 +85,7 @@ class LifeDisk(SimDisk):
             self._root.crash(random)
         self._is_void = True
         self._root = LossyDirectory()
-        for queue in (self._asides, self._queue):
+        for queue in (self._background, self._queue):
             queue.clear()
         self._open = _Nowhere()
         self._faults.clear()

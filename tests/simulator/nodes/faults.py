@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from jetraft.cluster.meta.health import HTTP_OK
-from jetraft.store.format import BLOCK_SUFFIX, GENERATION_PREFIX
-from jetraft.store.lossy_tree import LossyDirectory
+from jetraft.store.frames.format import BLOCK_SUFFIX, GENERATION_PREFIX
 from jetraft.store.model.clock import NS_PER_S
+from tests.doubles.lossy_tree import LossyDirectory
 from tests.simulator.nodes.clients import Clients, Stream
 from tests.simulator.nodes.disk import LifeDisk
 from tests.simulator.nodes.life import ROOT

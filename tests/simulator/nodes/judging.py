@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from jetraft.cluster.meta.assignment import StreamKey
-from jetraft.cluster.meta.seat import META_GROUP
+from jetraft.cluster.meta.meta_replica import META_GROUP
+from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model.config import StorageType
 from jetraft.store.port import StoreCorrupt
 from tests.simulator.nodes.clients import body_of
@@ -16,8 +16,8 @@ from tests.simulator.world import ViolationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jetraft.cluster.meta.assignment import StreamAssignment
-    from jetraft.cluster.streams.shell import StreamShell
+    from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.cluster.streams.replica import StreamReplica
     from tests.simulator.nodes.clients import Clients, Stream
     from tests.simulator.nodes.cluster import SimCluster
     from tests.simulator.nodes.life import Life
@@ -108,11 +108,11 @@ class Judge:
         commits = {replica.group.commit_index for replica in replicas.values()}
         return None if applied == commits and len(applied) == 1 else f"{name}: applied {applied} of {commits}"
 
-    def _replicas(self, row: "StreamAssignment") -> "Mapping[str, StreamShell]":
+    def _replicas(self, row: "StreamAssignment") -> "Mapping[str, StreamReplica]":
         found = {}
         for life in self._cluster.lives:
             assert life.node is not None
-            replica = life.node.backend.get(row.key)
+            replica = life.node.directory.get(row.key)
             if replica is not None:
                 found[str(life.mesh.node_id)] = replica
         return found
@@ -172,6 +172,6 @@ class Judge:
             )
 
 
-def _messages(replica: "StreamShell") -> dict[int, bytes]:
+def _messages(replica: "StreamReplica") -> dict[int, bytes]:
     store = replica.machine.store
     return {message.seq: message.payload for message in store.load_many(range(store.first_seq, store.last_seq + 1))}

@@ -1,4 +1,4 @@
-"""What seeds of mode "node" show of defects that are known and not mended yet. Whoever mends one takes its line out.
+"""What seeds of mode "node" show of defects that are known and not fixed yet. A fix takes its line out.
 
 A problem that no line names fails the tests.
 """

@@ -21,17 +21,17 @@ from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.group_spec import GroupSetting
 from jetraft.raft.manager import Manager
-from jetraft.raft.peers import Mesh, MeshSetting
-from jetraft.raft.routes import Address
-from jetraft.store._frame import seal
-from jetraft.store.block_cache import BlockCache
-from jetraft.store.io import DiskSize
-from jetraft.store.lossy_tree import LossyDirectory
+from jetraft.raft.mesh.addresses import Address
+from jetraft.raft.mesh.peers import Mesh, MeshSetting
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import DiskSize
+from jetraft.store.frames._frame import seal
+from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.model.steady import SteadyClock
-from jetraft.store.node_dir import NodeDir
+from tests.doubles.lossy_tree import LossyDirectory
 from tests.simulator.nodes.disk import LifeDisk
-from tests.simulator.nodes.plane import Plane
 from tests.simulator.nodes.wires import PORT, HostTransport
+from tests.simulator.outbox import SimOutbox
 from tests.simulator.timers import SimTimers
 from tests.simulator.world import HostClock
 
@@ -105,12 +105,13 @@ class Life:
         self.disk.set_room(machine.free_bytes)
         self.disk.on_cut = lambda: self.die(power=True)
         self.timers = SimTimers(self.kick)
-        self.plane = Plane(self._answer(receive), self.kick)
+        self.plane = SimOutbox(self._answer(receive), self.kick)
         routes = tuple(Address(name, PORT) for name in names if name != self.name)
         setting = MeshSetting(cluster=CLUSTER, server_name=self.name, listen=Address(self.name, PORT), routes=routes)
         host = net.hosts[self.name]
         host.has_power = True
-        self.mesh = Mesh(setting, clock=machine.clock, transport=HostTransport(net, host))
+        transport = HostTransport(net, host)
+        self.mesh = Mesh(setting, clock=machine.clock, transport=transport, after_frames=self.end_turn)
 
     def _answer(self, receive: Callable[["Life", bytes, bytes, bytes], None]) -> Callable[[bytes, bytes, bytes], None]:
         def answer(to: bytes, hdr: bytes, payload: bytes) -> None:
@@ -144,13 +145,11 @@ class Life:
         rng = random.Random(self._world.rng.random())
         self._node_dir = node_dir = NodeDir.open(self.disk, ROOT, server_name=self.name, named=True, cluster=CLUSTER)
         setting = GroupSetting(node_id=self.mesh.node_id, seal=seal, rng=rng, checkpoints=self._policy)
-        self.manager = Manager(setting, links=self.mesh, clock=self.machine.clock)
-        self.manager.on_dirty = self.kick
-        self.mesh.after_frames = self.end_turn
+        self.manager = Manager(setting, links=self.mesh, clock=self.machine.clock, on_dirty=self.kick)
         ports = NodePorts(
             mesh=self.mesh,
             manager=self.manager,
-            outbox=self.plane,
+            outboxes=lambda _account: self.plane,
             timers=self.timers,
             clock=SteadyClock(self.machine.clock),
             rng=rng,
@@ -161,8 +160,10 @@ class Life:
         identity = NodeSetting(
             node_id=self.mesh.node_id, server_name=self.name, cluster_name=CLUSTER, expected=self._founders
         )
-        self.node = ClusterNode(identity, ports)
-        gateway = JetStreamGateway(service=self.node.service, outbox=self.plane, kick=self.kick)
+        self.node = ClusterNode.load(identity, ports)
+        gateway = JetStreamGateway(
+            service=self.node.service, outboxes=lambda _account: self.plane, kick=self.kick, server_name=self.name
+        )
         nursery.start_soon(self._turns)
         nursery.start_soon(self._note_floors)
         await nursery.start(self.mesh.run)

@@ -11,13 +11,13 @@ from typing import Any
 import attrs
 import pytest
 
+from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.streams.host import StreamHost
-from jetraft.cluster.streams.machine import StreamMachine
-from jetraft.cluster.streams.shell import StreamShell
-from jetraft.raft.catchup import Catchup
-from jetraft.store.dedup import Dedup
-from jetraft.store.lossy_disk import LossyDisk
+from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.raft.recovery.catchup import Catchup
 from jetraft.store.port import Entry
+from jetraft.store.stream.dedup import Dedup
+from tests.doubles.lossy_disk import LossyDisk
 from tests.simulator.nodes.run import NodeSimulation, Plan
 
 Patch = pytest.MonkeyPatch
@@ -72,7 +72,7 @@ MUTATIONS = [
     NodeMutation(
         duty="replicas follow the table",
         instead="a change of members is not passed on to the replica",
-        switch=replaced(StreamShell, "reconfigure", _nothing_now),
+        switch=replaced(StreamReplica, "reconfigure", _nothing_now),
         plan=plan("remove-peer", "scale", machines=4),
     ),
     NodeMutation(
@@ -90,7 +90,7 @@ MUTATIONS = [
     NodeMutation(
         duty="leaving members are reported",
         instead="the meta group never hears that they are out",
-        switch=replaced(StreamShell, "_report_settled", lambda *_: False),
+        switch=replaced(StreamReplica, "_report_settled", lambda *_: False),
         plan=plan("remove-peer", "scale", machines=4),
     ),
     NodeMutation(

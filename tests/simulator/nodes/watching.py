@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from jetraft.raft.engine import Role
-from jetraft.store._frame import crc32c
+from jetraft.raft.engine.messages import Role
+from jetraft.store.frames._frame import crc32c
 from jetraft.store.port import StoreCorrupt
 from tests.simulator.world import ViolationError
 
@@ -54,7 +54,7 @@ class Watcher:
     def _on_commit(self, life: "Life", group: "Group", first: int) -> None:
         known = self._committed.setdefault((group.group_id, group.incarnation), {})
         log, last = group.log, min(group.commit_index, group.log.last_index)
-        if first < log.first_index or log.lost or log.faulty:
+        if first < log.first_index or log.lost or log.damaged_entries:
             return
         try:
             entries = log.entries(first, last, ENTRIES_BYTES_MAX) if first <= last else []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from jetraft.raft.routes import Address
+from jetraft.raft.mesh.addresses import Address
 from tests.simulator.nodes.virtual import VirtualWorld
 from tests.simulator.world import MS, US
 
@@ -25,7 +25,7 @@ LAG_MAX_MS = 700
 
 
 class Wire:
-    """One end of a connection. Implements jetraft.raft.wires.Wire."""
+    """One end of a connection. Implements jetraft.raft.mesh.wires.Wire."""
 
     is_tls = False
     has_decrypted = False

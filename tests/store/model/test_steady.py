@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.store.model.clock import NS_PER_S, ManualClock
-from jetraft.store.model.steady import AGREE_NS, SETTLE_NS, Reading, SteadyClock, agreed_offset
+from jetraft.store.model.steady import AGREE_NS, MAJORITY_WAIT_NS, ClockReading, SteadyClock, agreed_offset
 
 HOUR_NS = 3600 * NS_PER_S
 
@@ -17,11 +17,11 @@ def offset(clock: SteadyClock) -> int:
     return clock.unix_ns() - clock.elapsed_ns()
 
 
-def peers(*walls_ns: int, steady_ns: int | None = None) -> list[Reading]:
+def peers(*walls_ns: int, steady_ns: int | None = None) -> list[ClockReading]:
     """Peers whose walls are so far from the calendar of `ManualClock`."""
     epoch_ns = ManualClock().epoch_ns
     set_ns = None if steady_ns is None else epoch_ns + steady_ns
-    return [Reading(wall_ns=epoch_ns + wall_ns, steady_ns=set_ns) for wall_ns in walls_ns]
+    return [ClockReading(wall_ns=epoch_ns + wall_ns, steady_ns=set_ns) for wall_ns in walls_ns]
 
 
 @pytest.mark.parametrize("jump_ns", [HOUR_NS, -HOUR_NS])
@@ -127,7 +127,7 @@ def test_two_of_three_that_do_not_agree_wait_for_the_third_a_while() -> None:
     clock.adjust(peers(0), nodes=3)
     assert not clock.is_set
     assert offset(clock) == ManualClock().epoch_ns  # the earlier one until then
-    machine.advance(SETTLE_NS + 1)
+    machine.advance(MAJORITY_WAIT_NS + 1)
     clock.adjust(peers(0), nodes=3)
     assert clock.is_set
     assert offset(clock) == ManualClock().epoch_ns

@@ -1,0 +1,48 @@
+"""The accounts that there are now, and what each may use of JetStream.
+
+They change at a reload of the configuration, and with the tokens that operators sign. Parts that serve each account of
+its own listen to `changed`.
+"""
+
+from collections.abc import Collection
+from typing import Self
+
+import attrs
+
+from jetraft.api.config.options import JetStreamAccounts
+from jetraft.store.model.signal import Signal
+from jetraft.store.model.state import AccountLimits
+
+
+@attrs.define(eq=False)
+class LiveAccounts:
+    """See the module. `limits` is None for an account without JetStream; `operators` may change the cluster itself."""
+
+    limits: dict[str, AccountLimits | None]
+    operators: frozenset[str]
+    may_change: bool = False
+    changed: Signal[[str]] = attrs.field(factory=Signal, init=False)
+
+    @classmethod
+    def of(cls, accounts: JetStreamAccounts) -> Self:
+        """Those of the start."""
+        return cls(dict(accounts.limits), accounts.operators, accounts.may_change)
+
+    def set(self, name: str, limits: AccountLimits | None) -> None:
+        """An account is new, or may use something else from now on. Its streams stay."""
+        self.limits[name] = limits
+        self.changed.emit(name)
+
+    def follow(self, accounts: JetStreamAccounts) -> None:
+        """There are these accounts from now on, and no others."""
+        self.operators = accounts.operators
+        for name in self.limits.keys() - accounts.limits.keys():
+            del self.limits[name]
+            self.changed.emit(name)
+        for name, limits in accounts.limits.items():
+            if name not in self.limits or self.limits[name] != limits:
+                self.set(name, limits)
+
+    def with_jetstream(self) -> Collection[str]:
+        """The names of those that may use it."""
+        return [name for name, limits in self.limits.items() if limits is not None]

@@ -1,0 +1,146 @@
+"""Asks a service who a client is: the request as a token, and what counts as an answer (server/auth_callout.go). Pure.
+
+The request names a key that was made for it; the answer must be for that key and this server, signed by the issuer of
+the configuration. So an answer can neither be used again nor come from another client of the account.
+"""
+
+import hashlib
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+import attrs
+import orjson
+
+from jetraft.api.auth.claims import Rights, UserClaims, user_claims
+from jetraft.api.auth.nkeys import public_user_key
+from jetraft.api.auth.permissions import NO_LIMIT, Permissions, SubjectRules
+from jetraft.api.auth.rules import CalloutRules
+from jetraft.api.auth.tokens import ALGORITHM, VERSION, Token, TokenError, decode_token, string
+from jetraft.api.auth.verdicts import ConnectionFacts, LoginRefusal, Verdict
+from jetraft.store.model.clock import NS_PER_S
+
+SUBJECT: Final = "$SYS.REQ.USER.AUTH"
+AUDIENCE: Final = "nats-authorization-request"
+HEADER: Final = {"typ": "JWT", "alg": ALGORITHM}
+OPTIONS: Final = ("jwt", "nkey", "sig", "auth_token", "user", "pass", "name", "lang", "version")
+ERROR_CHARS_MAX: Final = 256  # of what the service says, in a line of the log
+Sign = Callable[[bytes], bytes]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Asked:
+    """What an answer is compared with."""
+
+    user_key: str
+    server_id: str
+    accounts: Collection[str]  # that there are
+
+
+@attrs.frozen(kw_only=True)
+class Question:
+    """What is asked: what is known of the client, and its CONNECT (`document`) with its secrets."""
+
+    rules: CalloutRules
+    server: Mapping[str, Any]
+    user_key: str
+    client: Mapping[str, Any]
+    document: Mapping[str, Any] = attrs.field(repr=False)
+    tls: Mapping[str, Any] | None
+    now_s: int
+    expires_s: int
+
+    def token(self, sign: Sign) -> bytes:
+        """The question as a token that the server has signed."""
+        options = {key: value for key in OPTIONS if (value := self.document.get(key))}
+        nats = {
+            "server_id": self.server,
+            "user_nkey": self.user_key,
+            "client_info": self.client,
+            "connect_opts": {**options, "protocol": self.document.get("protocol", 0)},
+            **({"client_tls": self.tls} if self.tls is not None else {}),
+            "type": "authorization_request",
+            "version": VERSION,
+        }
+        named = {"iss": self.server["id"], "sub": self.rules.issuer, "aud": AUDIENCE}
+        claims = {**named, "iat": self.now_s, "exp": self.expires_s, "nats": nats}
+        identity = hashlib.sha256(orjson.dumps(claims)).hexdigest()
+        signed = b".".join(_encoded(orjson.dumps(part)) for part in (HEADER, {**claims, "jti": identity}))
+        return signed + b"." + _encoded(sign(signed))
+
+
+def _encoded(raw: bytes) -> bytes:
+    return urlsafe_b64encode(raw).rstrip(b"=")
+
+
+def judge_answer(payload: bytes, rules: CalloutRules, asked: Asked, facts: ConnectionFacts) -> Verdict | LoginRefusal:
+    """Who the client is, by the answer of the service."""
+    if not payload:
+        return LoginRefusal("auth callout violation: no reason supplied")
+    now_s = facts.unix_ns / NS_PER_S
+    try:
+        answer = _checked(decode_token(payload), asked, now_s)
+        token = decode_token(string(answer.nats, "jwt"))
+        if problem := token.time_problem(now_s):
+            raise TokenError(problem)  # noqa: TRY301  one refusal for every reason
+        user = user_claims(token)
+        _check_user(user, rules, asked)
+    except TokenError as error:
+        return LoginRefusal(f"auth callout: {error}")
+    rights = user.rights
+    until_s = rights.conditions.open_until(now_s)
+    if until_s is None:
+        return LoginRefusal("auth callout: authorized user outside of valid connect times")
+    if not rights.conditions.admits_kind(facts.kind) or not rights.conditions.admits_address(facts.ip):
+        return LoginRefusal("auth callout: authorized user may not connect from here")
+    if token.audience not in asked.accounts:
+        return LoginRefusal("auth callout: no valid account in the response")
+    return _verdict(user, rights, token.audience, until_s)
+
+
+def _checked(answer: Token, asked: Asked, now_s: float) -> Token:
+    """The answer, when it is one to this question. Raises TokenError."""
+    if answer.kind != "authorization_response" or public_user_key(answer.subject) is None:
+        raise TokenError("the response is no authorization response")
+    if problem := answer.time_problem(now_s):
+        raise TokenError(f"authorization response had validation errors: {problem}")
+    if answer.subject != asked.user_key:
+        raise TokenError("auth callout response is not for expected user")
+    if answer.audience != asked.server_id:
+        raise TokenError("auth callout response is not for server")
+    if error := string(answer.nats, "error"):
+        raise TokenError(f"auth callout service returned an error: {error[:ERROR_CHARS_MAX]!r}")
+    return answer
+
+
+def _check_user(user: UserClaims, rules: CalloutRules, asked: Asked) -> None:
+    if user.is_by_signing_key:
+        raise TokenError("attempted to use issuer_account")
+    if user.issuer != rules.issuer:
+        raise TokenError("wrong issuer for auth callout response")
+    if user.subject != asked.user_key:
+        raise TokenError("the response is for another user")
+    if user.rights.proxy_required:
+        raise TokenError("proxied connections are not served")
+
+
+def _verdict(user: UserClaims, rights: Rights, account: str, until_s: float) -> Verdict:
+    ends = [end for end in (user.expires_s, until_s) if end > 0]
+    return Verdict(
+        user=user.name or user.subject,
+        label=f"user:{user.name}" if user.name else f"nkey:{user.subject}",
+        account=account,
+        permissions=rights.permissions,
+        expires_unix_ns=int(min(ends) * NS_PER_S) if ends else None,
+        max_subs=rights.max_subs if rights.max_subs > 0 else NO_LIMIT,  # 0 is a token that does not say
+        max_payload=rights.max_payload if rights.max_payload > 0 else NO_LIMIT,
+    )
+
+
+def without_asking(verdict: Verdict, rules: CalloutRules) -> Verdict:
+    """The verdict of a client that may be in the service's account: it may not ask the service itself."""
+    if verdict.account != rules.account:
+        return verdict
+    granted = verdict.permissions or Permissions()
+    publish = SubjectRules(allow=granted.publish.allow, deny=(*granted.publish.deny, SUBJECT))
+    return attrs.evolve(verdict, permissions=attrs.evolve(granted, publish=publish))

@@ -1,0 +1,283 @@
+"""What the tokens of operators, accounts and users say, as values. Pure.
+
+Names and rules are those of github.com/nats-io/jwt (v2). What a token lacks is empty or zero, as there: a user without
+`subs` may have no subscription. What is not served and would widen or misdirect what clients reach is refused.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from jetraft.api.auth.conditions import ALWAYS, Conditions, conditions_of
+from jetraft.api.auth.nkeys import is_account_key, is_operator_key, public_user_key
+from jetraft.api.auth.permissions import (
+    NO_LIMIT,
+    RESPONSES_EXPIRE_NS,
+    RESPONSES_MAX,
+    Permissions,
+    ResponseRules,
+    SubjectRules,
+)
+from jetraft.api.auth.tokens import Token, TokenError, flag, integer, items, string, strings, table, tables
+from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.subject import valid_subject
+
+ENTRIES_MAX: Final = 10_000  # of the lists of permissions of one token
+SCOPE: Final = "user_scope"
+EVERY_USER: Final = "*"  # of revocations
+NO_SCOPE_LIMITS: Final = {"subs": NO_LIMIT, "data": NO_LIMIT, "payload": NO_LIMIT}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Rights:
+    """What a user may do, and when and from where it may connect; of a user's token, or of a scoped signing key."""
+
+    permissions: Permissions | None = None
+    max_subs: int = 0
+    max_data: int = 0
+    max_payload: int = 0
+    conditions: Conditions = ALWAYS
+    is_bearer: bool = False
+    proxy_required: bool = False
+
+
+NO_RIGHTS: Final = Rights()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UserClaims:
+    """The token of a user. `issuer` is its account, or a signing key of `account`."""
+
+    subject: str
+    issuer: str
+    account: str
+    is_by_signing_key: bool
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    issued_at_s: int = 0
+    expires_s: int = 0
+    rights: Rights = NO_RIGHTS
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class OperatorClaims:
+    """The token of an operator, which signs its accounts; with `strict`, with signing keys only."""
+
+    subject: str
+    name: str = ""
+    signing_keys: tuple[str, ...] = ()
+    strict: bool = False
+    system_account: str = ""
+    assert_version: str = ""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys that accounts may be signed with."""
+        return frozenset(self.signing_keys) | (frozenset() if self.strict else {self.subject})
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AccountClaims:
+    """The token of an account. `jetstream` is None where it is not enabled; `unserved` names what has no effect."""
+
+    subject: str
+    issuer: str
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    issued_at_s: int = 0
+    expires_s: int = 0
+    not_before_s: int = 0
+    signing_keys: Mapping[str, Rights | None] = MappingProxyType({})  # None: without a scope
+    revocations: Mapping[str, int] = MappingProxyType({})  # user's key or `*` -> tokens up to this second
+    default_permissions: Permissions | None = None
+    max_connections: int = NO_LIMIT
+    max_subs: int = NO_LIMIT
+    max_payload: int = NO_LIMIT
+    allows_bearer: bool = True
+    jetstream: AccountLimits | None = None
+    unserved: tuple[str, ...] = ()
+
+    def has_revoked(self, user: UserClaims) -> bool:
+        """Whether the token of a user does not count any more."""
+        until_s = max(self.revocations.get(key, NO_LIMIT) for key in (user.subject, EVERY_USER))
+        return user.issued_at_s <= until_s
+
+    def holds_at(self, now_s: float) -> bool:
+        """Whether the account's time has come and is not over."""
+        return self.not_before_s <= int(now_s) and not 0 < self.expires_s < int(now_s)
+
+    def signer(self, key: str) -> tuple[bool, Rights | None]:
+        """Whether the key may sign the account's users, and the scope that it gives them."""
+        return key == self.subject or key in self.signing_keys, self.signing_keys.get(key)
+
+
+# -- users
+
+
+def user_claims(token: Token) -> UserClaims:
+    """Read the token of a user. Raises TokenError."""
+    if token.kind != "user":
+        raise TokenError("not user claim")
+    if public_user_key(token.subject) is None:
+        raise TokenError("the subject is not a user public key")
+    account = string(token.nats, "issuer_account")
+    if account and not is_account_key(account):
+        raise TokenError("account_id is not an account public key")
+    return UserClaims(
+        subject=token.subject,
+        issuer=token.issuer,
+        account=account or token.issuer,
+        is_by_signing_key=bool(account),
+        name=token.name,
+        tags=strings(token.nats, "tags"),
+        issued_at_s=token.issued_at_s,
+        expires_s=token.expires_s,
+        rights=rights_of(token.nats, are_templates=False),
+    )
+
+
+def rights_of(block: Mapping[str, Any], *, are_templates: bool) -> Rights:
+    """Permissions, limits and conditions. Raises TokenError."""
+    return Rights(
+        permissions=permissions_of(block, are_templates=are_templates),
+        max_subs=integer(block, "subs"),
+        max_data=integer(block, "data"),
+        max_payload=integer(block, "payload"),
+        conditions=conditions_of(block),
+        is_bearer=flag(block, "bearer_token"),
+        proxy_required=flag(block, "proxy_required"),
+    )
+
+
+def permissions_of(block: Mapping[str, Any], *, are_templates: bool) -> Permissions | None:
+    """`pub`, `sub` and `resp`; None when there are none. Raises TokenError."""
+    publish = _subject_rules(table(block, "pub"), with_queues=False, are_templates=are_templates)
+    subscribe = _subject_rules(table(block, "sub"), with_queues=True, are_templates=are_templates)
+    answers = None
+    if block.get("resp") is not None:
+        found = table(block, "resp")
+        answers = ResponseRules(
+            max_msgs=integer(found, "max") or RESPONSES_MAX, expires_ns=integer(found, "ttl") or RESPONSES_EXPIRE_NS
+        )
+    permissions = Permissions(publish=publish, subscribe=subscribe, responses=answers)
+    return None if permissions == Permissions() else permissions
+
+
+def _subject_rules(block: Mapping[str, Any], *, with_queues: bool, are_templates: bool) -> SubjectRules:
+    rules = SubjectRules(allow=strings(block, "allow"), deny=strings(block, "deny"))
+    if len(rules.allow) + len(rules.deny) > ENTRIES_MAX:
+        raise TokenError("the token has too many permissions")
+    for entry in (*rules.allow, *rules.deny):
+        subject, *queue = entry.split(" ")
+        if len(queue) > with_queues or any(not one or "\t" in one for one in (subject, *queue)):
+            raise TokenError("a permission has a queue or blanks that it cannot have")
+        if not are_templates and not valid_subject(subject.encode()):
+            raise TokenError("a permission is not a valid subject")
+    return rules
+
+
+# -- operators
+
+
+def operator_claims(token: Token) -> OperatorClaims:
+    """Read the token of an operator. Raises TokenError."""
+    if token.kind != "operator":
+        raise TokenError("not operator claim")
+    nats = token.nats
+    keys, system = strings(nats, "signing_keys"), string(nats, "system_account")
+    if not all(map(is_operator_key, (token.subject, *keys))):
+        raise TokenError("a key is not an operator public key")
+    if system and not is_account_key(system):
+        raise TokenError("the system account is not an account public key")
+    if token.issuer not in (token.subject, *keys):
+        raise TokenError("the operator's token is signed by another")
+    return OperatorClaims(
+        subject=token.subject,
+        name=token.name,
+        signing_keys=keys,
+        strict=flag(nats, "strict_signing_key_usage"),
+        system_account=system,
+        assert_version=string(nats, "assert_server_version"),
+    )
+
+
+# -- accounts
+
+
+def account_claims(token: Token) -> AccountClaims:
+    """Read the token of an account. Raises TokenError."""
+    if token.kind != "account":
+        raise TokenError("not account claim")
+    if not is_account_key(token.subject):
+        raise TokenError("the subject is not an account public key")
+    nats = token.nats
+    limits = table(nats, "limits")
+    refuse_unserved(nats)
+    return AccountClaims(
+        subject=token.subject,
+        issuer=token.issuer,
+        name=token.name,
+        tags=strings(nats, "tags"),
+        issued_at_s=token.issued_at_s,
+        expires_s=token.expires_s,
+        not_before_s=token.not_before_s,
+        signing_keys=MappingProxyType(dict(map(_signing_key, items(nats, "signing_keys")))),
+        revocations=MappingProxyType(_revocations(nats)),
+        default_permissions=permissions_of(table(nats, "default_permissions"), are_templates=False),
+        max_connections=integer(limits, "conn"),
+        max_subs=integer(limits, "subs"),
+        max_payload=integer(limits, "payload"),
+        allows_bearer=not flag(limits, "disallow_bearer"),
+        jetstream=jetstream_limits(limits),
+        unserved=tuple(key for key in ("imports", "exports") if tables(nats, key))
+        + (("tiered_limits",) if table(limits, "tiered_limits") else ()),
+    )
+
+
+def refuse_unserved(nats: Mapping[str, Any]) -> None:
+    """Raise TokenError for what would let clients in, or send messages elsewhere, if it were passed over."""
+    if strings(table(nats, "authorization"), "auth_users"):
+        raise TokenError("external authorization of an account is not served by jetraft yet")
+    if table(nats, "mappings"):
+        raise TokenError("mappings of an account are not served by jetraft yet")
+
+
+def _signing_key(item: Any) -> tuple[str, Rights | None]:
+    """A key alone, or one with the rights of the users that it signs."""
+    block = {"key": item} if isinstance(item, str) else item
+    if not isinstance(block, dict) or not is_account_key(string(block, "key")):
+        raise TokenError("a signing key is not an account public key")
+    if isinstance(item, str):
+        return item, None
+    if block.get("kind") != SCOPE:
+        raise TokenError("unknown signing key scope")
+    return string(block, "key"), rights_of({**NO_SCOPE_LIMITS, **table(block, "template")}, are_templates=True)
+
+
+def _revocations(nats: Mapping[str, Any]) -> dict[str, int]:
+    found = table(nats, "revocations")
+    return {key: integer(found, key) for key in found}
+
+
+def jetstream_limits(limits: Mapping[str, Any]) -> AccountLimits | None:
+    """The limits of all tiers together; None where JetStream is not enabled. Tiers of their own are not served."""
+    memory, storage = integer(limits, "mem_storage"), integer(limits, "disk_storage")
+    if table(limits, "tiered_limits") or (memory == 0 and storage == 0):
+        return None
+    return AccountLimits(
+        max_memory=memory,
+        max_storage=storage,
+        max_streams=integer(limits, "streams"),
+        max_consumers=integer(limits, "consumer"),
+        max_ack_pending=_positive(limits, "max_ack_pending"),
+        memory_max_stream_bytes=_positive(limits, "mem_max_stream_bytes"),
+        storage_max_stream_bytes=_positive(limits, "disk_max_stream_bytes"),
+        max_bytes_required=flag(limits, "max_bytes_required"),
+    )
+
+
+def _positive(limits: Mapping[str, Any], key: str) -> int:
+    value = integer(limits, key)
+    return value if value > 0 else NO_LIMIT

@@ -1,0 +1,38 @@
+"""What a user may publish and subscribe to, as the configuration says it. Pure.
+
+The lists are subjects with wildcards; those of subscriptions may name a queue behind a blank. What they mean is decided
+in the data plane.
+"""
+
+import attrs
+
+from jetraft.store.model.clock import NS_PER_S
+
+NO_LIMIT = -1
+RESPONSES_MAX = 1  # of one request, when `allow_responses` does not say; nats-server's default
+RESPONSES_EXPIRE_NS = 120 * NS_PER_S  # nats-server's default
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class SubjectRules:
+    """Two lists of subjects. An empty `allow` allows everything; what `deny` matches is refused."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ResponseRules:
+    """`allow_responses`: a user may publish to the reply subjects of messages that it received. -1: no limit."""
+
+    max_msgs: int = RESPONSES_MAX
+    expires_ns: int = RESPONSES_EXPIRE_NS
+
+
+@attrs.frozen(kw_only=True, slots=True, cache_hash=True, weakref_slot=True)
+class Permissions:
+    """What one user may do. With `responses` an empty list of subjects to publish to allows none."""
+
+    publish: SubjectRules = SubjectRules()
+    subscribe: SubjectRules = SubjectRules()
+    responses: ResponseRules | None = None

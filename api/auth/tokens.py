@@ -1,0 +1,205 @@
+"""A JWT of NATS: its three parts, checked and verified. Pure.
+
+There is one algorithm, Ed25519 with the issuer's key, so nothing that a token says chooses how it is verified. What a
+claim means is in `claims`. No text of an error shows a part of a token: a bearer token is a secret.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import orjson
+
+from jetraft.api.auth.nkeys import (
+    PREFIX_ACCOUNT,
+    PREFIX_OPERATOR,
+    public_key,
+    verified,
+)
+
+TOKEN_BYTES_MAX: Final = 1 << 20  # as much as a message may have by default; an account with many imports has 100 KiB
+HEADER_BYTES_MAX: Final = 1024
+ALGORITHM: Final = "ed25519-nkey"
+VERSION: Final = 2  # of the claims; version 1 signs less of the token and is refused
+PARTS: Final = 3
+ISSUERS: Final[Mapping[str, tuple[int, ...]]] = {
+    "operator": (PREFIX_OPERATOR,),
+    "account": (PREFIX_OPERATOR, PREFIX_ACCOUNT),
+    "user": (PREFIX_ACCOUNT,),
+    "activation": (PREFIX_ACCOUNT, PREFIX_OPERATOR),
+    "authorization_response": (PREFIX_ACCOUNT,),
+    "generic": (PREFIX_OPERATOR, PREFIX_ACCOUNT),
+}
+
+
+class TokenError(ValueError):
+    """A text is not a token that can be believed; the message is one line without a part of the token."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Token:
+    """What a verified token says. `expires_s` and `not_before_s` are in Unix time; 0: not limited."""
+
+    kind: str
+    issuer: str
+    subject: str
+    name: str
+    audience: str
+    issued_at_s: int
+    expires_s: int
+    not_before_s: int
+    nats: Mapping[str, Any] = attrs.field(repr=False)
+
+    def time_problem(self, now_s: float) -> str:
+        """Why the token does not hold at a time; empty when it does."""
+        if 0 < self.expires_s < int(now_s):
+            return "claim is expired"
+        if self.not_before_s > 0 and int(now_s) < self.not_before_s:
+            return "claim is not yet valid"
+        return ""
+
+
+def decode_token(text: str | bytes) -> Token:
+    """Verify a token against the key that it names as its issuer. Raises TokenError.
+
+    Whether that issuer is trusted is the caller's question.
+    """
+    raw = _ascii(text)
+    parts = raw.split(b".")
+    if len(parts) != PARTS:
+        raise TokenError(f"expected {PARTS} chunks")
+    _check_header(_document(_decoded(parts[0], HEADER_BYTES_MAX)))
+    document = _document(_decoded(parts[1], TOKEN_BYTES_MAX))
+    nats = document.get("nats")
+    if not isinstance(nats, dict):
+        raise TokenError("the token has no claims of NATS")
+    if integer(nats, "version") != VERSION:
+        raise TokenError(f"claims of version {VERSION} are expected")
+    token = Token(
+        kind=string(nats, "type"),
+        issuer=string(document, "iss"),
+        subject=string(document, "sub"),
+        name=string(document, "name"),
+        audience=string(document, "aud"),
+        issued_at_s=integer(document, "iat"),
+        expires_s=integer(document, "exp"),
+        not_before_s=integer(document, "nbf"),
+        nats=nats,
+    )
+    key = public_key(token.issuer, *ISSUERS.get(token.kind, ()))
+    if key is None:
+        raise TokenError("unable to validate expected prefixes of the issuer")
+    if not token.subject:
+        raise TokenError("the token has no subject")
+    if not verified(key, _decoded(parts[2], HEADER_BYTES_MAX), parts[0] + b"." + parts[1]):
+        raise TokenError("claim failed V2 signature verification")
+    return token
+
+
+def _ascii(text: str | bytes) -> bytes:
+    if len(text) > TOKEN_BYTES_MAX:
+        raise TokenError("the token is too long")
+    try:
+        return text.encode("ascii") if isinstance(text, str) else text
+    except UnicodeEncodeError:
+        raise TokenError("the token has characters that are not base64") from None
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """The type and the one algorithm, in any case of letters, as nats-server's library takes them."""
+    if string(header, "typ").upper() != "JWT":
+        raise TokenError("not supported type")
+    if string(header, "alg").lower() != ALGORITHM:
+        raise TokenError("unexpected algorithm")
+
+
+def _decoded(part: bytes, bytes_max: int) -> bytes:
+    """Base64 of the URL alphabet without padding."""
+    if len(part) > bytes_max * 4 // 3 + 4 or b"=" in part:
+        raise TokenError("a part of the token is no base64")
+    try:
+        return b64decode(part + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise TokenError("a part of the token is no base64") from None
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    """A JSON object; the decoder bounds its depth."""
+    try:
+        found = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise TokenError("a part of the token is no JSON") from None
+    if not isinstance(found, dict):
+        raise TokenError("a part of the token is no JSON object")
+    return found
+
+
+# -- fields of claims; what is missing or null is empty, as in Go
+
+
+def string(block: Mapping[str, Any], key: str) -> str:
+    """A text. Raises TokenError."""
+    value = block.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TokenError(f'"{key}" is not a text')
+    return value
+
+
+def integer(block: Mapping[str, Any], key: str) -> int:
+    """An integer of 64 bits. Raises TokenError."""
+    value = block.get(key)
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
+        raise TokenError(f'"{key}" is not an integer')
+    return value
+
+
+def flag(block: Mapping[str, Any], key: str) -> bool:
+    """A boolean. Raises TokenError."""
+    value = block.get(key)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise TokenError(f'"{key}" is not a boolean')
+    return value
+
+
+def table(block: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object. Raises TokenError."""
+    value = block.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TokenError(f'"{key}" is not an object')
+    return value
+
+
+def items(block: Mapping[str, Any], key: str) -> list[Any]:
+    """A list. Raises TokenError."""
+    value = block.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise TokenError(f'"{key}" is not a list')
+    return value
+
+
+def strings(block: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A list of texts. Raises TokenError."""
+    found = items(block, key)
+    if not all(isinstance(item, str) for item in found):
+        raise TokenError(f'"{key}" is not a list of texts')
+    return tuple(found)
+
+
+def tables(block: Mapping[str, Any], key: str) -> tuple[Mapping[str, Any], ...]:
+    """A list of objects. Raises TokenError."""
+    found = items(block, key)
+    if not all(isinstance(item, dict) for item in found):
+        raise TokenError(f'"{key}" is not a list of objects')
+    return tuple(found)

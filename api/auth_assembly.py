@@ -1,0 +1,68 @@
+"""Makes what judges clients beside the configuration: accounts that operators have signed, and a service that is asked.
+
+Servers that have neither load none of it.
+"""
+
+from typing import TYPE_CHECKING
+
+from jetraft.api.accounts import LiveAccounts
+from jetraft.api.config.options import Options
+from jetraft.api.logger import Logger
+from jetraft.api.login import Logins
+from jetraft.api.reactor import Reactor
+from jetraft.api.session import Sessions
+
+if TYPE_CHECKING:
+    from jetraft.api.auth.claims_service import ClaimsService
+    from jetraft.api.auth.registry import AccountRegistry
+    from jetraft.api.auth.server_key import ServerKey
+    from jetraft.api.callouts import Callouts
+
+
+def new_server_key(options: Options) -> "ServerKey | None":
+    """Keys of this server, where it has to sign anything."""
+    if options.auth.callout is None:
+        return None
+    from jetraft.api.auth.server_key import ServerKey  # noqa: PLC0415
+
+    return ServerKey.new()
+
+
+def build_callouts(sessions: Sessions, key: "ServerKey | None") -> "Callouts | None":
+    """What asks a service who clients are; None where the configuration says it."""
+    rules = sessions.options.auth.callout
+    if rules is None or key is None:
+        return None
+    from jetraft.api.callouts import Callouts  # noqa: PLC0415
+
+    if not rules.xkey:
+        return Callouts(sessions, rules, key)
+    from jetraft.api.auth.sealing import SealingKeys  # noqa: PLC0415
+
+    return Callouts(sessions, rules, key, SealingKeys.new(rules.xkey))
+
+
+def build_registry(options: Options, say: Logger) -> "AccountRegistry | None":
+    """The accounts that operators have signed; None without operators. Raises RegistryError."""
+    if options.trust is None:
+        return None
+    from jetraft.api.auth.assembly import open_registry  # noqa: PLC0415
+
+    return open_registry(options.trust, say)
+
+
+def live_accounts(options: Options, registry: "AccountRegistry | None") -> LiveAccounts:
+    """The accounts, and what each may use of JetStream."""
+    found = options.jetstream_accounts if registry is None else registry.jetstream(options.system_account)
+    return LiveAccounts.of(found)
+
+
+def build_claims_service(
+    registry: "AccountRegistry | None", logins: Logins, reactor: Reactor, accounts: LiveAccounts
+) -> "ClaimsService | None":
+    """What takes new tokens of accounts; None without operators."""
+    if registry is None:
+        return None
+    from jetraft.api.operator_mode import claims_service  # noqa: PLC0415
+
+    return claims_service(registry, logins, reactor, accounts)

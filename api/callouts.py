@@ -1,0 +1,188 @@
+"""Clients whom a service judges: the request goes to an account of the configuration, and its answer releases them.
+
+A client is held meanwhile, as with passwords that are hashed, and ends with the deadline for naming oneself when no
+answer comes. At most IN_FLIGHT_MAX are asked about at a time, and of one address ADDRESS_MAX.
+"""
+
+import secrets
+import ssl
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+import attrs
+
+from jetraft.api.auth.callout import SUBJECT, Asked, Question, judge_answer, without_asking
+from jetraft.api.auth.rules import CalloutRules
+from jetraft.api.auth.sealing import SealError, SealingKeys
+from jetraft.api.auth.server_key import ServerKey, new_user_key
+from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Verdict
+from jetraft.api.auth.verifying import Verifications
+from jetraft.api.outbox import PlaneOutbox, PlaneOutboxes
+from jetraft.api.plane._plane import Plane
+from jetraft.api.reactor import Reactor
+from jetraft.api.session import Session, Sessions
+from jetraft.cluster.capture._capture import captures
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import GLOBAL_ACCOUNT
+from jetraft.store.model.versioning import SERVER_VERSION
+
+IN_FLIGHT_MAX: Final = 1024
+ADDRESS_MAX: Final = 256
+TOKEN_BYTES: Final = 12
+XKEY_HEADER: Final = b"NATS/1.0\r\nNats-Server-Xkey: %s\r\n\r\n"
+STARTS_WITH: Final = b"eyJ"  # a token that is not sealed
+Done = Callable[[Verdict | LoginRefusal], None]
+
+
+@attrs.frozen
+class _Asking:
+    cid: int
+    ip: str
+    asked: Asked
+    facts: ConnectionFacts = attrs.field(repr=False)
+    done: Done
+
+
+@attrs.define(eq=False)
+class Callouts:
+    """See the module. It serves from `start` on."""
+
+    sessions: Sessions
+    rules: CalloutRules
+    key: ServerKey
+    sealer: SealingKeys | None = None  # where requests are sealed
+    asked: int = 0
+    refused: int = 0
+    _in_flight: dict[str, _Asking] = attrs.field(factory=dict)  # by the last word of the reply subject
+    _outbox: PlaneOutbox | None = None
+    _reactor: Reactor | None = None
+    _verifications: Verifications | None = None
+    _inbox: str = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._inbox = f"$SYS._INBOX.{self.sessions.identity.server_id}"
+
+    def start(self, plane: Plane, reactor: Reactor, verifications: Verifications) -> None:
+        """Listen for answers, which are verified a few at a time."""
+        self._verifications = verifications
+        self._reactor = reactor
+        self._outbox = PlaneOutboxes(plane, reactor)(self.rules.account)
+        self._outbox.add_sink(f"{self._inbox}.*".encode(), self._on_batch)
+
+    def is_exempt(self, offered: Credentials) -> bool:
+        """Whether a client is one of those that the configuration judges: the service itself."""
+        return (offered.nkey or offered.user) in self.rules.users
+
+    def bounded(self, verdict: Verdict) -> Verdict:
+        """The verdict of a client that is let in: it may not ask the service itself."""
+        return without_asking(verdict, self.rules)
+
+    @property
+    def accounts(self) -> Collection[str]:
+        """Where the service may put a client."""
+        return {GLOBAL_ACCOUNT, *(account.name for account in self.sessions.options.accounts)}
+
+    def ask(self, session: Session, document: Mapping[str, Any], facts: ConnectionFacts, done: Done) -> bool:
+        """Ask who a client is; `done` is called with the answer, in a later turn. False: too many are asked about."""
+        if self._outbox is None or self._reactor is None or not self._has_room(session.ip):
+            self.refused += 1
+            return False
+        identity = self.sessions.identity
+        asked = Asked(user_key=new_user_key(), server_id=identity.server_id, accounts=self.accounts)
+        word, now_s = secrets.token_urlsafe(TOKEN_BYTES), facts.unix_ns // NS_PER_S
+        self._in_flight[word] = _Asking(session.cid, session.ip, asked, facts, done)
+        self.asked += 1
+        question = Question(
+            rules=self.rules,
+            server=self._server(),
+            user_key=asked.user_key,
+            client=client_of(session, document),
+            document=document,
+            tls=tls_of(session),
+            now_s=now_s,
+            expires_s=now_s + max(1, self.sessions.options.auth_timeout_ns // NS_PER_S),
+        )
+        # Not now: the plane is reading the client's bytes.
+        self._reactor.later(partial(self._send, word, question.token(self.key.sign)))
+        return True
+
+    def _send(self, word: str, token: bytes) -> None:
+        assert self._outbox is not None
+        reply, hdr = f"{self._inbox}.{word}".encode(), b""
+        if self.sealer is not None:
+            token, hdr = (
+                self.sealer.seal(token),
+                b"NATS/1.0\r\nNats-Server-Xkey: %s\r\n\r\n" % self.sealer.public.encode(),
+            )
+        self._outbox.send(SUBJECT.encode(), reply=reply, hdr=hdr, payload=token)
+
+    def _has_room(self, ip: str) -> bool:
+        """Whether one more may be asked about, after those that have gone are forgotten."""
+        if len(self._in_flight) >= min(IN_FLIGHT_MAX, ADDRESS_MAX):
+            present = self.sessions.by_cid
+            self._in_flight = {word: one for word, one in self._in_flight.items() if one.cid in present}
+            by_address = Counter(one.ip for one in self._in_flight.values())
+            return len(self._in_flight) < IN_FLIGHT_MAX and by_address[ip] < ADDRESS_MAX
+        return True
+
+    def _server(self) -> dict[str, Any]:
+        identity, options = self.sessions.identity, self.sessions.options
+        xkey = "" if self.sealer is None else self.sealer.public
+        named = {"cluster": identity.cluster_name, "tags": list(options.server_tags), "xkey": xkey}
+        return {
+            "name": identity.server_name,
+            "host": options.host,
+            "id": identity.server_id,
+            "version": SERVER_VERSION,
+            **{key: value for key, value in named.items() if value},
+        }
+
+    def _on_batch(self, batch: bytes) -> None:
+        """Take answers; what is no answer to anything is passed over."""
+        assert self._verifications is not None
+        for capture in captures(batch):
+            asking = self._in_flight.pop(capture.subject.decode(errors="replace").rpartition(".")[2], None)
+            if asking is not None:
+                self._verifications.put(partial(self._answered, capture.payload, asking))
+
+    def _answered(self, payload: bytes, asking: _Asking) -> None:
+        asking.done(self._judge(payload, asking))
+
+    def _judge(self, payload: bytes, asking: _Asking) -> Verdict | LoginRefusal:
+        """Who the client is; an answer to a sealed request may be sealed, or not."""
+        if self.sealer is not None and payload and not payload.startswith(STARTS_WITH):
+            try:
+                payload = self.sealer.open(payload)
+            except SealError as error:
+                return LoginRefusal(f"error decrypting auth callout response: {error}")
+        return judge_answer(payload, self.rules, asking.asked, asking.facts)
+
+    def statistics(self) -> dict[str, int]:
+        """How many were asked about, refused because too many were, and wait."""
+        return {"asked": self.asked, "not_asked": self.refused, "in_flight": len(self._in_flight)}
+
+
+def client_of(session: Session, document: Mapping[str, Any]) -> dict[str, Any]:
+    """What the request says of the connection."""
+    found = {
+        "user": document.get("nkey") or document.get("user"),
+        "name": document.get("name"),
+        "nonce": session.nonce if document.get("sig") else "",
+    }
+    named = {key: value for key, value in found.items() if value}
+    kind = "nats" if session.web is None else "websocket"
+    return {"host": session.ip, "id": session.cid, "kind": "Client", "type": kind, **named}
+
+
+def tls_of(session: Session) -> dict[str, Any] | None:
+    """What the request says of the connection's TLS."""
+    if session.tls is None:
+        return None
+    chain = [ssl.DER_cert_to_PEM_cert(one) for one in session.tls.certificates]
+    return {
+        "version": session.tls.version,
+        "cipher": session.tls.cipher,
+        **({"verified_chains": [chain]} if chain else {}),
+    }

@@ -1,0 +1,67 @@
+"""`authorization { auth_callout { ... } }`: a service says who clients are. Texts of errors are nats-server's."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jetraft.api.auth.nkeys import is_account_key
+from jetraft.api.auth.rules import AuthRules, CalloutRules
+from jetraft.api.auth.sealing import is_curve_key
+from jetraft.api.config.blocks import Apply, apply_all, put, spelled
+from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.values import text
+from jetraft.store.model.gosyntax import go_quote
+from jetraft.store.model.ids import GLOBAL_ACCOUNT
+
+
+def auth_callout(settings: Settings, value: Any) -> None:
+    """The block."""
+    found: Settings = {}
+    apply_all("authorization.auth_callout", value, KEYS, found)
+    if not found.get("issuer"):
+        raise OptionsError("Authorization callouts require an issuer to be specified")
+    if not found.get("users"):
+        raise OptionsError("Authorization callouts require authorized users to be specified")
+    settings["callout"] = CalloutRules(account=found.pop("account", "") or GLOBAL_ACCOUNT, **found)
+
+
+def issuer(_key: str, value: Any) -> str:
+    """The key that signs the service's answers."""
+    if not isinstance(value, str) or not is_account_key(value):
+        raise OptionsError(f"Expected callout user to be a valid public account nkey, got {go_quote(str(value))}")
+    return value
+
+
+def users(_key: str, value: Any) -> frozenset[str]:
+    """Those that the configuration judges."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise OptionsError("Expected auth_users field to be an array")
+    return frozenset(value)
+
+
+def xkey(_key: str, value: Any) -> str:
+    """The key for which requests are sealed."""
+    if not isinstance(value, str) or not is_curve_key(value):
+        raise OptionsError(f"Expected callout xkey to be a valid public xkey, got {go_quote(str(value))}")
+    return value
+
+
+KEYS: Mapping[str, Apply] = {
+    "issuer": put("issuer", issuer),
+    **spelled(put("account", text), "account", "acc"),
+    **spelled(put("users", users), "auth_users", "users"),
+    **spelled(put("xkey", xkey), "xkey", "key"),
+}
+
+
+def check_callout(rules: AuthRules, accounts: frozenset[str]) -> None:
+    """Raise OptionsError where a callout names what there is not."""
+    callout = rules.callout
+    if callout is None:
+        return
+    if callout.account not in accounts:
+        raise OptionsError(f"Authorization callout account {go_quote(callout.account)} not valid")
+    for name in sorted(callout.users):
+        if name not in rules.by_name and name not in rules.by_nkey and name != rules.username:
+            raise OptionsError(f"Authorization callout user {go_quote(name)} not valid")
+    if rules.no_auth_user:
+        raise OptionsError("no_auth_user with auth_callout is not served by jetraft yet")

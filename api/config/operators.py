@@ -1,0 +1,196 @@
+"""Operators, the accounts that they have signed, and where these are kept: `operator`, `resolver` and its keys.
+
+Texts of errors are nats-server's where it has them. Tokens stand in the file or in files of their own.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from jetraft.api.auth.claims import AccountClaims, OperatorClaims, account_claims, operator_claims
+from jetraft.api.auth.nkeys import is_account_key
+from jetraft.api.auth.tokens import TOKEN_BYTES_MAX, TokenError, decode_token
+from jetraft.api.auth.trust import TrustRules
+from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
+from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.grammar import Table
+from jetraft.api.config.options import ResolverOptions, TrustOptions
+from jetraft.api.config.values import boolean, duration_ns, integer, text, texts
+from jetraft.store.model.versioning import SERVER_VERSION
+
+MEMORY: Final = re.compile(r"(MEM|MEMORY)\s*", re.IGNORECASE)
+URL: Final = re.compile(r"URL\(", re.IGNORECASE)
+DECORATED: Final = re.compile(r"-{3,}[^\n]*-{3,}\n(.+)(?:\n\s*-{3,}[^\n]*-{3,}\n)")
+VERSION: Final = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
+STARTS_WITH: Final = "eyJ"
+RESOLVER_NEEDED: Final = (
+    'error parsing account resolver, should be MEM or  URL("url") or a map containing dir and type state=[FULL|CACHE])'
+)
+
+
+def operators(settings: Settings, value: Any) -> None:
+    """Tokens, or paths of files that have one each."""
+    found = []
+    for name in texts("operator", value):
+        try:
+            found.append(operator_claims(decode_token(token_of(name))))
+        except (OSError, TokenError, UnicodeDecodeError) as error:
+            raise OptionsError(f"error parsing operator JWT: {reason(error)}") from error
+    settings["operators"] = tuple(found)
+
+
+def token_of(given: str) -> str:
+    """A token itself, or what a file has, with or without the lines around it that tools write."""
+    if given.startswith(STARTS_WITH):
+        return given
+    path = Path(given)
+    if path.stat().st_size > TOKEN_BYTES_MAX:
+        raise TokenError("the file is too long")
+    content = path.read_text(encoding="utf-8")
+    decorated = DECORATED.search(content)
+    return (decorated[1] if decorated is not None else content).strip()
+
+
+def reason(error: Exception) -> str:
+    """Why a token could not be read."""
+    return f"open: {error.strerror}" if isinstance(error, OSError) else str(error)
+
+
+def preload(settings: Settings, value: Any) -> None:
+    """Tokens by the keys of their accounts."""
+    if not isinstance(value, Table):
+        raise OptionsError("preload should be a map of account_public_key:account_jwt")
+    found: dict[str, str] = {}
+    for key, token in value.items():
+        if not isinstance(token, str):
+            raise PlacedError(f"{value.place(key)}: preload map value should be a string JWT")
+        try:
+            claims = account_claims(decode_token(token))
+        except TokenError as error:
+            raise PlacedError(f"{value.place(key)}: invalid account JWT: {error}") from error
+        if claims.subject != key:
+            raise PlacedError(f"{value.place(key)}: invalid account JWT: it is of another account")
+        found[key] = token
+    settings["resolver_preload"] = found
+
+
+def pinned(settings: Settings, value: Any) -> None:
+    """The accounts whose users may connect; the system account's may always."""
+    keys = texts("resolver_pinned_accounts", value)
+    for key in keys:
+        if not is_account_key(key):
+            raise OptionsError(f'pinned account "{key}" is not a valid public account nkey')
+    settings["pinned_accounts"] = frozenset(keys)
+
+
+def resolver(settings: Settings, value: Any) -> None:
+    """`MEMORY`, or a block for a directory. A URL is not served."""
+    if isinstance(value, str):
+        if URL.match(value.strip()):
+            raise OptionsError("resolver: URL(...) is not served by jetraft yet")
+        if not MEMORY.match(value.strip()):
+            raise OptionsError(RESOLVER_NEEDED)
+        settings["resolver"] = ResolverOptions()
+        return
+    if not isinstance(value, Table):
+        raise OptionsError("error parsing operator resolver, wrong type")
+    found: Settings = {}
+    apply_all("resolver", value, RESOLVER, found)
+    settings["resolver"] = directory_options(found)
+
+
+def directory_options(found: Settings) -> ResolverOptions:
+    """The block of a resolver with a directory. Raises OptionsError."""
+    kind = str(found.pop("kind", "")).lower()
+    if kind == "cache":
+        raise OptionsError("resolver: type CACHE is not served by jetraft yet")
+    if kind != "full" or not found.get("directory"):
+        raise OptionsError(RESOLVER_NEEDED)
+    if found.get("hard_delete") and not found.get("allow_delete"):
+        raise OptionsError("hard_delete has no effect without delete")
+    if found.get("interval_ns", 1) <= 0:
+        del found["interval_ns"]
+    return ResolverOptions(kind=kind, **found)
+
+
+def ttl(_settings: Settings, _value: Any) -> None:
+    """How long a cache keeps an account."""
+    raise OptionsError("FULL does not accept ttl")
+
+
+RESOLVER: Mapping[str, Apply] = {
+    "type": put("kind", text, "type"),
+    **spelled(put("directory", text, "dir"), "dir", "directory"),
+    "limit": put("limit", integer),
+    "ttl": ttl,
+    "interval": put("interval_ns", duration_ns, "interval"),
+    "timeout": put("timeout_ns", duration_ns, "timeout"),  # of a look-up at another node: there is none
+    "allow_delete": put("allow_delete", boolean),
+    "hard_delete": put("hard_delete", boolean),
+}
+
+
+def trust_options(settings: Settings) -> TrustOptions | None:
+    """What the keys say together; None without operators. Raises OptionsError, in nats-server's words and order."""
+    found: tuple[OperatorClaims, ...] = settings.get("operators") or ()
+    if not found:
+        if any(settings.get(key) for key in ("resolver", "resolver_preload", "pinned_accounts")):
+            raise OptionsError("a resolver needs an operator")
+        return None
+    store: ResolverOptions | None = settings.get("resolver")
+    if store is None:
+        raise OptionsError("operators require an account resolver to be configured")
+    if settings.get("accounts"):
+        raise OptionsError("operators do not allow Accounts to be configured directly")
+    if settings.get("users") or settings.get("account_users"):
+        raise OptionsError("operators do not allow users to be configured directly")
+    if any(settings.get(key) for key in ("user", "password", "token", "no_auth_user", "callout")):
+        raise OptionsError("operators do not allow users, tokens or callouts to be configured directly")
+    system = system_key(settings.get("system_account") or "", found, store)
+    for operator in found:
+        check_version(operator)
+    tokens: dict[str, str] = settings.get("resolver_preload") or {}
+    pins: frozenset[str] = settings.get("pinned_accounts") or frozenset()
+    return TrustOptions(
+        rules=TrustRules(operators=found, pinned=pins | {system} if pins else pins),
+        resolver=store,
+        preload=tuple(tokens.values()),
+        system_account=system,
+    )
+
+
+def system_key(given: str, found: tuple[OperatorClaims, ...], store: ResolverOptions) -> str:
+    """The key of the system account, of the configuration or the first operator's; empty: none."""
+    named = [operator.system_account for operator in found if operator.system_account]
+    if given:
+        if named and given not in named:
+            raise OptionsError("system_account in config and operator JWT must be identical")
+        if not is_account_key(given):
+            raise OptionsError(f'system_account "{given}" is not a public account nkey')
+        return given
+    if not found[0].system_account and store.kind != "memory":
+        raise OptionsError(
+            "using nats based account resolver - the system account needs to be specified in configuration or the "
+            "operator jwt"
+        )
+    return found[0].system_account
+
+
+def check_version(operator: OperatorClaims) -> None:
+    """Raise OptionsError when an operator wants a newer server than this one is compatible with."""
+    if not operator.assert_version:
+        return
+    match = VERSION.fullmatch(operator.assert_version)
+    if match is None:
+        raise OptionsError(f"operator {operator.subject} expects version {operator.assert_version}")
+    wanted = [int(number or 0) for number in match.groups()]
+    if wanted > [int(number) for number in SERVER_VERSION.split(".")]:
+        raise OptionsError(
+            f"operator {operator.subject} expected version {operator.assert_version} > server version {SERVER_VERSION}"
+        )
+
+
+def preloaded(options: TrustOptions) -> list[AccountClaims]:
+    """The accounts that stand in the configuration."""
+    return [account_claims(decode_token(token)) for token in options.preload]

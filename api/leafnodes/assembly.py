@@ -1,0 +1,103 @@
+"""Makes the parts for leaf nodes from the options of the server, and runs them."""
+
+import socket
+from typing import Any
+
+import attrs
+import trio
+
+from jetraft.api.config.options import Options
+from jetraft.api.interfaces import advertised, join_host_port, split_host_port
+from jetraft.api.leafnodes.entry import LeafEntry
+from jetraft.api.leafnodes.handshake import OwnNames
+from jetraft.api.leafnodes.leafnodes import Leafnodes
+from jetraft.api.leafnodes.listener import LeafListener
+from jetraft.api.leafnodes.names import DomainNames
+from jetraft.api.leafnodes.options import LeafOptions
+from jetraft.api.leafnodes.remotes import Remotes
+from jetraft.api.leafnodes.status import LeafPages
+from jetraft.api.listener import listen
+from jetraft.api.logger import Logger
+from jetraft.api.login import Logins
+from jetraft.api.plane._plane import Plane
+from jetraft.api.reactor import ClosedHandler, Reactor
+from jetraft.api.session import ServerIdentity
+from jetraft.store.model.clock import Clock
+
+
+@attrs.define(eq=False)
+class LeafParts:
+    """What a server with a `leafnodes` block has for it."""
+
+    options: LeafOptions
+    leafnodes: Leafnodes
+    say: Logger
+    sock: socket.socket | None = None
+    port: int = 0
+
+    @classmethod
+    def make(
+        cls, options: Options, identity: ServerIdentity, clock: Clock, say: Logger, logins: Logins
+    ) -> "LeafParts | None":
+        """The parts, before there is a plane; None without the block. Raises ListenError."""
+        leaf = options.leafnodes
+        if leaf is None:
+            return None
+        itself = OwnNames(
+            server_id=identity.server_id,
+            server_name=identity.server_name,
+            cluster=identity.cluster_name,
+            domain=identity.domain,
+            jetstream=options.jetstream is not None,
+            max_payload=options.max_payload_bytes,
+            git_commit=identity.git_commit,
+            runtime=identity.runtime,
+        )
+        leafnodes = Leafnodes(
+            leaf,
+            itself,
+            clock,
+            say,
+            LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator),
+            logins.checks,
+            DomainNames(
+                identity.domain,
+                lambda account: options.jetstream is not None and account != options.system_account,
+            ),
+        )
+        parts = cls(leaf, leafnodes, say)
+        if leaf.listens:
+            parts.sock = listen(leaf.host, leaf.port)
+            parts.port = int(parts.sock.getsockname()[1])
+        leafnodes.listener = parts.told()
+        return parts
+
+    def told(self) -> dict[str, Any]:
+        """What INFO says of the listener."""
+        options = self.options
+        host, port = split_host_port(options.advertise, options.host, self.port)
+        urls = () if options.no_advertise or not self.port else advertised(options.host, self.port, options.advertise)
+        return {"host": host, "port": port, "urls": list(urls)}
+
+    def closing(self, otherwise: ClosedHandler) -> ClosedHandler:
+        """What to call with each connection that ends; those of clients are handed on."""
+
+        def on_closed(cid: int, reason: int, counters: dict[str, Any] | None) -> None:
+            if not self.leafnodes.on_closed(cid, reason):
+                otherwise(cid, reason, counters)
+
+        return on_closed
+
+    def status(self, plane: Plane) -> LeafPages:
+        """What the monitoring pages show."""
+        return LeafPages(self.options, self.leafnodes, plane, self.port)
+
+    async def run(self, plane: Plane, reactor: Reactor, mesh: Any) -> None:
+        """Accept leaf nodes and connect to hubs until cancelled."""
+        self.leafnodes.attach(plane, reactor, mesh)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.leafnodes.run)
+            if self.sock is not None:
+                self.say.info(f"Listening for leafnode connections on {join_host_port(self.options.host, self.port)}")
+                nursery.start_soon(LeafListener(self.sock, self.leafnodes, reactor).run)
+            nursery.start_soon(Remotes(self.leafnodes, reactor, self.say).run)

@@ -1,0 +1,58 @@
+"""Who may come in as a leaf node: the rules of the block, or of clients where it has none, and what else is asked."""
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from jetraft.api.auth.authenticator import Authenticator
+from jetraft.api.auth.nkeys import signed
+from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, Outcome, Verdict
+from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.leafnodes.options import LeafOptions
+from jetraft.api.leafnodes.texts import SAME_CLUSTER, version_of
+from jetraft.api.reasons import Reason
+from jetraft.store.model.gosyntax import go_quote
+
+LEAFNODE: Final = "LEAFNODE"
+
+
+@attrs.define(eq=False)
+class LeafEntry:
+    """Judges what a CONNECT says. `fallback` judges clients."""
+
+    options: LeafOptions
+    cluster: str  # of this server
+    fallback: Callable[[], Authenticator]
+    own: Authenticator = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.own = Authenticator(self.options.auth, signed)
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """The rules in force."""
+        return self.own if self.own.rules.required else self.fallback()
+
+    def judge(self, link: LeafLink, offered: Credentials) -> Outcome:
+        """Who this is."""
+        return self.authenticator.judge(offered, ConnectionFacts(kind=LEAFNODE, nonce=link.nonce.encode()))
+
+    def account_of(self, verdict: Verdict) -> str:
+        """The account of a user is its own. That of the block is for its one user, and where everybody may come in."""
+        rules = self.authenticator.rules
+        is_of_clients = rules is not self.own.rules and rules.required
+        if is_of_clients or self.options.auth.users or not self.options.account:
+            return verdict.account
+        return self.options.account
+
+    def objection(self, link: LeafLink) -> tuple[str, Reason] | None:
+        """What speaks against a server whose user is known."""
+        assert link.peer is not None
+        if self.cluster and link.peer.cluster == self.cluster:
+            return SAME_CLUSTER, Reason.CLUSTER_NAMES_IDENTICAL
+        oldest = self.options.min_version
+        if oldest is not None and version_of(link.peer.version) < oldest:
+            wanted = go_quote(".".join(map(str, oldest)))
+            return f"connection rejected since minimum version required is {wanted}", Reason.MINIMUM_VERSION_REQUIRED
+        return None

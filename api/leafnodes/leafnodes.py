@@ -1,0 +1,349 @@
+"""All connections to leaf nodes and hubs: their handshakes, their ends, and what of them goes wrong.
+
+    accepted    INFO >    CONNECT <    is judged      INFO > with the account, interest >
+    solicited   INFO <    CONNECT >    INFO < with the account, interest >
+
+The plane parses what comes and calls `on_text` with the lines that are not interest or messages.
+"""
+
+import secrets
+import socket
+from typing import Any, Final
+
+import attrs
+
+from jetraft.api.auth.deadlines import AuthDeadlines
+from jetraft.api.auth.hashing import PasswordChecks
+from jetraft.api.auth.log_budget import LogBudget
+from jetraft.api.auth.verdicts import Credentials, LoginRefusal, SlowCheck, Verdict
+from jetraft.api.connect import credentials_of
+from jetraft.api.leafnodes.admission import as_told, of_remote, of_user, own_domain
+from jetraft.api.leafnodes.entry import LeafEntry
+from jetraft.api.leafnodes.handshake import HandshakeError, HubInfo, LeafPeer, OwnNames, connect_of, info_of
+from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.leafnodes.names import DomainNames
+from jetraft.api.leafnodes.options import LeafOptions, RemoteOptions, RemoteUrl
+from jetraft.api.leafnodes.texts import (
+    CLIENT_ON_LEAF_PORT,
+    CONNECT,
+    DENIALS,
+    EARLY,
+    ERR,
+    INFO,
+    LOOP_CHECK,
+    LOOP_DELAY_NS,
+    SAME_CLUSTER,
+    VIOLATION_DELAY_NS,
+    err,
+)
+from jetraft.api.logger import Logger
+from jetraft.api.plane._permissions import UserPermissions
+from jetraft.api.plane._plane import Plane
+from jetraft.api.reactor import Reactor
+from jetraft.api.reasons import TEXTS, Reason
+from jetraft.api.session import new_nonce
+from jetraft.store.model.clock import Clock
+from jetraft.store.model.gosyntax import go_quote
+
+LINKS_MAX: Final = 4096  # with those that have not said who they are
+ID_BYTES: Final = 16
+JETSTREAM_SPACES: Final = (b"$JS.", b"$KV.", b"$OBJ.")
+
+
+@attrs.define(eq=False)
+class Leafnodes:
+    """See the module. `attach` gives it the plane before the first connection."""
+
+    options: LeafOptions
+    identity: OwnNames
+    clock: Clock
+    say: Logger
+    entry: LeafEntry
+    checks: PasswordChecks
+    names: DomainNames
+    listener: dict[str, Any] = attrs.field(factory=dict)  # what INFO says of it
+    links: dict[int, LeafLink] = attrs.field(factory=dict)
+    loop_ids: dict[str, bytes] = attrs.field(factory=dict)  # by account
+    deadlines: AuthDeadlines = attrs.field(init=False)
+    log: LogBudget = attrs.field(init=False)
+    _plane: Plane | None = None
+    _reactor: Reactor | None = None
+    _mesh: Any = None
+
+    def __attrs_post_init__(self) -> None:
+        self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock)
+        self.log = LogBudget(self.say.error, self.clock)
+
+    def attach(self, plane: Plane, reactor: Reactor, mesh: Any) -> None:
+        """Use this plane from now on, and the mesh, or None on a server that stands alone."""
+        self._plane, self._reactor, self._mesh = plane, reactor, mesh
+        if mesh is not None:
+            for signal in (mesh.on_peer_up, mesh.on_peer_down, mesh.on_peer_changed):
+                signal.connect(lambda _node: self._update_names())
+
+    def _update_names(self) -> None:
+        assert self._reactor is not None
+        self.names.update(self.links.values(), self.plane.write, self._mesh)
+        self._reactor.kick_outside()
+
+    @property
+    def plane(self) -> Plane:
+        """The plane, which is there before the first connection."""
+        assert self._plane is not None
+        return self._plane
+
+    async def run(self) -> None:
+        """Close those that do not say in time who they are, until cancelled."""
+        assert self._reactor is not None
+        await self.deadlines.run(self.plane.close, self._reactor.end_turn)
+
+    # -- beginnings
+
+    def accept(self, sock: socket.socket, ip: str, port: int) -> None:
+        """A server has connected as a leaf node."""
+        cid = self.plane.open_leaf(sock.detach(), solicited=False)
+        if len(self.links) >= LINKS_MAX:
+            self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, err("maximum connections exceeded"))
+            return
+        link = LeafLink(cid=cid, ip=ip, port=port, start_unix_ns=self.clock.unix_ns(), nonce=new_nonce())
+        self.links[cid] = link
+        self.deadlines.begin(cid)
+        self.say.info(f"{link.title} - Leafnode connection created")
+        self.plane.write(cid, self._info({"client_id": cid, "nonce": link.nonce}))
+
+    def solicit(self, sock: socket.socket, remote: RemoteOptions, url: RemoteUrl) -> LeafLink:
+        """This server has connected to a hub, which speaks first."""
+        cid = self.plane.open_leaf(sock.detach(), solicited=True)
+        link = LeafLink(
+            cid=cid,
+            ip=url.host,
+            port=url.port,
+            start_unix_ns=self.clock.unix_ns(),
+            remote=remote,
+            url=url,
+            account=remote.account,
+        )
+        self.links[cid] = link
+        self.say.info(f"{link.title} - Leafnode connection created for account: {remote.account}")
+        return link
+
+    def _info(self, about: dict[str, Any]) -> bytes:
+        return self.identity.info({**self.listener, "auth_required": self.entry.authenticator.rules.required}, about)
+
+    # -- lines
+
+    def on_text(self, cid: int, kind: int, text: bytes) -> None:
+        """Act on a line that the plane does not act on itself."""
+        link = self.links.get(cid)
+        if link is None:
+            self.plane.close(cid, Reason.PROTOCOL_VIOLATION)
+        elif kind == CONNECT:
+            self._on_connect(link, text)
+        elif kind == INFO:
+            self._on_info(link, text)
+        elif kind == ERR:
+            self._on_err(link, text)
+        elif kind == EARLY:
+            self._refuse(link, Credentials())
+        elif kind == LOOP_CHECK:
+            self._on_loop_check(link, text)
+        elif kind in DENIALS:
+            self._on_denied(link, text, *DENIALS[kind])
+
+    def _on_connect(self, link: LeafLink, text: bytes) -> None:
+        """A leaf node says who it is, once."""
+        if link.remote is not None or link.peer is not None:
+            self._fail(link, "unexpected CONNECT")
+            return
+        try:
+            link.peer, document = connect_of(text)
+        except HandshakeError as error:
+            self._fail(link, str(error))
+            return
+        offered = credentials_of(document)
+        if document.get("lang"):
+            self._end(link, CLIENT_ON_LEAF_PORT, Reason.WRONG_PORT)
+            return
+        outcome = self.entry.judge(link, offered)
+        if isinstance(outcome, SlowCheck):
+            self._hash(link, offered, outcome)
+        else:
+            self._settle(link, offered, outcome)
+
+    def _hash(self, link: LeafLink, offered: Credentials, check: SlowCheck) -> None:
+        self.plane.hold_leaf(link.cid)
+        queued = self.checks.submit(
+            link.ip,
+            check.offered,
+            check.hashed,
+            lambda: link.cid in self.links,
+            lambda same: self._hashed(link, offered, check, same=same),
+        )
+        if not queued:
+            self._refuse(link, offered)
+
+    def _hashed(self, link: LeafLink, offered: Credentials, check: SlowCheck, *, same: bool) -> None:
+        if link.cid in self.links:
+            self._settle(link, offered, check.outcome if same else LoginRefusal("wrong secret"))
+            assert self._reactor is not None
+            self._reactor.end_turn()
+
+    def _settle(self, link: LeafLink, offered: Credentials, outcome: Verdict | LoginRefusal) -> None:
+        """Admit a leaf node whose user is known, if nothing else speaks against it."""
+        assert link.peer is not None
+        if isinstance(outcome, LoginRefusal):
+            self._refuse(link, offered)
+            return
+        objection = self.entry.objection(link)
+        if objection is not None:
+            self._end(link, *objection)
+            return
+        link.account = self.entry.account_of(outcome)
+        link.is_spoke = link.peer.is_hub
+        self._replace_stale(link)
+        about = {"client_id": link.cid, "connect_info": True, "remote_account": link.account}
+        self.plane.write(link.cid, self._info({**about, **as_told(outcome.permissions)}))
+        denied = own_domain(self.identity.domain, link.peer.domain)
+        self._admit(link, link.peer, of_user(outcome.permissions, denied))
+
+    def _replace_stale(self, link: LeafLink) -> None:
+        """A server that connects again has lost its connection, whatever the old one looks like from here."""
+        for old in list(self.links.values()):
+            if old is not link and old.admitted and link.is_duplicate_of(old):
+                self._end(old, "Duplicate Remote LeafNode Connection", Reason.DUPLICATE_LEAFNODE)
+                self.say.warning(f"{link.title} - Replacing connection from same server")
+
+    def _on_info(self, link: LeafLink, text: bytes) -> None:
+        """A hub says who it is, or that this server is admitted; a leaf node's INFO is about compression alone."""
+        if link.remote is None:
+            return
+        try:
+            info = info_of(text)
+        except HandshakeError as error:
+            self._fail(link, str(error))
+            return
+        if link.hub is None:
+            self._greet(link, info)
+        elif info.is_admission and not link.admitted:
+            self._admit_to_hub(link, attrs.evolve(info, peer=attrs.evolve(info.peer, domain=link.hub.peer.domain)))
+
+    def _greet(self, link: LeafLink, info: HubInfo) -> None:
+        remote, url = link.remote, link.url
+        assert remote is not None
+        assert url is not None
+        link.hub, link.peer = info, info.peer
+        if not info.is_leaf_port:
+            self._fail(link, "attempted to connect to a port that is not one for leafnodes", Reason.WRONG_PORT)
+            return
+        if info.tls_required:
+            self._fail(link, "the hub requires TLS, which leafnode remotes are not served with yet")
+            return
+        if self.identity.cluster and info.peer.cluster == self.identity.cluster:
+            link.delay_ns = LOOP_DELAY_NS
+            self._end(link, SAME_CLUSTER, Reason.CLUSTER_NAMES_IDENTICAL)
+            return
+        line = self.identity.connect(
+            user=url.user,
+            password=url.password,
+            account=remote.account,
+            is_hub=remote.hub,
+            isolate=remote.request_isolation,
+        )
+        self.plane.write(link.cid, line)
+        if not info.announces_admission:
+            self._admit_to_hub(link, info)
+
+    def _admit_to_hub(self, link: LeafLink, info: HubInfo) -> None:
+        assert link.remote is not None
+        link.is_spoke = not link.remote.hub
+        denied = own_domain(self.identity.domain, info.peer.domain)
+        self._admit(link, info.peer, of_remote(link.remote, info, denied))
+
+    def _admit(self, link: LeafLink, peer: LeafPeer, permissions: UserPermissions) -> None:
+        """Exchange interest and messages from now on."""
+        self.deadlines.named(link.cid)
+        own, its = self.identity.domain, peer.domain
+        if own != its:
+            self.say.info(f"{link.title} - JetStream using domains: local {go_quote(own)}, remote {go_quote(its)}")
+        link.admitted = self.plane.admit_leaf(
+            link.cid,
+            account=link.account,
+            cluster=(peer.cluster or peer.name).encode()[:255],
+            spoke=link.is_spoke,
+            isolated=not link.is_spoke and (self.options.isolate_interest or peer.is_isolated or self._isolates(link)),
+            headers=peer.headers,
+            permissions=permissions,
+        )
+        self.plane.write(link.cid, b"LS+ %s\r\n" % self._loop_subject(link.account))
+        self._update_names()
+
+    @staticmethod
+    def _isolates(link: LeafLink) -> bool:
+        return link.remote is not None and link.remote.isolate
+
+    def _loop_subject(self, account: str) -> bytes:
+        known = self.loop_ids.get(account)
+        if known is None:
+            known = self.loop_ids[account] = b"$LDS." + secrets.token_urlsafe(ID_BYTES).replace("-", "0").encode()
+        return known
+
+    # -- what goes wrong
+
+    def _on_err(self, link: LeafLink, text: bytes) -> None:
+        said = text.decode(errors="replace").strip()
+        self.log.line(f"{link.title} - Leafnode Error {said}")
+        if "Loop detected" in said:
+            self._loop(link, says=False)
+        elif SAME_CLUSTER in said or "ermissions Violation" in said:
+            link.delay_ns = VIOLATION_DELAY_NS
+
+    def _on_loop_check(self, link: LeafLink, subject: bytes) -> None:
+        if subject == self.loop_ids.get(link.account):
+            self._loop(link, says=True)
+
+    def _loop(self, link: LeafLink, *, says: bool) -> None:
+        delay = "30s" if link.remote is not None else "0s"
+        if link.remote is not None:
+            link.delay_ns = LOOP_DELAY_NS
+        text = f"Loop detected for leafnode account={go_quote(link.account)}. Delaying attempt to reconnect for {delay}"
+        self.log.line(f"{link.title} - {text}")
+        self.plane.close(link.cid, Reason.PROTOCOL_VIOLATION, err(text) if says else b"")
+
+    def _on_denied(self, link: LeafLink, subject: bytes, deed: str, noun: str) -> None:
+        """A leaf node knows what its user may do, so one that does something else is configured wrongly.
+
+        JetStream's API is denied to all and asked for by all; that is passed over, and so is what a hub asks for.
+        """
+        if subject.startswith(JETSTREAM_SPACES) or link.is_spoke:
+            return
+        quoted = go_quote(subject.decode(errors="replace"))
+        self.log.line(f"{link.title} - {noun} Violation on {quoted} - Check other side configuration")
+        text = f"Permissions Violation for {deed} {quoted}"
+        link.delay_ns = VIOLATION_DELAY_NS
+        self.plane.close(link.cid, Reason.PROTOCOL_VIOLATION, err(text))
+
+    def _refuse(self, link: LeafLink, offered: Credentials) -> None:
+        self.log.line(f"{link.title} - authentication error{offered.named}")
+        self.plane.close(link.cid, Reason.AUTHENTICATION_FAILURE, err("Authorization Violation"))
+
+    def _end(self, link: LeafLink, text: str, reason: Reason) -> None:
+        self.log.line(f"{link.title} - {text}")
+        self.plane.close(link.cid, reason, err(text))
+
+    def _fail(self, link: LeafLink, text: str, reason: Reason = Reason.PROTOCOL_VIOLATION) -> None:
+        """Close without an -ERR, as nats-server does where the other end would not understand it."""
+        self.log.line(f"{link.title} - {text}")
+        self.plane.close(link.cid, reason)
+
+    def on_closed(self, cid: int, reason: int) -> bool:
+        """Forget a connection that the plane has closed; False for one that is not of a leaf node."""
+        link = self.links.pop(cid, None)
+        if link is None:
+            return False
+        self.deadlines.gone(cid)
+        link.ended.set()
+        self._update_names()
+        remote = f" - Remote: {link.peer.name}" if link.peer is not None and link.peer.name else ""
+        text = TEXTS.get(Reason(reason), "Unknown")
+        self.say.info(f"{link.title} - Leafnode connection closed: {text}{remote}")
+        return True

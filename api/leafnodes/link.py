@@ -1,0 +1,41 @@
+"""One connection to another server: what is known of it."""
+
+import attrs
+import trio
+
+from jetraft.api.interfaces import join_host_port
+from jetraft.api.leafnodes.handshake import HubInfo, LeafPeer
+from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
+
+
+@attrs.define(eq=False, kw_only=True)
+class LeafLink:
+    """`remote` and `url` are of connections that this server made. `admitted`: interest and messages are exchanged."""
+
+    cid: int
+    ip: str
+    port: int
+    start_unix_ns: int
+    nonce: str = attrs.field(default="", repr=False)
+    remote: RemoteOptions | None = None
+    url: RemoteUrl | None = None
+    hub: HubInfo | None = None
+    peer: LeafPeer | None = None
+    account: str = ""
+    is_spoke: bool = False
+    admitted: bool = False
+    delay_ns: int = 0  # until this server connects again, where it is longer than usual
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def title(self) -> str:
+        """How log lines begin that speak of this connection."""
+        return f"{join_host_port(self.ip, self.port)} - lid:{self.cid}"
+
+    def is_duplicate_of(self, other: "LeafLink") -> bool:
+        """Whether both are from one server, for one account of it: the older one is stale."""
+        mine, its = self.peer, other.peer
+        if mine is None or its is None or not mine.name or not mine.account or other.remote is not None:
+            return False
+        same = (mine.name, mine.cluster, mine.account) == (its.name, its.cluster, its.account)
+        return same and self.account == other.account

@@ -1,0 +1,65 @@
+"""The `leafnodes` block as one frozen value. Names are nats-server's keys with the unit last."""
+
+import attrs
+
+from jetraft.api.auth.rules import AuthRules
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import GLOBAL_ACCOUNT
+
+DEFAULT_LEAF_PORT = 7422
+RECONNECT_NS = NS_PER_S
+FIRST_INFO_TIMEOUT_NS = NS_PER_S
+AUTH_TIMEOUT_NS = 2 * NS_PER_S
+
+
+@attrs.frozen(kw_only=True)
+class RemoteUrl:
+    """An address of a hub. The user and password are in no text."""
+
+    host: str
+    port: int
+    user: str = attrs.field(default="", repr=False)
+    password: str = attrs.field(default="", repr=False)
+
+    @property
+    def address(self) -> str:
+        """Host and port, as log lines have them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@attrs.frozen(kw_only=True)
+class RemoteOptions:
+    """A hub that this server connects to, for one of its accounts."""
+
+    urls: tuple[RemoteUrl, ...]
+    account: str = GLOBAL_ACCOUNT
+    deny_imports: tuple[str, ...] = ()
+    deny_exports: tuple[str, ...] = ()
+    no_randomize: bool = False
+    hub: bool = False  # the other end is the leaf node, although this one connects
+    isolate: bool = False  # of a hub: it does not hear of the interest of other leaf nodes
+    request_isolation: bool = False
+    ignore_discovered_servers: bool = False
+    first_info_timeout_ns: int = FIRST_INFO_TIMEOUT_NS
+
+
+@attrs.frozen(kw_only=True)
+class LeafOptions:
+    """`leafnodes { ... }`. Port 0: no listener."""
+
+    host: str = "0.0.0.0"  # noqa: S104  nats-server's default
+    port: int = 0
+    advertise: str = ""
+    no_advertise: bool = False
+    auth: AuthRules = attrs.field(factory=AuthRules)
+    account: str = ""  # of the one user; empty: `$G`
+    auth_timeout_ns: int = AUTH_TIMEOUT_NS
+    min_version: tuple[int, int, int] | None = None
+    isolate_interest: bool = False
+    reconnect_ns: int = RECONNECT_NS
+    remotes: tuple[RemoteOptions, ...] = ()
+
+    @property
+    def listens(self) -> bool:
+        """Whether leaf nodes are accepted."""
+        return self.port != 0

@@ -1,0 +1,117 @@
+"""Connects to hubs, and again when a connection has ended: one task for each remote of the configuration.
+
+The addresses are those of the configuration and, once a hub was reached, those of its cluster's servers. They are tried
+in turn, with a pause that is a little different each time, so that many leaf nodes do not return at once.
+"""
+
+import os
+import random
+import socket
+from typing import Final
+
+import attrs
+import trio
+
+from jetraft.api.leafnodes.leafnodes import Leafnodes
+from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.leafnodes.listener import prepare
+from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, RemoteOptions, RemoteUrl
+from jetraft.api.logger import Logger
+from jetraft.api.reactor import Reactor
+from jetraft.api.reasons import Reason
+from jetraft.store.model.clock import NS_PER_S
+
+DIAL_TIMEOUT_S: Final = 1.0
+REPORT_EVERY: Final = 3600  # attempts; the first is reported as well
+JITTER_MAX_NS: Final = NS_PER_S
+URLS_MAX: Final = 64
+
+
+def discovered(text: str, like: RemoteUrl) -> RemoteUrl | None:
+    """An address that a hub tells; the user is the one it was reached with."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 < int(port) <= 65535:  # noqa: PLR2004
+        return None
+    return attrs.evolve(like, host=host, port=int(port) or DEFAULT_LEAF_PORT)
+
+
+def dial_error(error: OSError | trio.TooSlowError, url: RemoteUrl) -> str:
+    """Why an address was not reached, as Go says it. trio groups the errors of all addresses of a name."""
+    if isinstance(error, trio.TooSlowError):
+        return f"dial tcp {url.address}: i/o timeout"
+    causes = getattr(error.__cause__, "exceptions", None) or (error.__cause__ or error,)
+    first = causes[0]
+    if isinstance(first, socket.gaierror):
+        return f"dial tcp: lookup {url.host}: no such host"
+    reason = os.strerror(first.errno).lower() if isinstance(first, OSError) and first.errno else str(first)
+    return f"dial tcp {url.address}: connect: {reason}"
+
+
+@attrs.define(eq=False)
+class Remotes:
+    """All hubs of the configuration."""
+
+    leafnodes: Leafnodes
+    reactor: Reactor
+    say: Logger
+    _random: random.Random = attrs.field(factory=random.Random)
+
+    async def run(self) -> None:
+        """Keep a connection to each of them until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for remote in self.leafnodes.options.remotes:
+                nursery.start_soon(self._keep, remote)
+
+    async def _keep(self, remote: RemoteOptions) -> None:
+        urls = list(remote.urls)
+        if not remote.no_randomize:
+            self._random.shuffle(urls)
+        attempt = at = 0
+        while True:
+            url = urls[at % len(urls)]
+            at, attempt = at + 1, attempt + 1
+            self.say.debug(f'Trying to connect as leafnode to remote server on "{url.address}"')
+            link = await self._connect(remote, url, attempt)
+            delay_ns = self.leafnodes.options.reconnect_ns
+            if link is not None:
+                await self._attend(link, remote)
+                if link.hub is not None and not remote.ignore_discovered_servers:
+                    urls = self._merged(list(remote.urls), link, url)
+                if link.admitted:
+                    attempt = 0
+                delay_ns = link.delay_ns or delay_ns
+            jitter_ns = self._random.randrange(min(JITTER_MAX_NS, delay_ns + 1))
+            await trio.sleep((delay_ns + jitter_ns) / NS_PER_S)
+
+    @staticmethod
+    def _merged(urls: list[RemoteUrl], link: LeafLink, url: RemoteUrl) -> list[RemoteUrl]:
+        """The configured addresses, and behind them those that the hub told."""
+        assert link.hub is not None
+        found = [discovered(text, url) for text in link.hub.urls]
+        return list(dict.fromkeys([*urls, *(one for one in found if one is not None)]))[:URLS_MAX]
+
+    async def _connect(self, remote: RemoteOptions, url: RemoteUrl, attempt: int) -> LeafLink | None:
+        """One attempt; None when it failed."""
+        try:
+            with trio.fail_after(DIAL_TIMEOUT_S):
+                stream = await trio.open_tcp_stream(url.host, url.port)
+        except (OSError, trio.TooSlowError) as error:
+            to = f'as leafnode to remote server "{url.address}" (attempt {attempt})'
+            line = f"Error trying to connect {to}: {dial_error(error, url)}"
+            (self.say.error if attempt == 1 or attempt % REPORT_EVERY == 0 else self.say.debug)(line)
+            return None
+        sock = socket.socket(fileno=stream.socket.detach())
+        prepare(sock)
+        link = self.leafnodes.solicit(sock, remote, url)
+        self.reactor.end_turn()
+        return link
+
+    async def _attend(self, link: LeafLink, remote: RemoteOptions) -> None:
+        """Wait for the end; a hub that does not greet in time is left."""
+        with trio.move_on_after(remote.first_info_timeout_ns / NS_PER_S):
+            await link.ended.wait()
+        if link.hub is None and not link.ended.is_set():
+            self.leafnodes.plane.close(link.cid, Reason.STALE_CONNECTION)
+            self.reactor.end_turn()
+        await link.ended.wait()

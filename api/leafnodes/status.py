@@ -1,0 +1,59 @@
+"""Connections to leaf nodes and hubs as the monitoring pages show them. Field names are nats-server's."""
+
+from typing import Any
+
+import attrs
+
+from jetraft.api.leafnodes.leafnodes import Leafnodes
+from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.leafnodes.options import LeafOptions
+from jetraft.api.plane._plane import Plane
+from jetraft.store.model.clock import NS_PER_S
+
+
+@attrs.frozen(eq=False)
+class LeafPages:
+    """Implements monitor.pages.LeafStatus."""
+
+    options: LeafOptions
+    leafnodes: Leafnodes
+    plane: Plane
+    port: int
+
+    @property
+    def count(self) -> int:
+        """The connections over which interest is exchanged."""
+        return sum(link.admitted for link in self.leafnodes.links.values())
+
+    def rows(self, account: str, *, subs: bool) -> list[dict[str, Any]]:
+        """One for each of them, or for those of an account."""
+        links = [link for link in self.leafnodes.links.values() if link.admitted and account in ("", link.account)]
+        return [row for link in links if (row := self._row(link, subs=subs))]
+
+    def _row(self, link: LeafLink, *, subs: bool) -> dict[str, Any]:
+        counters = self.plane.connection(link.cid)
+        if counters is None or link.peer is None:
+            return {}
+        row: dict[str, Any] = {
+            "id": link.cid,
+            "name": link.peer.name,
+            "is_spoke": link.is_spoke,
+            "account": link.account,
+            "ip": link.ip,
+            "port": link.port,
+            **{key: counters[key] for key in ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")},
+        }
+        if subs:
+            held = self.plane.subscriptions(link.cid)
+            row["subscriptions_list"] = sorted(subject.decode(errors="replace") for _, subject, *_ in held)
+        return row
+
+    def varz(self) -> dict[str, Any]:
+        """The configuration, without users and passwords."""
+        options = self.options
+        listener = {"host": options.host, "port": self.port, "auth_timeout": options.auth_timeout_ns / NS_PER_S}
+        remotes = [
+            {"local_account": remote.account, "urls": [url.address for url in remote.urls]}
+            for remote in options.remotes
+        ]
+        return {**(listener if self.port else {}), **({"remotes": remotes} if remotes else {})}

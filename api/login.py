@@ -1,0 +1,319 @@
+"""A client names itself: its CONNECT is judged, at once or after a password was hashed, and refusals are logged.
+
+While a password is hashed the connection is held: its further bytes wait in the plane unread. The connection may end
+meanwhile, by itself or by the deadline for naming oneself; the result is dropped then. Texts and their order are those
+of nats-server 2.15.1.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from jetraft.api.auth.authenticator import Authenticator
+from jetraft.api.auth.granting import Grants
+from jetraft.api.auth.hashing import PasswordChecks
+from jetraft.api.auth.log_budget import LogBudget
+from jetraft.api.auth.nkeys import signed
+from jetraft.api.auth.rules import AuthRules
+from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
+from jetraft.api.auth.verifying import Verifications
+from jetraft.api.auth.violations import texts
+from jetraft.api.config.options import Options
+from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
+from jetraft.api.logger import Logger
+from jetraft.api.plane._plane import Plane
+from jetraft.api.reactor import Reactor
+from jetraft.api.reasons import Reason
+from jetraft.api.session import Session, Sessions
+from jetraft.api.tls.facts import mapped_user
+from jetraft.api.websocket.facts import with_cookies
+from jetraft.store.model.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from jetraft.api.auth.claims import AccountClaims
+    from jetraft.api.auth.registry import AccountRegistry
+    from jetraft.api.auth.trust import Eviction
+    from jetraft.api.callouts import Callouts
+
+PROTOCOLS: Final = (0, 1)
+AUTHORIZATION_VIOLATION: Final = b"-ERR 'Authorization Violation'\r\n"
+NO_RESPONDERS_NEED_HEADERS: Final = b"-ERR 'no responders requires headers support'\r\n"
+INVALID_PROTOCOL: Final = b"-ERR 'invalid client protocol'\r\n"
+UNPARSED: Final = ConnectOptions(close_reason=Reason.PROTOCOL_VIOLATION)
+REFUSED: Final = ConnectOptions(error=AUTHORIZATION_VIOLATION, close_reason=Reason.AUTHENTICATION_FAILURE)
+NO_CREDENTIALS: Final = Credentials()
+ACCOUNT_CONNECTIONS: Final = b"-ERR 'maximum account active connections exceeded'\r\n"
+TOO_MANY: Final = ConnectOptions(error=ACCOUNT_CONNECTIONS, close_reason=Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED)
+PENDING: Final = ConnectOptions(is_pending=True)
+
+
+def build_authenticator(rules: AuthRules, registry: "AccountRegistry | None" = None) -> Authenticator:
+    """The authenticator for the rules in force."""
+    if rules.nkeys or registry is not None:
+        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401, PLC0415  now, not at the first CONNECT
+    if rules.hashes:
+        import bcrypt  # noqa: F401, PLC0415  a server that cannot hash does not start, rather than end at a login
+    return Authenticator(rules, signed, None if registry is None else registry.judge().judge)
+
+
+def reason_of(eviction: "Eviction") -> Reason:
+    """Why a connection is closed whose account has changed."""
+    if eviction.is_revoked:
+        return Reason.CREDENTIALS_REVOKED
+    return Reason.AUTHENTICATION_EXPIRED if eviction.is_expired else Reason.AUTHENTICATION_FAILURE
+
+
+def web_rules(options: Options) -> AuthRules:
+    """The rules for clients over WebSocket, who may have a user or a token of their own."""
+    web = options.websocket
+    if web is None or not web.overrides_auth:
+        return options.auth
+    return attrs.evolve(
+        options.auth, username=web.username, password=web.password, token=web.token, no_auth_user=web.no_auth_user
+    )
+
+
+@attrs.define(eq=False)
+class Logins:
+    """Judges CONNECT lines. `run` serves the slow ones and the deadlines."""
+
+    sessions: Sessions
+    say: Logger
+    verifications: Verifications = attrs.field(factory=Verifications)
+    callouts: "Callouts | None" = None  # where a service says who clients are
+    registry: "AccountRegistry | None" = None  # of the accounts that operators have signed
+    checks: PasswordChecks = attrs.field(factory=PasswordChecks)
+    grants: Grants = attrs.field(factory=Grants)
+    authenticator: Authenticator = attrs.field(init=False)
+    web_authenticator: Authenticator = attrs.field(init=False)
+    log: LogBudget = attrs.field(init=False)
+    _plane: Plane | None = None
+    _reactor: Reactor | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.follow_rules()
+        self.log = LogBudget(self.say.error, self.sessions.clock)
+        if self.authenticator.rules.has_plain_password:
+            self.say.warning("Plaintext passwords detected, use nkeys or bcrypt")
+
+    async def run(self, plane: Plane, reactor: Reactor) -> None:
+        """Serve until cancelled."""
+        import trio  # noqa: PLC0415
+
+        self._plane, self._reactor = plane, reactor
+        if self.callouts is not None:
+            self.callouts.start(plane, reactor, self.verifications)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.checks.run)
+            nursery.start_soon(self.verifications.run, reactor.end_turn)
+            for deadlines in (self.sessions.deadlines, self.sessions.web_deadlines):
+                nursery.start_soon(deadlines.run, plane.close, reactor.end_turn)
+
+    def on_connect(self, cid: int, text: bytes | None) -> ConnectOptions:
+        """Judge what follows the verb of a CONNECT; None: the client began with something else and has to be known."""
+        session = self.sessions.by_cid.get(cid)
+        if session is None:  # closed in this turn, because there are too many
+            return UNPARSED
+        if text is None:
+            return self._silent(session)
+        document = parse_connect(text, session.document)
+        if document is None:
+            return UNPARSED
+        if self.sessions.requires_auth(session) or credentials_of(document) != NO_CREDENTIALS:
+            session.document = document  # a reload asks again
+        if session.web is not None:
+            document = with_cookies(document, session.web.cookies)
+        if self._is_costly(document) and not self.verifications.may_now(self._turn):
+            self.verifications.put(partial(self._judge_later, cid, document))
+            return PENDING
+        return self._judge(session, document)
+
+    @property
+    def _turn(self) -> int:
+        return 0 if self._reactor is None else self._reactor.turns
+
+    def _is_costly(self, document: dict[str, Any]) -> bool:
+        """Whether a CONNECT makes the server verify or make signatures."""
+        is_of_key = bool(self.authenticator.rules.nkeys and document.get("nkey"))
+        return is_of_key or self.registry is not None or self.callouts is not None
+
+    def _judge_later(self, cid: int, document: dict[str, Any]) -> None:
+        """The turn of a connection that was held has come."""
+        session = self.sessions.by_cid.get(cid)
+        assert self._plane is not None
+        if session is None:
+            return
+        options = self._judge(session, document)
+        if not options.is_pending:
+            self._plane.release(cid, options)
+
+    def _judge(self, session: Session, document: dict[str, Any]) -> ConnectOptions:
+        cid = session.cid
+        offered, facts = credentials_of(document), self._facts_of(session)
+        if self.callouts is not None and not self.callouts.is_exempt(offered):
+            is_asked = self.callouts.ask(session, document, facts, partial(self._answered, cid, document))
+            return PENDING if is_asked else self._refuse(session, offered, "too many callouts are in flight")
+        outcome = self._authenticator_of(session).judge(offered, facts)
+        if isinstance(outcome, SlowCheck):
+            queued = self.checks.submit(
+                session.ip,
+                outcome.offered,
+                outcome.hashed,
+                lambda: cid in self.sessions.by_cid,
+                lambda same: self._hashed(cid, document, outcome, same=same),
+            )
+            return PENDING if queued else self._refuse(session, offered, "too many passwords wait to be hashed")
+        return self._settle(session, document, outcome)
+
+    def judge_again(self, session: Session) -> Outcome:
+        """Judge a client that is connected by the rules in force, with what its CONNECT said."""
+        authenticator = self._authenticator_of(session)
+        if session.document is None and session.web is None and authenticator.rules.required:
+            return authenticator.judge_silent(self._facts_of(session)) or LoginRefusal("no CONNECT")
+        return authenticator.judge(self._offered_by(session), self._facts_of(session))
+
+    def is_judged_elsewhere(self, session: Session) -> bool:
+        """Whether a service said who this client is, and not the rules."""
+        return self.callouts is not None and not self.callouts.is_exempt(self._offered_by(session))
+
+    def bounded(self, verdict: Verdict) -> Verdict:
+        """The verdict, without what a client may not do however it is listed."""
+        return verdict if self.callouts is None else self.callouts.bounded(verdict)
+
+    def _offered_by(self, session: Session) -> Credentials:
+        document = session.document or {}
+        return credentials_of(document if session.web is None else with_cookies(document, session.web.cookies))
+
+    def follow_rules(self) -> None:
+        """Judge by the rules of the options in force."""
+        options = self.sessions.options
+        self.authenticator = self.web_authenticator = build_authenticator(options.auth, self.registry)
+        if (rules := web_rules(options)) is not options.auth:
+            self.web_authenticator = build_authenticator(rules, self.registry)
+
+    def rules_for(self, session: Session) -> AuthRules:
+        """Who may connect the way that this client did."""
+        return self._authenticator_of(session).rules
+
+    def _authenticator_of(self, session: Session) -> Authenticator:
+        return self.authenticator if session.web is None else self.web_authenticator
+
+    def _facts_of(self, session: Session) -> ConnectionFacts:
+        options, nonce = self.sessions.options, session.nonce.encode()
+        tls = options.websocket.tls if session.web is not None and options.websocket is not None else options.tls
+        if tls is None or not tls.verify_and_map or self.registry is not None:
+            unix_ns = self.sessions.clock.unix_ns()
+            return ConnectionFacts(kind=session.kind, nonce=nonce, ip=session.ip, unix_ns=unix_ns)
+        user = mapped_user(session.tls, self.authenticator.rules.by_name)
+        return ConnectionFacts(kind=session.kind, nonce=nonce, maps_certificates=True, certificate_user=user)
+
+    def on_violation(self, cid: int, kind: int, subject: bytes, queue: bytes, sid: bytes) -> bytes:
+        """What a client is told that may not publish or subscribe to something."""
+        said, logged = texts(kind, subject, queue, sid)
+        session = self.sessions.by_cid.get(cid)
+        if session is not None:
+            self.log.line(f"{session.title} - {logged}")
+        return f"-ERR '{said}'\r\n".encode("utf-8", "replace")
+
+    def _hashed(self, cid: int, document: dict[str, Any], check: SlowCheck, *, same: bool) -> None:
+        """A password was compared."""
+        assert self._reactor is not None
+        self._answered(cid, document, check.outcome if same else LoginRefusal("wrong secret"))
+        self._reactor.end_turn()
+
+    def _answered(self, cid: int, document: dict[str, Any], outcome: Verdict | LoginRefusal) -> None:
+        """A held connection gets its answer, if it is still there."""
+        session = self.sessions.by_cid.get(cid)
+        assert self._plane is not None
+        assert self._reactor is not None
+        if session is not None:
+            self._plane.release(cid, self._settle(session, document, outcome))
+            self._reactor.kick()
+
+    def account_changed(self, before: "AccountClaims | None", account: "AccountClaims | None") -> None:
+        """An account has another token, or none: its connections have what that says at once, or end."""
+        from jetraft.api.auth.trust import Eviction, renewed  # noqa: PLC0415  only servers with operators have it
+
+        changed = account or before
+        assert changed is not None
+        assert self._plane is not None
+        assert self._reactor is not None
+        now_s, kept = self.sessions.clock.unix_ns() / NS_PER_S, 0
+        for session in list(self.sessions.by_cid.values()):  # the oldest may stay
+            if session.verdict is None or session.verdict.claims is None or session.account != changed.subject:
+                continue
+            outcome = renewed(session.verdict, account, now_s)
+            if isinstance(outcome, Eviction):
+                self._plane.close(session.cid, reason_of(outcome), outcome.last_words)
+            elif 0 <= outcome.max_connections <= kept:
+                self._plane.close(session.cid, Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_CONNECTIONS)
+            else:
+                kept += 1
+                session.verdict = outcome
+                self._bound(session, outcome)
+        self._reactor.kick()
+
+    def _bound(self, session: Session, verdict: Verdict) -> None:
+        """Limits and the end of a connection are those of its verdict."""
+        assert self._plane is not None
+        self._plane.limit_connection(session.cid, max_payload=verdict.max_payload, max_subs=verdict.max_subs)
+        self.sessions.deadlines.expire(session.cid, verdict.expires_unix_ns, verdict.last_words)
+
+    def _is_full(self, session: Session, verdict: Verdict) -> bool:
+        """Whether the account has as many connections as it may have."""
+        is_there = session.verdict is not None and session.account == verdict.account
+        if verdict.max_connections < 0 or self._plane is None or is_there:
+            return False
+        return self._plane.account(verdict.account).statistics()["connections"] >= verdict.max_connections
+
+    def _silent(self, session: Session) -> ConnectOptions:
+        verdict = self._authenticator_of(session).judge_silent(self._facts_of(session))
+        if verdict is None:
+            return self._refuse(session, Credentials(), "no CONNECT")
+        return self._admit(session, ConnectOptions(), verdict)
+
+    def _settle(self, session: Session, document: dict[str, Any], outcome: Verdict | LoginRefusal) -> ConnectOptions:
+        """Who may come in may still ask for what there is not."""
+        if isinstance(outcome, LoginRefusal):
+            return self._refuse(session, credentials_of(document), outcome.why)
+        if document.get("account") or document.get("new_account"):
+            return self._refuse(session, credentials_of(document), "a CONNECT does not choose its account")
+        options = options_of(document)
+        if options.protocol not in PROTOCOLS:
+            return ConnectOptions(error=INVALID_PROTOCOL, close_reason=Reason.PROTOCOL_VIOLATION)
+        if options.no_responders and not options.headers:
+            return ConnectOptions(error=NO_RESPONDERS_NEED_HEADERS, close_reason=Reason.PROTOCOL_VIOLATION)
+        return self._admit(session, options, self.bounded(outcome))
+
+    def _admit(self, session: Session, options: ConnectOptions, verdict: Verdict) -> ConnectOptions:
+        if self._is_full(session, verdict):
+            return TOO_MANY
+        granted = self.grants.of(verdict.permissions)
+        options = attrs.evolve(
+            options,
+            account=verdict.account,
+            permissions=granted,
+            max_payload=verdict.max_payload,
+            max_subs=verdict.max_subs,
+        )
+        session.options, session.verdict = options, verdict
+        self.sessions.deadlines.named(session.cid)
+        self.sessions.web_deadlines.named(session.cid)
+        self.sessions.deadlines.expire(session.cid, verdict.expires_unix_ns, verdict.last_words)
+        self.sessions.on_admitted.emit(session)
+        return options
+
+    def _refuse(self, session: Session, offered: Credentials, why: str) -> ConnectOptions:
+        self.say.debug(f"{session.title} - {why}")
+        self.log.line(f"{session.title} - authentication error{offered.named}")
+        session.named, session.options = offered.user or offered.nkey, options_of(session.document or {})
+        return REFUSED
+
+    def statistics(self) -> dict[str, int]:
+        """Passwords compared, and who has not named itself yet."""
+        return {
+            **self.checks.statistics(),
+            **self.verifications.statistics(),
+            **self.sessions.deadlines.statistics(),
+        }

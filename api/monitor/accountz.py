@@ -1,0 +1,82 @@
+"""/accountz and /accstatz: the accounts, and what goes in and out of each."""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import attrs
+
+from jetraft.api.monitor.questions import AccountzQuestion, PageError, StatzQuestion
+from jetraft.api.monitor.subsz import sublist_stats
+from jetraft.api.monitor.varz import LeafStatus
+from jetraft.api.plane._plane import Plane
+from jetraft.store.model.gotime import format_time
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class AccountPages:
+    """Makes the pages. `known_accounts` gives those of the configuration, with `$G` and the system's."""
+
+    plane: Plane
+    known_accounts: Callable[[], Collection[str]]
+    system: str  # empty: none
+    with_jetstream: Callable[[], Collection[str]]
+    loaded_unix_ns: int
+    leafnodes: LeafStatus | None = None
+
+    def accountz(self, question: AccountzQuestion) -> dict[str, Any]:
+        """The page without its head. Raises PageError."""
+        head = {"system_account": self.system} if self.system else {}
+        if not question.account:
+            return head | {"accounts": sorted(self.known_accounts())}
+        return head | {"account_detail": self.info(question.account)}
+
+    def info(self, account: str) -> dict[str, Any]:
+        """One account. Raises PageError."""
+        if account not in self.known_accounts():
+            raise PageError(f"Account {account} does not exist")
+        figures = self.plane.account(account).statistics()
+        return {
+            "account_name": account,
+            "update_time": format_time(self.loaded_unix_ns),
+            **({"is_system": True} if account == self.system else {}),
+            "expired": False,
+            "complete": True,
+            "jetstream_enabled": account in self.with_jetstream(),
+            "leafnode_connections": self._leafs(account),
+            "client_connections": figures["connections"] - self._leafs(account),
+            "subscriptions": figures["subscriptions"] + figures["peer_subscriptions"],
+            "name_tag": account,
+            "sublist_stats": sublist_stats(self.plane, account),
+        }
+
+    def statz(self, question: StatzQuestion) -> dict[str, Any]:
+        """The page of the accounts that are asked for, or of all; without `include_unused` of those with clients."""
+        names: Iterable[str] = question.accounts or sorted(self.known_accounts())
+        rows = [self.row(name) for name in names if name in self.known_accounts()]
+        return {"account_statz": [row for row in rows if question.include_unused or row["conns"]]}
+
+    def _leafs(self, account: str) -> int:
+        return 0 if self.leafnodes is None else len(self.leafnodes.rows(account, subs=False))
+
+    def row(self, account: str) -> dict[str, Any]:
+        """What goes in and out of an account on this node."""
+        figures = self.plane.account(account).statistics()
+        nothing, leafs = {"msgs": 0, "bytes": 0}, self._leafs(account)
+
+        def moved(way: str) -> dict[str, Any]:
+            routes = {"msgs": figures[f"routed_{way}_msgs"], "bytes": figures[f"routed_{way}_bytes"]}
+            msgs = figures[f"{way}_msgs"] + routes["msgs"]
+            whole = {"msgs": msgs, "bytes": figures[f"{way}_bytes"] + routes["bytes"]}
+            return {**whole, "gateways": nothing, "routes": routes, "leafs": nothing}
+
+        return {
+            "acc": account,
+            "name": account,
+            "conns": figures["connections"] - leafs,
+            "leafnodes": leafs,
+            "total_conns": figures["connections"],
+            "num_subscriptions": figures["subscriptions"] + figures["peer_subscriptions"],
+            "sent": moved("out"),
+            "received": moved("in"),
+            "slow_consumers": figures["slow_consumers"],
+        }

@@ -1,0 +1,26 @@
+"""The listener for the pages, over HTTP or HTTPS, as the options ask for it."""
+
+from jetraft.api.config.options import Options
+from jetraft.api.listener import ListenError, listen
+from jetraft.api.monitor.http import MonitorServer
+from jetraft.api.monitor.pages import Pages
+from jetraft.api.start_errors import MONITOR_ERROR
+
+
+def open_monitor(options: Options, pages: Pages) -> MonitorServer | None:
+    """The bound listener; None without a port. Raises ListenError, TlsError with one line."""
+    context = None
+    if options.http_port and options.https_port:
+        both = f"HTTP ({options.http_port}) and HTTPs ({options.https_port})"
+        raise ListenError(f"Can't start monitoring: can't specify both {both} ports")
+    if options.https_port:
+        if options.tls is None or not options.tls.certificates:
+            raise ListenError("Can't start monitoring: TLS cert and key required for HTTPS")
+        from jetraft.api.tls.monitoring import context_of  # noqa: PLC0415  servers without it do not pay
+
+        context = context_of(options.tls)
+    port = options.https_port or options.http_port
+    if not port:
+        return None
+    sock = listen(options.http_host or options.host, port, MONITOR_ERROR)
+    return MonitorServer(sock, pages.table(), options.http_base_path, pages.varz.requests, context)

@@ -1,0 +1,76 @@
+"""/routez: the nodes that messages are exchanged with. There is one route per node, so its id stands for the node."""
+
+from typing import Any, Final
+
+import attrs
+
+from jetraft.api.monitor.questions import PageError, RoutezQuestion
+from jetraft.api.monitor.subjects import detail, text
+from jetraft.api.monitor.values import uptime_text
+from jetraft.api.routes import RouteFacts, Routes
+from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.store.model.gotime import format_time
+
+SUBSCRIPTIONS_MAX: Final = 100_000
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Routez:
+    """Makes the page. `routes` is None for a server without a cluster."""
+
+    routes: Routes | None
+    clock: Clock
+
+    def page(self, question: RoutezQuestion) -> dict[str, Any]:
+        """The page without its head. Raises PageError."""
+        rows = [] if self.routes is None else [self._row(facts, question) for facts in self.routes.facts()]
+        return {"num_routes": len(rows), "routes": rows}
+
+    def statz(self) -> list[dict[str, Any]]:
+        """The same in short, for STATSZ."""
+        return [
+            {
+                "rid": facts.route,
+                "name": facts.name,
+                "sent": {"msgs": facts.figures["out_msgs"], "bytes": facts.figures["out_bytes"]},
+                "received": {"msgs": facts.figures["in_msgs"], "bytes": facts.figures["in_bytes"]},
+                "pending": facts.figures["pending_size"],
+            }
+            for facts in (self.routes.facts() if self.routes is not None else ())
+        ]
+
+    def _row(self, facts: RouteFacts, question: RoutezQuestion) -> dict[str, Any]:
+        now_ns, unix_ns, figures = self.clock.mono_ns(), self.clock.unix_ns(), facts.figures
+        row: dict[str, Any] = {
+            "rid": facts.route,
+            "remote_id": facts.server_id,
+            "remote_name": facts.name,
+            "did_solicit": facts.configured,
+            "is_configured": facts.configured,
+            "ip": facts.host,
+            "port": facts.port,
+            "start": format_time(unix_ns - (now_ns - facts.since_ns)),
+            "last_activity": format_time(unix_ns - (now_ns - facts.last_received_ns)),
+            "uptime": uptime_text((now_ns - facts.since_ns) // NS_PER_S),
+            "idle": uptime_text(max(0, now_ns - facts.last_received_ns) // NS_PER_S),
+            "pending_size": figures["pending_size"],
+            "in_msgs": figures["in_msgs"],
+            "out_msgs": figures["out_msgs"],
+            "in_bytes": figures["in_bytes"],
+            "out_bytes": figures["out_bytes"],
+            "subscriptions": figures["subscriptions"],
+        }
+        if question.subscriptions or question.subscriptions_detail:
+            row |= self._listed(facts, detailed=question.subscriptions_detail)
+        return row | {"compression": "off"}
+
+    def _listed(self, facts: RouteFacts, *, detailed: bool) -> dict[str, Any]:
+        assert self.routes is not None
+        if facts.figures["subscriptions"] > SUBSCRIPTIONS_MAX:
+            raise PageError(f"a route has more than {SUBSCRIPTIONS_MAX} subscriptions")
+        rows = self.routes.plane.route_rows(facts.route, SUBSCRIPTIONS_MAX)
+        if not rows:
+            return {}
+        if detailed:
+            return {"subscriptions_list_detail": [detail(row, account=True) for row in rows]}
+        return {"subscriptions_list": sorted(text(row[1]) for row in rows)}

@@ -1,0 +1,55 @@
+"""Joins the accounts of operators to what they change, connections and JetStream, and to the system account."""
+
+from typing import Any
+
+from jetraft.api.accounts import LiveAccounts
+from jetraft.api.auth.assembly import directory_of
+from jetraft.api.auth.claims import AccountClaims
+from jetraft.api.auth.claims_service import COMPARE, ClaimsService
+from jetraft.api.auth.registry import AccountRegistry
+from jetraft.api.login import Logins
+from jetraft.api.outbox import PlaneOutboxes
+from jetraft.api.reactor import Reactor
+from jetraft.store.model.fields import Moment
+from jetraft.store.model.versioning import SERVER_VERSION
+
+
+def claims_service(
+    registry: AccountRegistry, logins: Logins, reactor: Reactor, accounts: LiveAccounts
+) -> ClaimsService:
+    """What answers requests about accounts."""
+    sessions = logins.sessions
+    options = sessions.options
+    assert options.trust is not None
+    system = options.system_account
+
+    def changed(before: AccountClaims | None, after: AccountClaims | None) -> None:
+        logins.account_changed(before, after)
+        claims = after or before
+        if claims is not None and claims.subject != system:
+            accounts.set(claims.subject, None if after is None else after.jetstream)
+
+    def server() -> dict[str, Any]:
+        identity = sessions.identity
+        return {
+            "name": identity.server_name,
+            "host": options.host,
+            "id": identity.server_id,
+            **({"cluster": identity.cluster_name} if identity.cluster_name else {}),
+            "ver": SERVER_VERSION,
+            "jetstream": sessions.jetstream,
+            "time": Moment().encode(sessions.clock.unix_ns()),
+        }
+
+    return ClaimsService(
+        registry=registry,
+        directory=directory_of(options.trust),
+        resolver=options.trust.resolver,
+        system_account=system,
+        server=server,
+        inbox=f"{COMPARE}.{sessions.identity.server_id}".encode(),
+        outbox=PlaneOutboxes(reactor.plane, reactor)(system),
+        on_change=changed,
+        clock=sessions.clock,
+        say=logins.say,
+    )

@@ -1,0 +1,67 @@
+"""Received bytes of the protocol, on their way to the parser: an incomplete line or message waits for the rest."""
+
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from jetraft.api.plane._leaf_parser cimport parse_leaf
+from jetraft.api.plane._parser cimport parse
+from jetraft.api.plane._types cimport CLOSE_MAX_CONTROL_LINE, CONN_OPEN, conn_t, plane_t
+from jetraft.api.plane._writer cimport conn_close, conn_watch
+
+
+cdef Py_ssize_t parse_conn(plane_t* plane, conn_t* conn, const char* data, Py_ssize_t n) noexcept nogil:
+    """Act on what was received, by the protocol of the connection; returns the bytes consumed."""
+    return parse(plane, conn, data, n) if conn.leaf == NULL else parse_leaf(plane, conn, data, n)
+
+
+cdef void keep_rest(conn_t* conn, const char* data, size_t n) noexcept nogil:
+    """Keep an incomplete line or message until more arrives."""
+    free(conn.partial)
+    conn.partial = NULL
+    conn.partial_len = n
+    if n:
+        conn.partial = <char*>malloc(n)
+        memcpy(conn.partial, data, n)
+
+
+cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:
+    """Parse bytes that the caller received."""
+    cdef size_t have, chunk
+    cdef Py_ssize_t used
+    while n and conn.state == CONN_OPEN:
+        have = conn.partial_len
+        chunk = plane.recv_cap - have
+        if conn.held and n <= chunk:
+            if have:
+                memcpy(plane.recv_buf, conn.partial, have)
+            memcpy(plane.recv_buf + have, data, n)
+            keep_rest(conn, plane.recv_buf, have + n)
+            return
+        if chunk == 0 or conn.held:
+            conn_close(plane, conn, CLOSE_MAX_CONTROL_LINE)
+            return
+        if chunk > n:
+            chunk = n
+        if have:
+            memcpy(plane.recv_buf, conn.partial, have)
+        memcpy(plane.recv_buf + have, data, chunk)
+        data += chunk
+        n -= chunk
+        conn.last_active_ns = plane.now_ns
+        used = parse_conn(plane, conn, plane.recv_buf, have + chunk)
+        if conn.state == CONN_OPEN:
+            keep_rest(conn, plane.recv_buf + used, have + chunk - used)
+
+
+cdef void resume_conn(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Act on what a connection that was held had sent, and read on."""
+    cdef size_t have = conn.partial_len
+    cdef Py_ssize_t used
+    conn.paused = 0
+    conn_watch(plane, conn)
+    if have == 0:
+        return
+    memcpy(plane.recv_buf, conn.partial, have)
+    used = parse_conn(plane, conn, plane.recv_buf, have)
+    if conn.state == CONN_OPEN:
+        keep_rest(conn, plane.recv_buf + used, have - used)

@@ -1,0 +1,150 @@
+"""Connections to leaf nodes and hubs: opened, taken into an account, and what they have told."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+
+from jetraft.api.plane._leaf_interest cimport announce_to_leaf, announce_with_shadows, tell_leafs
+from jetraft.api.plane._permissions cimport grant
+from jetraft.api.plane._feed cimport resume_conn
+from jetraft.api.plane._sinks cimport Sinks
+from jetraft.api.plane._types cimport (
+    CLOSE_PROTOCOL,
+    CONN_OPEN,
+    LEAF_PICKS_MAX,
+    conn_t,
+    leaf_pick_t,
+    leaf_t,
+    plane_t,
+    route_t,
+    service_import_t,
+    sink_t,
+    sub_t,
+)
+from jetraft.api.plane._writer cimport conn_close, conn_watch, emit_text
+
+cdef enum:
+    NAME_BYTES_MAX = 255        # of a cluster, of a domain
+
+
+cdef void leaf_text_callback(plane_t* plane, conn_t* conn, int kind, const char* p, Py_ssize_t n) noexcept with gil:
+    (<Leafs>plane.owner)._leaf_text(conn, kind, p, n)
+
+
+cdef class Leafs(Sinks):
+    """Connections, sinks, and connections to other servers' leaf nodes."""
+
+    def __cinit__(self, *, leaf_handler=None, **_options):
+        self.leaf_handler = leaf_handler
+        self.p.on_leaf_text = leaf_text_callback
+        self.p.on_interest = tell_leafs
+        self.p.leaf_picks = <leaf_pick_t*>malloc(LEAF_PICKS_MAX * sizeof(leaf_pick_t))
+        if self.p.leaf_picks == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.p.leaf_picks)
+        free(self.p.leafs_due.items)
+
+    cdef void _leaf_text(self, conn_t* conn, int kind, const char* p, Py_ssize_t n):
+        """Let the handler act on a line; a connection whose line cannot be handled is closed."""
+        try:
+            self.leaf_handler(conn.cid, kind, p[:n])
+        except Exception:
+            conn_close(&self.p, conn, CLOSE_PROTOCOL)
+            raise
+
+    def set_domain(self, bytes domain not None):
+        """From now on `$JS.<domain>.API.x` is another name of `$JS.API.x`, in every account; without one it is none."""
+        if len(domain) > NAME_BYTES_MAX:
+            raise ValueError(f"a domain of {len(domain)} bytes")
+        self.p.domain_len = <uint8_t>len(domain)
+        memcpy(self.p.domain, PyBytes_AS_STRING(domain), PyBytes_GET_SIZE(domain))
+
+    def open_leaf(self, int fd, *, bint solicited):
+        """Take over a socket that another server connected, or that this one did (`solicited`); returns its id."""
+        cdef leaf_t* leaf = <leaf_t*>calloc(1, sizeof(leaf_t))
+        cdef conn_t* conn
+        if leaf == NULL:
+            raise MemoryError
+        try:
+            cid = self.open(fd, b"", auth_required=True)
+        except BaseException:
+            free(leaf)
+            raise
+        conn = self._conn(cid)
+        conn.verbose = conn.pedantic = conn.echo = 0
+        conn.leaf = leaf
+        leaf.conn = conn
+        leaf.solicited = solicited
+        self.leaf_count += 1
+        return cid
+
+    def hold_leaf(self, cid):
+        """Do not read a connection until it is admitted or closed: who it is, is being found out."""
+        cdef conn_t* conn = self._conn(cid)
+        if conn != NULL and conn.state == CONN_OPEN:
+            conn.held = 1
+            conn.paused = 1
+            conn_watch(&self.p, conn)
+
+    def admit_leaf(self, cid, *, str account not None, bytes cluster not None, bint spoke, bint isolated, bint headers, permissions):
+        """Exchange interest and messages of an account over a connection from now on; False when it is gone.
+
+        All interest is told at once. `permissions`: what may be published over it enters, what may be subscribed leaves.
+        """
+        cdef conn_t* conn = self._conn(cid)
+        cdef leaf_t* leaf
+        if conn == NULL or conn.state != CONN_OPEN or conn.leaf == NULL or conn.leaf.admitted:
+            return False
+        leaf = conn.leaf
+        self._enter(conn, self._account(account.encode()))
+        self._limit(conn, -1, -1)
+        leaf.cluster_len = <uint8_t>min(len(cluster), NAME_BYTES_MAX)
+        memcpy(leaf.cluster, PyBytes_AS_STRING(cluster), leaf.cluster_len)
+        leaf.spoke = spoke
+        leaf.isolated = isolated
+        leaf.admitted = 1
+        conn.connected = 1
+        conn.headers = headers
+        grant(conn, permissions)
+        if permissions is not None:
+            self.granted[cid] = permissions
+        leaf.next = conn.acct.leafs
+        conn.acct.leafs = leaf
+        self._tell_all(leaf)
+        if conn.held:
+            conn.held = 0
+            resume_conn(&self.p, conn)
+        return True
+
+    cdef void _tell_all(self, leaf_t* leaf):
+        cdef uint32_t i, j
+        cdef conn_t* conn
+        cdef sub_t* sub
+        cdef service_import_t* service
+        self.p.announcement += 1
+        for i in range(self.p.conns.count):
+            conn = <conn_t*>self.p.conns.items[i]
+            for j in range(conn.bucket_count):
+                sub = conn.buckets[j]
+                while sub != NULL:
+                    announce_with_shadows(&self.p, leaf, sub)
+                    sub = sub.next_in_bucket
+        for i in range(self.p.sinks.count):
+            sub = (<sink_t*>self.p.sinks.items[i]).subs
+            while sub != NULL:
+                announce_with_shadows(&self.p, leaf, sub)
+                sub = sub.next_of_owner
+        for i in range(self.p.routes.count):
+            sub = (<route_t*>self.p.routes.items[i]).subs
+            while sub != NULL:
+                announce_to_leaf(&self.p, leaf, sub)
+                sub = sub.next_of_owner
+        service = leaf.conn.acct.services
+        while service != NULL:
+            announce_to_leaf(&self.p, leaf, service.sub)
+            service = service.next
+        if leaf.conn.acct.answers != NULL:
+            announce_to_leaf(&self.p, leaf, leaf.conn.acct.answers)

@@ -1,0 +1,11 @@
+"""The class of the data plane, for compiled encoders in other modules."""
+
+from jetraft.api.plane._exchange cimport Exchange
+from jetraft.api.plane._types cimport route_t, sub_t
+
+cdef class Plane(Exchange):
+    cdef dict routes        # route id -> address
+
+    cdef void _announce_all(self, route_t* route, bint others)
+    cdef void _announce_with_shadows(self, route_t* route, sub_t* sub, bint others)
+    cdef void _announce_sub(self, route_t* route, sub_t* sub, bint others)

@@ -1,0 +1,190 @@
+"""Receiving: one turn over the ready sockets, through one shared buffer.
+
+Connections own no receive buffer: an incomplete line or message is copied out of the shared one. A connection is read
+once a turn, RECV_BYTES at most, so that no client starves another. A producer whose receiver is slow is paused.
+"""
+
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy
+
+from jetraft.api.plane._epoll cimport EPOLLIN, EPOLLOUT, epoll_event, epoll_wait
+from jetraft.api.plane._feed cimport keep_rest, parse_conn
+from jetraft.api.plane._text cimport jr_mono_ns
+from jetraft.api.plane._tls cimport tls_event
+from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, conn_t, plane_t, watch_t
+from jetraft.api.plane._webreader cimport read_web
+from jetraft.api.plane._writer cimport conn_close, conn_send, conn_watch, push_ptr
+from jetraft.api.tls._records cimport tls_read
+from jetraft.api.tls._state cimport RECORD_BYTES, TLS_OPEN
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t c_recv "recv"(int fd, void* data, size_t n, int flags)
+    int MSG_DONTWAIT
+
+cdef extern from "<poll.h>" nogil:
+    cdef struct pollfd:
+        int fd
+        short events
+        short revents
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int ppoll(pollfd* fds, unsigned long n, const timespec* timeout, const void* mask)
+    int POLLIN
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef enum:
+    EVENTS_PER_TURN = 256
+    SPIN_NS = 40_000            # a sleeping thread of a virtual machine wakes up 20 to 50 us after its event
+    SPIN_SCORE_MAX = 16         # misses until polling is suspended
+    SPIN_PROBE = 32             # waits until polling is tried again
+    RECV_PACKED_BYTES = 16 * 1024   # where messages may be compressed: they may have a thousand times as many
+    PAUSE_NS = 5_000_000        # nats-server stalls producers for 2 to 10 ms
+
+
+cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Receive once into the shared buffer, after the bytes kept from the last receive, and parse."""
+    cdef ssize_t k
+    cdef size_t have = conn.partial_len
+    cdef Py_ssize_t used
+    cdef size_t wanted = RECV_BYTES, room = plane.recv_cap - have
+    cdef bint ended = False
+    cdef int error
+    if conn.ws != NULL and conn.ws.deflates:
+        wanted = RECV_PACKED_BYTES
+        room = min(room, <size_t>RECV_PACKED_BYTES + 2 * RECORD_BYTES)
+    plane.recvs += 1
+    if conn.tls != NULL:
+        k = tls_read(conn.tls, plane.recv_buf + have, room, &ended)
+        if k == 0 and not ended:
+            return          # a part of a record
+        error = <int>-k
+    else:
+        k = c_recv(conn.fd, plane.recv_buf + have, min(wanted, room), MSG_DONTWAIT)
+        error = errno
+    if k <= 0:
+        if k < 0 and (error == EAGAIN or error == EINTR):
+            return
+        conn_close(plane, conn, CLOSE_CLIENT)
+        return
+    conn.last_active_ns = plane.now_ns
+    conn.pings_out = 0
+    if conn.ws != NULL:
+        read_web(plane, conn, plane.recv_buf + have, k, ended)
+        return
+    if have:
+        memcpy(plane.recv_buf, conn.partial, have)
+    used = parse_conn(plane, conn, plane.recv_buf, have + k)
+    if conn.state == CONN_OPEN:
+        keep_rest(conn, plane.recv_buf + used, have + k - used)
+        if ended:
+            conn_close(plane, conn, CLOSE_CLIENT)
+
+
+cdef void pause(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Back-pressure: do not read this producer for PAUSE_NS, because one of its receivers is slow."""
+    if conn.paused or conn.fd < 0:
+        return
+    conn.paused = 1
+    conn.paused_until_ns = plane.now_ns + PAUSE_NS
+    plane.stalls += 1
+    push_ptr(&plane.paused_conns, conn)
+    conn_watch(plane, conn)
+
+
+cdef void resume_paused(plane_t* plane) noexcept nogil:
+    cdef uint32_t i = 0, kept = 0
+    cdef conn_t* conn
+    for i in range(plane.paused_conns.count):
+        conn = <conn_t*>plane.paused_conns.items[i]
+        if conn.paused_until_ns > plane.now_ns:
+            plane.paused_conns.items[kept] = conn
+            kept += 1
+            continue
+        conn.paused = 0
+        if conn.state == CONN_OPEN:
+            conn_watch(plane, conn)
+    plane.paused_conns.count = kept
+
+
+cdef int spin(plane_t* plane, epoll_event* events) noexcept nogil:
+    """Poll for events for SPIN_NS without sleeping, unless polling has found none lately.
+
+    A client that waits for an answer sends its next message 10 to 30 us after it. Other threads may run meanwhile.
+    """
+    cdef int n
+    cdef int64_t until_ns
+    if plane.spin_score == 0:
+        plane.spin_skipped += 1
+        if plane.spin_skipped < SPIN_PROBE:
+            return 0
+        plane.spin_skipped = 0
+    until_ns = jr_mono_ns() + SPIN_NS
+    while True:
+        sched_yield()
+        n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, 0)
+        if n != 0:
+            plane.spin_score = min(plane.spin_score + 2, SPIN_SCORE_MAX)
+            return n
+        if jr_mono_ns() >= until_ns:
+            break
+    if plane.spin_score:
+        plane.spin_score -= 1
+    return 0
+
+
+cdef int wait_ready(plane_t* plane, epoll_event* events, int64_t timeout_ns) noexcept nogil:
+    """Return the number of ready descriptors, after `timeout_ns` at most. ppoll waits: epoll_wait counts in ms."""
+    cdef pollfd fds
+    cdef timespec timeout
+    cdef int n = epoll_wait(plane.epfd, events, EVENTS_PER_TURN, 0)
+    if n != 0 or timeout_ns <= 0:
+        return n
+    n = spin(plane, events)
+    if n != 0:
+        return n
+    fds.fd = plane.epfd
+    fds.events = POLLIN
+    timeout.tv_sec = timeout_ns // 1_000_000_000
+    timeout.tv_nsec = timeout_ns % 1_000_000_000
+    if ppoll(&fds, 1, &timeout, NULL) <= 0:
+        return 0
+    return epoll_wait(plane.epfd, events, EVENTS_PER_TURN, 0)
+
+
+cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
+    """Read every ready connection once; returns the number of ready descriptors, watched ones included."""
+    cdef epoll_event events[EVENTS_PER_TURN]
+    cdef conn_t* conn
+    cdef watch_t* watch
+    cdef int i, n
+    n = wait_ready(plane, events, timeout_ns)
+    plane.now_ns = jr_mono_ns()
+    plane.turns += 1
+    if plane.paused_conns.count:
+        resume_paused(plane)
+    for i in range(n):
+        if <size_t>events[i].data.ptr & 1:
+            watch = <watch_t*>(<size_t>events[i].data.ptr & ~<size_t>1)
+            watch.ready = 1
+            plane.ready_watches += 1
+            continue
+        conn = <conn_t*>events[i].data.ptr
+        if conn.state != CONN_OPEN:
+            continue
+        if conn.tls != NULL and conn.tls.phase != TLS_OPEN:
+            tls_event(plane, conn)
+            continue
+        if events[i].events & EPOLLOUT:
+            conn_send(plane, conn)
+        if events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
+            plane.stall = 0
+            read_conn(plane, conn)
+            if plane.stall and conn.state == CONN_OPEN:
+                pause(plane, conn)
+        elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
+            conn_close(plane, conn, CLOSE_CLIENT)
+    return n

@@ -1,0 +1,6 @@
+"""Shadows of subscriptions in the accounts from which theirs imports streams."""
+
+from jetraft.api.plane._types cimport plane_t, stream_import_t, sub_t
+
+cdef void add_shadows(plane_t* plane, sub_t* sub, const char* subject, Py_ssize_t n) noexcept nogil
+cdef void stream_import_free(stream_import_t* imported) noexcept nogil

@@ -1,0 +1,356 @@
+"""The subject trees, one for each account: which subscriptions add_plain where.
+
+Tokens live in one open-addressing table keyed by (parent node, token), so a step down a tree is one probe whatever
+the fan-out, and the trees share it: an account is a root. `*` and `>` children add_plain on the node itself. What a subject's answer is, is found out in _sublist.pyx.
+"""
+
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy
+
+from jetraft.api.plane._tree cimport find_child, node_hash
+from jetraft.api.plane._text cimport jr_hash
+from jetraft.api.plane._types cimport (
+    GENERATIONS,
+    SUB_ROUTE,
+    acct_t,
+    plain_subs,
+    node_t,
+    plane_t,
+    queue_t,
+    route_t,
+    slot_t,
+    sub_t,
+    token_of,
+)
+from jetraft.api.plane._writer cimport buf_reserve
+
+cdef enum:
+    SUBJECT_MAX = 8192          # a control line is shorter
+    TABLE_START = 1024          # grows by doubling at 70%
+    SUBS_START = 4              # room of a node or queue group with a second member
+
+
+cdef int tree_init(plane_t* plane) except -1:
+    plane.table = <slot_t*>calloc(TABLE_START, sizeof(slot_t))
+    plane.table_mask = TABLE_START - 1
+    if plane.table == NULL:
+        raise MemoryError
+    return 0
+
+
+cdef void tree_free(plane_t* plane) noexcept:
+    """Free the table and the slabs. Nodes and long sids are not freed: a plane lives as long as the process."""
+    cdef uint32_t i
+    for i in range(plane.sub_slabs.count):
+        free(plane.sub_slabs.items[i])
+    free(plane.sub_slabs.items)
+    free(plane.table)
+
+
+# -- the token table
+
+cdef void place(plane_t* plane, node_t* node) noexcept nogil:
+    cdef uint32_t i = node.hash & plane.table_mask
+    while plane.table[i].node != NULL:
+        i = (i + 1) & plane.table_mask
+    plane.table[i].node = node
+    plane.table[i].hash = node.hash
+
+
+cdef void grow_table(plane_t* plane) noexcept nogil:
+    cdef slot_t* old = plane.table
+    cdef uint32_t i, size = plane.table_mask + 1
+    cdef slot_t* table = <slot_t*>calloc(<size_t>size * 2, sizeof(slot_t))
+    if table == NULL:
+        return
+    plane.table = table
+    plane.table_mask = size * 2 - 1
+    for i in range(size):
+        if old[i].node != NULL:
+            place(plane, old[i].node)
+    free(old)
+
+
+cdef void unplace(plane_t* plane, node_t* node) noexcept nogil:
+    """Remove a node from the table; later entries of its run move back, so that no tombstones are needed."""
+    cdef uint32_t i = node.hash & plane.table_mask, j, home
+    while plane.table[i].node != node:
+        i = (i + 1) & plane.table_mask
+    j = i
+    while True:
+        j = (j + 1) & plane.table_mask
+        if plane.table[j].node == NULL:
+            break
+        home = plane.table[j].hash & plane.table_mask
+        if ((j - home) & plane.table_mask) >= ((j - i) & plane.table_mask):
+            plane.table[i] = plane.table[j]
+            i = j
+    plane.table[i].node = NULL
+    plane.table_used -= 1
+
+
+cdef node_t* new_node(node_t* parent, const char* token, Py_ssize_t n) noexcept nogil:
+    """Allocate a node without subscriptions; its token follows it in the same allocation."""
+    cdef node_t* node = <node_t*>calloc(1, sizeof(node_t) + n)
+    node.parent = parent
+    memcpy(token_of(node), token, n)
+    node.token_len = <uint16_t>n
+    return node
+
+
+cdef node_t* child(plane_t* plane, node_t* parent, const char* token, Py_ssize_t n) noexcept nogil:
+    """The child for one token, which is created if it is missing."""
+    cdef node_t* node
+    if n == 1 and token[0] == c"*":
+        if parent.star == NULL:
+            parent.star = new_node(parent, token, n)
+        return parent.star
+    if n == 1 and token[0] == c">":
+        if parent.rest == NULL:
+            parent.rest = new_node(parent, token, n)
+        return parent.rest
+    node = find_child(plane, parent, token, n)
+    if node != NULL:
+        return node
+    if plane.table_used * 10 >= (plane.table_mask + 1) * 7:
+        grow_table(plane)
+    node = new_node(parent, token, n)
+    node.hash = <uint32_t>node_hash(plane, parent, token, n)
+    place(plane, node)
+    plane.table_used += 1
+    parent.children += 1
+    return node
+
+
+cdef void prune(plane_t* plane, node_t* node) noexcept nogil:
+    """Free the node and its ancestors up to the first that is in use."""
+    cdef node_t* parent
+    while node.parent != NULL and not (node.count or node.queues != NULL or node.children or node.star != NULL or node.rest != NULL):
+        parent = node.parent
+        if parent.star == node:
+            parent.star = NULL
+        elif parent.rest == node:
+            parent.rest = NULL
+        else:
+            unplace(plane, node)
+            parent.children -= 1
+        if node.cap:
+            free(node.plain.subs)
+        free(node)
+        node = parent
+
+
+cdef Py_ssize_t node_subject(node_t* node, char* out, Py_ssize_t cap) noexcept nogil:
+    """Write the node's full subject at out and return its length (0 when it does not fit in cap bytes)."""
+    cdef Py_ssize_t total = 0, at
+    cdef node_t* step = node
+    while step.parent != NULL:
+        total += step.token_len + (0 if step.parent.parent == NULL else 1)
+        step = step.parent
+    if total > cap:
+        return 0
+    at = total
+    step = node
+    while step.parent != NULL:
+        at -= step.token_len
+        memcpy(out + at, token_of(step), step.token_len)
+        if step.parent.parent != NULL:
+            at -= 1
+            out[at] = c"."
+        step = step.parent
+    return total
+
+
+# -- changes
+
+cdef void touch(plane_t* plane, acct_t* acct, node_t* node) noexcept nogil:
+    """Forget the cached answers that a change at this node of the account may alter."""
+    while node.parent != &acct.root:
+        node = node.parent
+    if node.token_len == 1 and (token_of(node)[0] == c"*" or token_of(node)[0] == c">"):
+        acct.wild_generation += 1
+    else:
+        plane.generations[<uint32_t>jr_hash(token_of(node), node.token_len, plane.seed ^ acct.salt) & (GENERATIONS - 1)] += 1
+
+
+cdef void note_change(plane_t* plane, sub_t* sub) noexcept nogil:
+    """Record the subject of a subscription that is added or removed, for watches of interest."""
+    cdef char* w
+    cdef uint16_t n
+    if not plane.note_interest:
+        return
+    w = buf_reserve(&plane.interest_changes, 6 + SUBJECT_MAX)
+    n = <uint16_t>node_subject(sub.node, w + 6, SUBJECT_MAX)
+    memcpy(w, &sub.acct.id, 4)
+    memcpy(w + 4, &n, 2)
+    plane.interest_changes.end += 6 + n
+
+
+cdef queue_t* queue_of(plane_t* plane, node_t* node, const char* name, Py_ssize_t n) noexcept nogil:
+    cdef uint64_t h = jr_hash(name, n, plane.seed)
+    cdef queue_t* queue = node.queues
+    while queue != NULL:
+        if queue.hash == h and queue.name_len == n and memcmp(queue.name, name, n) == 0:
+            return queue
+        queue = queue.next
+    queue = <queue_t*>calloc(1, sizeof(queue_t))
+    queue.name = <char*>malloc(n + 1)
+    memcpy(queue.name, name, n)
+    queue.name_len = <unsigned short>n
+    queue.hash = h
+    queue.next = node.queues
+    node.queues = queue
+    return queue
+
+
+cdef void push_sub(sub_t*** items, uint32_t* count, uint32_t* cap, sub_t* sub) noexcept nogil:
+    """Append to a growing array."""
+    if count[0] == cap[0]:
+        cap[0] = cap[0] * 2 if cap[0] else SUBS_START
+        items[0] = <sub_t**>realloc(items[0], cap[0] * sizeof(sub_t*))
+    items[0][count[0]] = sub
+    count[0] += 1
+
+
+cdef void add_plain(node_t* node, sub_t* sub) noexcept nogil:
+    """Add a plain subscription to its node. Most nodes have one, which is stored in the node itself."""
+    cdef sub_t** subs
+    if node.cap == 0:
+        if node.count == 0:
+            node.plain.only = sub
+            node.count = 1
+            return
+        subs = <sub_t**>malloc(SUBS_START * sizeof(sub_t*))
+        subs[0] = node.plain.only
+        node.plain.subs = subs
+        node.cap = SUBS_START
+    push_sub(&node.plain.subs, &node.count, &node.cap, sub)
+
+
+cdef void drop_sub(sub_t** items, uint32_t* count, sub_t* sub) noexcept nogil:
+    """Remove from an array and keep the order of the others: members are chosen by index, tests rely on the order."""
+    cdef uint32_t i, j
+    for i in range(count[0]):
+        if items[i] == sub:
+            for j in range(i + 1, count[0]):
+                items[j - 1] = items[j]
+            count[0] -= 1
+            return
+
+
+cdef bint sublist_add(
+    plane_t* plane, acct_t* acct, sub_t* sub, const char* subject, Py_ssize_t n, const char* queue, Py_ssize_t qn
+) noexcept nogil:
+    """Insert; the subject is valid. True when peers must be told: the first local interest, or a queue's new weight."""
+    cdef node_t* node = &acct.root
+    cdef const char* dot
+    cdef bint tell = sub.kind != SUB_ROUTE and not sub.local_only
+    while True:
+        dot = <const char*>memchr(subject, c".", n)
+        if dot == NULL:
+            node = child(plane, node, subject, n)
+            break
+        node = child(plane, node, subject, dot - subject)
+        n -= dot - subject + 1
+        subject = dot + 1
+    sub.acct = acct
+    sub.node = node
+    plane.sub_count += 1
+    acct.inserts += 1
+    if sub.kind == SUB_ROUTE:
+        acct.peer_subs += 1
+    else:
+        acct.own_subs += 1
+    if qn:
+        sub.queue = queue_of(plane, node, queue, qn)
+        push_sub(&sub.queue.members, &sub.queue.count, &sub.queue.cap, sub)
+        if tell:
+            sub.queue.local_count += sub.weight
+    else:
+        add_plain(node, sub)
+        if tell:
+            node.local_count += 1
+            tell = node.local_count == 1
+    touch(plane, acct, node)
+    note_change(plane, sub)
+    if acct.leafs != NULL:
+        plane.on_interest(plane, sub, True)
+    return tell
+
+
+cdef void sublist_remove(plane_t* plane, sub_t* sub) noexcept nogil:
+    """Remove a subscription. The caller has told peers already, using the counts before the removal."""
+    cdef node_t* node = sub.node
+    cdef queue_t* queue = sub.queue
+    cdef queue_t** link
+    cdef bint tell = sub.kind != SUB_ROUTE and not sub.local_only
+    touch(plane, sub.acct, node)
+    note_change(plane, sub)
+    if sub.acct.leafs != NULL:
+        plane.on_interest(plane, sub, False)
+    plane.sub_count -= 1
+    if sub.kind == SUB_ROUTE:
+        sub.acct.peer_subs -= 1
+    else:
+        sub.acct.own_subs -= 1
+    if sub.acct.own_subs == 0:
+        plane.accts_idle = 1
+    if queue != NULL:
+        drop_sub(queue.members, &queue.count, sub)
+        if tell:
+            queue.local_count -= sub.weight
+        if queue.count == 0:
+            link = &node.queues
+            while link[0] != queue:
+                link = &link[0].next
+            link[0] = queue.next
+            # A match result in use may still point to it: freed at the end of the turn.
+            queue.next = plane.dead_queues
+            plane.dead_queues = queue
+    else:
+        drop_sub(plain_subs(node), &node.count, sub)
+        if tell:
+            node.local_count -= 1
+    sub.node = NULL
+    sub.queue = NULL
+    prune(plane, node)
+
+
+cdef sub_t* sublist_find_route(
+    plane_t* plane, acct_t* acct, route_t* route, const char* subject, Py_ssize_t n, const char* queue, Py_ssize_t qn
+) noexcept nogil:
+    """The subscription that stands for a peer's interest in exactly this subject and queue, or NULL."""
+    cdef node_t* node = &acct.root
+    cdef queue_t* group
+    cdef const char* dot
+    cdef Py_ssize_t token
+    cdef uint32_t i
+    while node != NULL:
+        dot = <const char*>memchr(subject, c".", n)
+        token = n if dot == NULL else dot - subject
+        if token == 1 and subject[0] == c"*":
+            node = node.star
+        elif token == 1 and subject[0] == c">":
+            node = node.rest
+        else:
+            node = find_child(plane, node, subject, token)
+        if dot == NULL:
+            break
+        n -= token + 1
+        subject = dot + 1
+    if node == NULL:
+        return NULL
+    if qn == 0:
+        for i in range(node.count):
+            if plain_subs(node)[i].of.route == route and plain_subs(node)[i].kind == SUB_ROUTE:
+                return plain_subs(node)[i]
+        return NULL
+    group = node.queues
+    while group != NULL:
+        if group.name_len == qn and memcmp(group.name, queue, qn) == 0:
+            for i in range(group.count):
+                if group.members[i].of.route == route and group.members[i].kind == SUB_ROUTE:
+                    return group.members[i]
+        group = group.next
+    return NULL

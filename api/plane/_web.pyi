@@ -1,0 +1,9 @@
+from collections.abc import Callable
+
+from jetraft.api.plane._secure import SecurePlane
+from jetraft.api.websocket._common import WebSocketCommon
+
+class WebPlane(SecurePlane):
+    def serve_websocket(self, common: WebSocketCommon, upgrade_handler: Callable[[int, bytes], None]) -> None: ...
+    def expect_upgrade(self, cid: int) -> None: ...
+    def upgrade(self, cid: int, response: bytes, *, masked: bool, deflates: bool, browser: bool) -> bool: ...

@@ -1,0 +1,15 @@
+"""Output buffers: encoding MSG and HMSG into them, and sending them."""
+
+from jetraft.api.plane._types cimport CloseReason, buf_t, conn_t, msg_t, plane_t, ptrs_t, sub_t
+
+cdef char* buf_reserve(buf_t* buf, size_t need) noexcept nogil
+cdef void buf_free(buf_t* buf) noexcept nogil
+cdef void push_ptr(ptrs_t* array, void* item) noexcept nogil
+cdef void conn_wrote(plane_t* plane, conn_t* conn) noexcept nogil
+cdef void emit_text(plane_t* plane, conn_t* conn, const char* text, size_t n) noexcept nogil
+cdef void emit_message(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil
+cdef void conn_wake(plane_t* plane, conn_t* conn) noexcept nogil
+cdef void conn_send(plane_t* plane, conn_t* conn) noexcept nogil
+cdef void conn_close(plane_t* plane, conn_t* conn, CloseReason reason) noexcept nogil
+cdef void conn_watch(plane_t* plane, conn_t* conn) noexcept nogil
+cdef void drop_ptr(ptrs_t* array, void* item) noexcept nogil

@@ -1,0 +1,67 @@
+"""Watches of the interest in a subject: a push consumer delivers only while its deliver subject has subscribers.
+
+The plane notes the subjects of subscriptions that come and go while anybody watches; once a turn those who watch a
+subject that is affected are called. A literal subscription concerns the watchers of that subject, found by one
+look-up; a wildcard one is compared with all watched subjects of its account.
+"""
+
+import itertools
+from collections.abc import Callable
+
+import attrs
+
+from jetraft.api.plane._accounts import Account
+from jetraft.api.plane._plane import Plane
+from jetraft.store.model.subject import is_literal, matches
+
+
+@attrs.define(eq=False)
+class InterestWatches:
+    """The watches of one node."""
+
+    plane: Plane
+    _by_subject: dict[int, dict[bytes, dict[int, Callable[[], None]]]] = attrs.field(factory=dict)  # by account's id
+    _subject_of: dict[int, tuple[int, bytes]] = attrs.field(factory=dict)
+    _handles: "itertools.count[int]" = attrs.field(factory=lambda: itertools.count(1))
+
+    def add(self, account: Account, subject: bytes, callback: Callable[[], None]) -> int:
+        """Call back after turns in which interest in this literal subject may have changed; returns a handle."""
+        handle = next(self._handles)
+        self._by_subject.setdefault(account.id, {}).setdefault(subject, {})[handle] = callback
+        self._subject_of[handle] = account.id, subject
+        self.plane.note_interest(True)  # noqa: FBT003  a switch
+        return handle
+
+    def remove(self, handle: int) -> None:
+        """End a watch; harmless when it has ended."""
+        watched = self._subject_of.pop(handle, None)
+        if watched is not None:
+            account, subject = watched
+            subjects = self._by_subject[account]
+            del subjects[subject][handle]
+            if not subjects[subject]:
+                del subjects[subject]
+            if not subjects:
+                del self._by_subject[account]
+        self.plane.note_interest(bool(self._subject_of))
+
+    def run(self) -> None:
+        """Call back for the changes since the last run, once per watch at most."""
+        if not self._subject_of:
+            return
+        affected: dict[int, Callable[[], None]] = {}
+        for account, changed in dict.fromkeys(self.plane.take_interest_changes()):
+            subjects = self._by_subject.get(account, {})
+            if is_literal(changed):
+                affected |= subjects.get(changed, {})
+            else:
+                for subject, callbacks in subjects.items():
+                    if matches(changed, subject):
+                        affected |= callbacks
+        for handle, callback in affected.items():
+            if handle in self._subject_of:
+                callback()
+
+    def statistics(self) -> dict[str, int]:
+        """How many watch how many subjects."""
+        return {"watches": len(self._subject_of), "subjects": sum(map(len, self._by_subject.values()))}

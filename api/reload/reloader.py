@@ -1,0 +1,198 @@
+"""Reloads the configuration of a running server: at SIGHUP, and when another part asks for it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import attrs
+
+from jetraft.api.auth.verdicts import Verdict
+from jetraft.api.config.build import OptionsError
+from jetraft.api.config.flags import FlagError
+from jetraft.api.interfaces import advertised
+from jetraft.api.logger import Logger, open_for_append
+from jetraft.api.reasons import Reason
+from jetraft.api.reload.clients import ConnectedClients
+from jetraft.api.reload.table import ReloadError, Step, changes
+from jetraft.api.start_files import StartFilesError
+from jetraft.api.tracing import Tracer, destinations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jetraft.api.accounts import LiveAccounts
+    from jetraft.api.config.options import Options
+    from jetraft.api.login import Logins
+    from jetraft.api.plane._plane import Plane
+    from jetraft.api.reactor import Reactor
+    from jetraft.api.routes import Routes
+    from jetraft.api.session import Sessions
+    from jetraft.api.tls.clients import TlsClients
+
+NO_FILE: Final = "can only reload config when a file is provided using -c or --config"
+TOO_MANY: Final = b"-ERR 'maximum connections exceeded'\r\n"
+
+
+@attrs.frozen(kw_only=True)
+class Opened:
+    """What was opened before anything changed, because it can fail."""
+
+    log_file: TextIO | None
+    certificates: Any  # Material, or None
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Reloader:
+    """The running parts that follow options. `reread` reads the configuration again; None: there is no file."""
+
+    reread: Callable[[], Options] | None
+    say: Logger
+    sessions: Sessions
+    logins: Logins
+    plane: Plane
+    reactor: Reactor
+    tracer: Tracer
+    accounts: LiveAccounts
+    write_files: Callable[[], None]
+    tls: TlsClients | None = None
+    routes: Routes | None = None
+    has_jetstream: bool = False
+
+    def reload(self) -> None:
+        """Follow the configuration as it is now. Raises ReloadError; nothing has changed then."""
+        if self.reread is None:
+            raise ReloadError(NO_FILE)
+        try:
+            new = self.reread()
+        except (OptionsError, FlagError) as error:
+            raise ReloadError(str(error)) from error
+        old = self.sessions.options
+        found = changes(old, new)
+        if old.sharing != new.sharing:
+            raise ReloadError("config reload not supported for exports, imports, mappings and limits of accounts")
+        if self.has_jetstream and new.trust is None:
+            check_accounts(old, new)
+        opened = Opened(log_file=self._log_file(old, new), certificates=self._certificates(new))
+        # From here on nothing is refused any more.
+        self.sessions.options = new
+        for change in found:
+            if change.key == "max_connections":
+                self._close_some(new.max_connections)
+            if change.line:
+                self.say.info(change.line)
+        steps = {change.how.step for change in found}
+        for step, follow in FOLLOW.items():
+            if step in steps:
+                follow(self, old, new, opened)
+        self.say.info(f"Reloaded server configuration ({new.config_digest})")
+        self.reactor.end_turn()
+
+    def reload_logged(self) -> None:
+        """The same for a signal: what is wrong is logged."""
+        self.say.info('Trapped "hangup" signal')
+        try:
+            self.reload()
+        except ReloadError as error:
+            self.say.error(f"Failed to reload server configuration: {error}")
+
+    def _log_file(self, old: Options, new: Options) -> TextIO | None:
+        if new.log_file == old.log_file or not new.log_file:
+            return None
+        try:
+            return open_for_append(new.log_file)
+        except OSError as error:
+            raise ReloadError(f"error opening file: open {new.log_file}: {error.strerror}") from error
+
+    def _certificates(self, new: Options) -> Any:
+        """The certificates, read again: their files may have changed under the same names."""
+        if new.tls is None or self.tls is None:
+            return None
+        from jetraft.api.tls.material import load  # noqa: PLC0415  only servers with TLS pay for the libraries
+        from jetraft.api.tls.options import TlsError  # noqa: PLC0415
+
+        try:
+            return load(new.tls)
+        except TlsError as error:
+            raise ReloadError(str(error)) from error
+
+    def _close_some(self, most: int) -> None:
+        """Close as many connections as there are too many."""
+        surplus = list(self.sessions.by_cid.values())[: max(0, len(self.sessions.by_cid) - most)]
+        for session in surplus:
+            self.say.error(f"{session.title} - maximum connections exceeded - Account:{session.account}")
+            self.plane.close(session.cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, TOO_MANY)
+        if surplus:
+            self.say.info(f"Closed {len(surplus)} connections to fall within max_connections")
+
+    def follow_log(self, _old: Options, new: Options, opened: Opened) -> None:
+        """Log at other levels, in another form, to another file."""
+        say = self.say
+        say.with_time, say.utc, say.debug_on, say.trace_on = new.logtime, new.logtime_utc, new.debug, new.trace
+        self.plane.log_protocol(new.trace)
+        logging.getLogger().setLevel(logging.DEBUG if new.debug else logging.INFO)
+        if say.path != new.log_file:
+            say.write_to(new.log_file, opened.log_file)
+
+    def follow_limits(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Take other sizes of messages and lines; users keep smaller limits of their own."""
+        self.plane.follow_limits(max_payload=new.max_payload_bytes, max_control_line=new.max_control_line_bytes)
+        for session in self.sessions.by_cid.values():
+            verdict = session.verdict or Verdict()
+            self.plane.limit_connection(session.cid, max_payload=verdict.max_payload, max_subs=verdict.max_subs)
+
+    def follow_tls(self, _old: Options, new: Options, opened: Opened) -> None:
+        """Show other certificates to the next clients."""
+        if self.tls is not None and new.tls is not None:
+            self.tls.follow(new.tls, opened.certificates)
+
+    def follow_auth(self, old: Options, new: Options, _opened: Opened) -> None:
+        """Judge by other rules, those who are connected too."""
+        self.logins.follow_rules()
+        self.tracer.by_account = destinations(new)
+        self.plane.trace_external(bool(self.tracer.by_account))
+        if new.trust is None:
+            self.accounts.follow(new.jetstream_accounts)
+        ConnectedClients(self.logins, self.plane, self.accounts.limits.keys).judge_again(old.auth)
+
+    def follow_timeout(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Wait longer or less for clients to name themselves."""
+        self.sessions.deadlines.timeout_ns = new.auth_timeout_ns
+
+    def follow_advertise(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Tell clients and peers another address."""
+        self.sessions.client_urls = advertised(new.host, self.sessions.port, new.client_advertise)
+        if self.routes is not None:
+            self.routes.describe_clients()
+
+    def follow_routes(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Dial other peers."""
+        if self.routes is not None and new.cluster is not None:
+            self.routes.follow(new.cluster.routes)
+
+    def follow_files(self, _old: Options, _new: Options, _opened: Opened) -> None:
+        """Write the files of the process again, under their new names."""
+        try:
+            self.write_files()
+        except StartFilesError as error:
+            self.say.error(str(error))
+
+
+FOLLOW: Final[Mapping[Step, Callable[[Reloader, Options, Options, Opened], None]]] = {
+    Step.LOG: Reloader.follow_log,
+    Step.LIMITS: Reloader.follow_limits,
+    Step.TLS: Reloader.follow_tls,
+    Step.TIMEOUT: Reloader.follow_timeout,
+    Step.AUTH: Reloader.follow_auth,
+    Step.ADVERTISE: Reloader.follow_advertise,
+    Step.ROUTES: Reloader.follow_routes,
+    Step.FILES: Reloader.follow_files,
+}
+
+
+def check_accounts(old: Options, new: Options) -> None:
+    """Raise ReloadError where an account keeps JetStream with other limits: its streams count by those before."""
+    before, after = old.jetstream_accounts.limits, new.jetstream_accounts.limits
+    for name in before.keys() & after.keys():
+        if before[name] is not None and after[name] is not None and before[name] != after[name]:
+            raise ReloadError(f"config reload not supported for JetStream limits of account {name}")

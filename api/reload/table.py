@@ -1,0 +1,225 @@
+"""How each option reloads: the one place that says so. Pure.
+
+An option is followed, with nats-server's line in the log and a step of `Reloader`, or a change of it is refused with
+nats-server's text. A field of `Options` that is not in the table is found by a test.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Any, Final
+
+import attrs
+
+from jetraft.api.config.options import ClusterOptions, JetStreamOptions, Options, TrustOptions
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.gotime import format_duration
+from jetraft.store.model.ids import SYSTEM_ACCOUNT
+
+ABSENT: Final = None
+MIB: Final = 1 << 20
+
+
+class ReloadError(Exception):
+    """The new configuration is refused, and nothing has changed; the text is one line in nats-server's words."""
+
+
+class Step(Enum):
+    """What a change asks for; each is done once for all changes that ask for it."""
+
+    NOTHING = auto()  # who uses the option reads it when it is needed
+    LOG = auto()
+    LIMITS = auto()
+    TIMEOUT = auto()
+    AUTH = auto()
+    ADVERTISE = auto()
+    TLS = auto()
+    FILES = auto()
+    ROUTES = auto()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Followed:
+    """The option is followed. `line` is logged with the new value in the place of braces; empty: nothing is."""
+
+    line: str = ""
+    step: Step = Step.NOTHING
+    show: Callable[[Any], str] = str
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Refused:
+    """A change is refused. `title` is nats-server's name; without `with_values` the text ends with it."""
+
+    title: str
+    show: Callable[[Any], str] = str
+    with_values: bool = True
+
+
+How = Followed | Refused
+
+
+def go_bool(value: Any) -> str:
+    """`true` or `false`."""
+    return "true" if value else "false"
+
+
+def seconds(value_ns: int) -> str:
+    """A number of seconds, as Go prints a float."""
+    return f"{value_ns / NS_PER_S:g}"
+
+
+def size(value: int) -> str:
+    """Bytes for people, as nats-server prints them."""
+    return f"{value / MIB:.2f} MB"
+
+
+def shown_account(name: str) -> str:
+    """The system account where it is configured."""
+    return "" if name == SYSTEM_ACCOUNT else name
+
+
+def log_line(name: str) -> Followed:
+    """An option of the log that is on or off."""
+    return Followed(line=f"{name} = {{}}", step=Step.LOG, show=go_bool)
+
+
+def not_supported(title: str) -> Refused:
+    """A part of the configuration that cannot be told in a line."""
+    return Refused(title=title, with_values=False)
+
+
+# In the order in which nats-server logs them.
+HOW: Final[Mapping[str, How]] = {
+    "server_name": Refused(title="ServerName"),
+    "host": Refused(title="Host"),
+    "port": Refused(title="Port"),
+    "client_advertise": Followed(line="client_advertise = {}", step=Step.ADVERTISE),
+    "debug": log_line("debug"),
+    "trace": log_line("trace"),
+    "trace_verbose": log_line("trace_verbose"),
+    "logtime": log_line("logtime"),
+    "logtime_utc": log_line("logtime_utc"),
+    "max_connections": Followed(line="max_connections = {}"),
+    "max_closed_clients": Refused(title="MaxClosedClients"),
+    "max_subscriptions": Refused(title="MaxSubs"),
+    "auth.users": Followed(line="authorization users", step=Step.AUTH),
+    "auth.nkeys": Followed(line="authorization nkey users", step=Step.AUTH),
+    "accounts": Followed(line="accounts", step=Step.AUTH),
+    "auth.no_auth_user": Refused(title="NoAuthUser"),
+    "auth.callout": not_supported("AuthCallout"),
+    "trust": not_supported("TrustedOperators"),
+    "trust.rules": not_supported("TrustedOperators"),
+    "trust.resolver": not_supported("AccountResolver"),
+    "trust.preload": not_supported("resolver_preload"),
+    "trust.system_account": Refused(title="SystemAccount"),
+    "no_system_account": Refused(title="NoSystemAccount", show=go_bool),
+    "mappings": not_supported("Mappings"),
+    "system_account": Refused(title="SystemAccount", show=shown_account),
+    "auth.username": Followed(line="authorization username", step=Step.AUTH),
+    "auth.password": Followed(line="authorization password", step=Step.AUTH),
+    "auth.token": Followed(line="authorization token", step=Step.AUTH),
+    "ping_interval_ns": Followed(line="ping_interval = {}", show=format_duration),
+    "ping_max": Followed(line="ping_max = {}"),
+    "http_port": Refused(title="HTTPPort"),
+    "https_port": Refused(title="HTTPSPort"),
+    "http_host": Refused(title="HTTPHost"),
+    "http_base_path": Refused(title="HTTPBasePath"),
+    "auth_timeout_ns": Followed(line="authorization timeout = {}", step=Step.TIMEOUT, show=seconds),
+    "max_control_line_bytes": Followed(line="max_control_line = {}", step=Step.LIMITS),
+    "max_payload_bytes": Followed(line="max_payload = {}", step=Step.LIMITS),
+    "max_pending_bytes": Refused(title="MaxPending"),
+    "cluster": not_supported("Cluster"),
+    "cluster.name": Refused(title="cluster name"),
+    "cluster.host": Refused(title="cluster host"),
+    "cluster.port": Refused(title="cluster port"),
+    "cluster.routes": Followed(line="cluster routes", step=Step.ROUTES),
+    "cluster.advertise": Refused(title="cluster advertise"),
+    "cluster.no_advertise": Refused(title="cluster no_advertise", show=go_bool),
+    "cluster.secret": not_supported("cluster authorization"),
+    "cluster.connect_retries": Followed(line="cluster"),
+    "cluster.tls": not_supported("cluster tls"),
+    "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
+    "jetstream": not_supported("JetStream"),
+    "jetstream.store_dir": not_supported("jetstream storage directory"),
+    "jetstream.max_memory_store_bytes": Refused(title="JetStream max_mem_store", show=size),
+    "jetstream.max_file_store_bytes": Refused(title="JetStream max_file_store", show=size),
+    "jetstream.domain": Refused(title="JetStreamDomain"),
+    "jetstream.cache_bytes_max": not_supported("JetStream cache"),
+    "jetstream.cipher": not_supported("JetStreamCipher"),
+    "jetstream.key": not_supported("JetStreamKey"),
+    "jetstream.prev_key": not_supported("JetStreamOldKey"),
+    "jetstream.raft_engine": Refused(title="JetStream raft_engine"),
+    "jetstream.unique_tag": Refused(title="JetStreamUniqueTag"),
+    "jetstream.scrub": not_supported("JetStream scrub"),
+    "log_file": Followed(line="log_file = {}", step=Step.LOG),
+    "log_size_limit": Refused(title="LogSizeLimit"),
+    "log_max_num": Refused(title="LogMaxFiles"),
+    "pid_file": Followed(line="pid_file = {}", step=Step.FILES),
+    "ports_file_dir": Followed(line="ports_file_dir = {}", step=Step.FILES),
+    "server_tags": not_supported("Tags"),
+    "server_metadata": Followed(line="metadata"),
+    "tls": not_supported("TLS"),
+    "tls.options": Followed(line="tls = enabled", step=Step.TLS),
+    "tls.allow_non_tls": Refused(title="AllowNonTLS", show=go_bool),
+    "leafnodes": not_supported("LeafNode"),
+    "websocket": not_supported("Websocket"),
+    "write_deadline_ns": Followed(line="write_deadline = {}", show=format_duration),
+    "lame_duck_duration_ns": Refused(title="LameDuckDuration", show=format_duration),
+    "lame_duck_grace_period_ns": Refused(title="LameDuckGracePeriod", show=format_duration),
+    "config_file": Followed(),
+    "config_digest": Followed(),
+}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class OptionChange:
+    """An option that is different now, and how it is followed."""
+
+    key: str
+    how: Followed
+    value: Any
+
+    @property
+    def line(self) -> str:
+        """What the log says; nats-server writes one of them in its own way."""
+        if not self.how.line or (self.key == "pid_file" and not self.value):
+            return ""
+        head = "Reload" if self.key == "client_advertise" else "Reloaded"
+        return f"{head}: {self.how.line.format(self.how.show(self.value))}"
+
+
+def flat(options: Options) -> dict[str, Any]:
+    """The options by the keys of the table. A part that is not configured is False, and its own options are missing."""
+    found: dict[str, Any] = {}
+    for field in attrs.fields(Options):
+        value = getattr(options, field.name)
+        if field.name == "auth" or isinstance(value, JetStreamOptions | ClusterOptions | TrustOptions):
+            parts = [part.name for part in attrs.fields(type(value)) if part.init]
+            found |= {f"{field.name}.{part}": getattr(value, part) for part in parts}
+        if field.name in ("jetstream", "cluster", "tls", "trust"):
+            found[field.name] = value is not None
+        elif field.name != "auth":
+            found[field.name] = value
+    found["no_system_account"] = not options.system_account
+    if options.tls is not None:
+        found |= {"tls.options": options.tls, "tls.allow_non_tls": options.tls.allow_non_tls}
+    return found
+
+
+def changes(old: Options, new: Options) -> list[OptionChange]:
+    """What differs, in the order of the table. Raises ReloadError for the first that cannot change."""
+    before, after = flat(old), flat(new)
+    differing = [key for key in HOW if key in before and key in after and before[key] != after[key]]
+    for key in differing:
+        how = HOW[key]
+        if isinstance(how, Refused):
+            values = f": old={how.show(before[key])}, new={how.show(after[key])}" if how.with_values else ""
+            raise ReloadError(f"config reload not supported for {how.title}{values}")
+    if new.tls is not None and "tls.options" not in differing:
+        differing.append("tls.options")  # the files may have changed
+    found = []
+    for key in differing:
+        how = HOW[key]
+        assert isinstance(how, Followed)
+        found.append(OptionChange(key=key, how=how, value=after[key]))
+    return found

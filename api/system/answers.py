@@ -1,0 +1,148 @@
+"""What each request of the system account is answered with: documents, before they become bytes."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from jetraft.api.auth.permissions import Permissions, SubjectRules
+from jetraft.api.monitor.pages import NO_PROFILES, PageKind, Pages
+from jetraft.api.monitor.questions import (
+    AccountzQuestion,
+    ConnzQuestion,
+    JszQuestion,
+    PageError,
+    StatzQuestion,
+    SubszQuestion,
+    from_pairs,
+)
+from jetraft.api.session import Sessions
+from jetraft.api.system.events import SystemEvents
+from jetraft.store.model.gojson import Object
+from jetraft.store.model.gosyntax import go_quote
+
+SERVER_PAGES: Final = (
+    "VARZ", "CONNZ", "SUBSZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "JSZ", "HEALTHZ", "EXPVARZ", "RAFTZ",
+    "IPQUEUESZ",
+)  # fmt: skip
+ACCOUNT_PAGES: Final = ("CONNZ", "SUBSZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
+OWN_PAGES: Final = (
+    "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.STATZ",
+)  # fmt: skip
+
+HTTP_NOT_FOUND: Final = 404
+
+Document = dict[str, Any]
+
+
+class NoAnswerError(Exception):
+    """This server has nothing to say to a request; others may."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Answers:
+    """Makes the documents."""
+
+    pages: Pages
+    sessions: Sessions
+    events: SystemEvents
+
+    def of_server(self, page: str, pairs: Object) -> Document | Awaitable[Document]:
+        """A page about this server. Raises ArgumentError, PageError, NoAnswerError."""
+        if page == "PROFILEZ":
+            return {"profile": None, "error": NO_PROFILES}
+        kind = self.pages.kinds[page]
+        question: Any = from_pairs(kind.question, pairs, kind.go_name)
+        if isinstance(question, JszQuestion) and question.leader_only:
+            return self._of_leader(kind, question)
+        try:
+            return kind.make(question)
+        except PageError as error:
+            if error.status == HTTP_NOT_FOUND:  # over HTTP that is an error, here it is nothing
+                return {}
+            raise
+
+    def _of_leader(self, kind: PageKind, question: JszQuestion) -> Document | Awaitable[Document]:
+        """Only the leader of the meta group answers; a request to all nodes has one answer then."""
+        if self.pages.jetstream is None:
+            raise NoAnswerError
+        try:
+            return kind.make(question)
+        except PageError as error:
+            raise NoAnswerError from error
+
+    def of_account(self, page: str, account: str, pairs: Object) -> Document | Awaitable[Document]:
+        """A page about one account. Raises ArgumentError, PageError, NoAnswerError."""
+        made: Mapping[str, Callable[[], Document | Awaitable[Document]]] = {
+            "CONNZ": lambda: self.connz(account, pairs),
+            "SUBSZ": lambda: self._subsz(account, pairs),
+            "LEAFZ": lambda: self.pages.kinds["LEAFZ"].make(None),
+            "JSZ": lambda: self._jsz(account, pairs),
+            "INFO": lambda: self.pages.accounts.info(account),
+            "STATZ": lambda: self._statz(None if account == "PING" else account, pairs),
+        }
+        return made[page]()
+
+    def connz(self, account: str, pairs: Object) -> Document | Awaitable[Document]:
+        """The connections of an account."""
+        kind = self.pages.kinds["CONNZ"]
+        asked = from_pairs(ConnzQuestion, pairs, kind.go_name)
+        return kind.make(attrs.evolve(asked, acc=account))
+
+    def own_statz(self, account: str, pairs: Object) -> Document:
+        """What goes in and out of the account that asks."""
+        return self._statz(account, pairs)
+
+    def _statz(self, account: str | None, pairs: Object) -> Document:
+        asked = from_pairs(StatzQuestion, pairs, "AccountStatzEventOptions")
+        if account is not None:
+            asked = attrs.evolve(asked, accounts=(account,))
+        made = self.pages.kinds["STATZ"].make(asked)
+        assert isinstance(made, dict)
+        if not made["account_statz"]:
+            raise NoAnswerError
+        return made
+
+    def _subsz(self, account: str, pairs: Object) -> Document | Awaitable[Document]:
+        asked = from_pairs(SubszQuestion, pairs, "SubszEventOptions")
+        return self.pages.kinds["SUBSZ"].make(attrs.evolve(asked, account=account, subscriptions=True))
+
+    def _jsz(self, account: str, pairs: Object) -> Document:
+        asked = from_pairs(JszQuestion, pairs, "JszEventOptions")
+        if self.pages.jetstream is None:
+            raise NoAnswerError
+        accounts = self.pages.accounts
+        if account in accounts.known_accounts() and account not in accounts.with_jetstream():
+            raise PageError(f"account {go_quote(account)} not jetstream enabled")
+        return self.pages.jetstream.jsz_account(account, asked)
+
+    def conns(self, account: str, pairs: Object) -> Document:
+        """How many clients an account has here; nothing without one, or when the body names another account."""
+        named = from_pairs(AccountzQuestion, Object(("account", value) for key, value in pairs if key == "acc"), "X")
+        if named.account not in ("", account) or account not in self.pages.accounts.known_accounts():
+            raise NoAnswerError
+        return self.events.account_connections(account)
+
+    def user_info(self, cid: int, account: str) -> Document:
+        """Who the client is that asks."""
+        session = self.sessions.by_cid.get(cid)
+        if session is None or session.verdict is None or session.account != account:
+            raise NoAnswerError
+        document: Document = {"user": session.verdict.user, "account": account, "account_name": account}
+        if session.verdict.permissions is not None:
+            document["permissions"] = shown(session.verdict.permissions)
+        return document
+
+
+def shown(permissions: Permissions) -> Document:
+    """What a user may do, as nats-server tells it."""
+    lists = {"publish": rules(permissions.publish), "subscribe": rules(permissions.subscribe)}
+    answers = permissions.responses
+    responses = {"responses": {"max": answers.max_msgs, "ttl": answers.expires_ns}} if answers is not None else {}
+    return {name: listed for name, listed in lists.items() if listed} | responses
+
+
+def rules(listed: SubjectRules) -> Document:
+    """Two lists, without empty ones."""
+    both = {"allow": list(listed.allow), "deny": list(listed.deny)}
+    return {name: subjects for name, subjects in both.items() if subjects}

@@ -1,0 +1,51 @@
+"""Requests that change something on this server: KICK and LDM of one connection, and RELOAD."""
+
+from collections.abc import Callable
+
+import attrs
+
+from jetraft.api.monitor.questions import PageError, from_pairs
+from jetraft.api.plane._plane import Plane
+from jetraft.api.reasons import Reason
+from jetraft.api.reload.table import ReloadError
+from jetraft.api.session import Sessions
+from jetraft.store.model.fields import UINT64, wire
+from jetraft.store.model.gojson import Object
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ClientRequest:
+    """The connection that is meant."""
+
+    cid: int = wire(UINT64, 0)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Control:
+    """Carries them out."""
+
+    sessions: Sessions
+    plane: Plane
+    reload_configuration: Callable[[], None]  # raises ReloadError
+
+    def kick(self, pairs: Object) -> None:
+        """Close a connection. Raises ArgumentError, PageError."""
+        cid = from_pairs(ClientRequest, pairs, "KickClientReq").cid
+        if cid not in self.sessions.by_cid:
+            raise PageError("no such client or leafnode id")
+        self.plane.close(cid, Reason.KICKED)
+
+    def ldm(self, pairs: Object) -> None:
+        """Tell a client to connect to another server, as before a stop. Raises ArgumentError, PageError."""
+        cid = from_pairs(ClientRequest, pairs, "LDMClientReq").cid
+        session = self.sessions.by_cid.get(cid)
+        if session is None:
+            raise PageError("no such client id")
+        self.plane.write(cid, self.sessions.info(session, lame_duck=True))
+
+    def reload(self, _pairs: Object) -> None:
+        """Follow the configuration as it is now. Raises PageError; nothing has changed then."""
+        try:
+            self.reload_configuration()
+        except ReloadError as error:
+            raise PageError(str(error)) from error

@@ -1,0 +1,114 @@
+"""Makes the compiled plane and, where the options ask for TLS, what serves its clients with it.
+
+Servers without TLS load neither OpenSSL's context nor the libraries that read certificates.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+
+from jetraft.api.config.options import Options
+from jetraft.api.logger import Logger
+from jetraft.api.login import Logins
+from jetraft.api.plane._plane import Plane
+from jetraft.api.protocol_log import ProtocolLog
+from jetraft.api.reactor import Reactor
+from jetraft.api.session import Sessions
+from jetraft.api.tls.clients import Handle, Log, TlsClients
+from jetraft.api.tls.options import TlsOptions
+from jetraft.api.tracing import Tracer
+from jetraft.store.model.clock import Clock
+
+if TYPE_CHECKING:
+    from jetraft.api.plane._secure import SecurePlane
+
+THREADS_MAX = 4
+LeafHandler = Callable[[int, int, bytes], None]
+
+
+def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
+    options: Options,
+    sessions: Sessions,
+    logins: Logins,
+    tracer: Tracer,
+    say: Logger,
+    on_leaf_text: LeafHandler | None = None,
+) -> Plane:
+    """The data plane, with or without WebSocket and TLS."""
+    settings: dict[str, Any] = {
+        "max_payload": options.max_payload_bytes,
+        "max_control_line": options.max_control_line_bytes,
+        "max_pending": options.max_pending_bytes,
+        "max_subscriptions": options.max_subscriptions,
+        "connect_handler": logins.on_connect,
+        "first_ping_handler": sessions.on_first_ping,
+        "violation_handler": logins.on_violation,
+        "request_info": sessions.request_info,
+        "leaf_handler": on_leaf_text,
+        "trace_handler": tracer,
+        "protocol_handler": ProtocolLog(sessions, say).on_line,
+    }
+    if options.websocket is not None:
+        from jetraft.api.plane._web import WebPlane  # noqa: PLC0415  only servers with WebSocket load h11 and zlib
+
+        return WebPlane(**settings)
+    if options.tls is None:
+        return Plane(**settings)
+    from jetraft.api.plane._secure import SecurePlane  # noqa: PLC0415
+
+    return SecurePlane(**settings)
+
+
+def handshake_threads() -> int:
+    """As many as leave the turn a processor of its own, one at least."""
+    return max(1, min(THREADS_MAX, len(os.sched_getaffinity(0)) - 1))
+
+
+@attrs.frozen
+class ListenerParts:
+    """What is there when the listener is made."""
+
+    plane: Plane
+    sessions: Sessions
+    reactor: Reactor
+    clock: Clock
+    call_at: Callable[[int, Callable[[], None]], Handle]
+    say: Log
+
+
+def serve_handshakes(
+    options: TlsOptions, parts: ListenerParts, sessions: Any, kind: type[TlsClients] = TlsClients
+) -> tuple[TlsClients, str]:
+    """Load the files and start the threads for handshakes of a listener; returns when its certificate ends, too.
+
+    `sessions` knows its connections. Raises TlsError with one line.
+    """
+    from jetraft.api.tls._handshakes import HandshakePool  # noqa: PLC0415
+    from jetraft.api.tls.material import load  # noqa: PLC0415
+
+    plane = cast("SecurePlane", parts.plane)
+    material = load(options)
+    pool = HandshakePool(handshake_threads())
+    plane.serve_tls(material.context, pool)
+    clients = kind(options, plane, pool, parts.clock, parts.say, sessions, parts.call_at, material.has_certificates)
+    parts.reactor.watch(pool.event_fd, clients.take_judged)
+    return clients, material.not_after
+
+
+def serve_clients(options: TlsOptions, parts: ListenerParts) -> TlsClients:
+    """Serve handshakes of the listener for clients. Raises TlsError with one line."""
+    clients, parts.sessions.tls_not_after = serve_handshakes(options, parts, parts.sessions)
+    return clients
+
+
+def log_start(options: Options, say: Log) -> None:
+    """Say whether clients need TLS, and which of them cannot come."""
+    tls = options.tls
+    if tls is None:
+        return
+    must_begin = tls.handshake_first and not tls.first_delay_ns
+    say.info(f"TLS {'available' if tls.allow_non_tls and not must_begin else 'required'} for client connections")
+    if must_begin:
+        say.warning('Clients that are not using "TLS Handshake First" option will fail to connect')

@@ -1,0 +1,84 @@
+"""Makes what serves WebSocket clients where the options ask for it."""
+
+import socket
+from typing import TYPE_CHECKING, cast
+
+import attrs
+
+from jetraft.api.config.options import Options
+from jetraft.api.interfaces import advertised, join_host_port
+from jetraft.api.listener import ClientListener, ListenError, listen
+from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
+from jetraft.api.tls.clients import Log, TlsClients, TlsSession
+from jetraft.api.websocket._common import WebSocketCommon
+from jetraft.api.websocket.clients import WebSocketClients
+from jetraft.api.websocket.closing import close_frames
+from jetraft.api.websocket.options import WebSocketOptions
+
+if TYPE_CHECKING:
+    from jetraft.api.plane._web import WebPlane
+
+PACKED_MULTIPLE = 8  # of max_payload, in a compressed message as it arrives, as nats-server has it
+PACKED_BYTES_MAX = 64 * 1024 * 1024
+APPLICANTS_MIN = 1024  # may wait for their upgrade, however few clients there may be
+LINE_SLACK_BYTES = 64  # as in the receive buffer
+
+
+@attrs.define(eq=False)
+class WebSocketListener(ClientListener):
+    """Accepts connections for WebSocket. As many may wait for their upgrade as there may be clients."""
+
+    clients: WebSocketClients = attrs.field(kw_only=True)
+
+    def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
+        if len(self.sessions.applicants) >= max(self.sessions.options.max_connections, APPLICANTS_MIN):
+            sock.close()
+            return
+        web = self.clients.options
+        cid = self._open(sock, auth_required=self.sessions.auth_required or web.overrides_auth)
+        applicant = self.clients.welcome(cid, ip, port)
+        if self.tls is not None:
+            self.tls.welcome(applicant, is_full=False)
+
+
+class WebSocketTls(TlsClients):
+    """TLS handshakes of the listener, whose failures nats-server logs in other words."""
+
+    def _failure(self, session: TlsSession, text: str) -> str:
+        return f"websocket: TLS handshake error from {join_host_port(session.ip, session.port)}: {text}"
+
+
+def common_of(options: Options, web: WebSocketOptions) -> WebSocketCommon:
+    """The limits and close frames of the connections."""
+    payload = options.max_payload_bytes
+    return WebSocketCommon(
+        ping_interval_ns=web.ping_interval_ns,
+        packed_max=min(PACKED_MULTIPLE * payload, PACKED_BYTES_MAX),
+        plain_max=payload + options.max_control_line_bytes + LINE_SLACK_BYTES,
+        closes=close_frames(),
+    )
+
+
+def listen_for_websocket(options: Options, web: WebSocketOptions, parts: ListenerParts) -> WebSocketListener:
+    """Bind the socket and make what serves it. Raises ListenError or TlsError with one line."""
+    try:
+        sock = listen(web.host, web.port)
+    except ListenError as error:
+        raise ListenError(f"Unable to listen for websocket connections: {error}") from error
+    plane, sessions = cast("WebPlane", parts.plane), parts.sessions
+    sessions.web_port = int(sock.getsockname()[1])
+    sessions.web_urls = advertised(web.host, sessions.web_port, web.advertise)
+    clients = WebSocketClients(web, plane, sessions, parts.clock, parts.call_at, parts.say)
+    plane.serve_websocket(common_of(options, web), clients.on_bytes)
+    tls = None
+    if web.tls is not None:
+        at_once = attrs.evolve(web.tls, handshake_first=True, first_delay_ns=0)
+        tls, sessions.web_tls_not_after = serve_handshakes(at_once, parts, clients, WebSocketTls)
+    return WebSocketListener(sock, plane, parts.reactor, sessions, parts.clock, tls, clients=clients)
+
+
+def log_start(web: WebSocketOptions, port: int, say: Log) -> None:
+    """Say where WebSocket is served."""
+    say.info(f"Listening for websocket clients on {web.scheme}://{join_host_port(web.host, port)}")
+    if web.tls is None:
+        say.warning("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")

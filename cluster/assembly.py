@@ -1,0 +1,205 @@
+"""The parts of JetStream on one node, made from the bottom up: each is given what it needs when it is made.
+
+Two parts that need each other have a third one below both:
+
+| below both | who needs it |
+|---|---|
+| `MetaGroupRef` | the meta replica sets it; requests, placement and health ask it for the group |
+| `ReplicaDirectory` | the backend changes it; all others look this node's replicas up in it |
+| `StreamChanges` | table, directory and replicas tell it; requests wait for a stream with its help |
+| `ServedRequests` | inquiries, restores and the API register with it; the forwarder carries requests out through it |
+| `Signal` of groups heard of | repairs tell it; the meta group's admission and the backend try again |
+
+The layers are in assembly_layers.py. Nothing runs here and no file is read: what the store says is in `Stored`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from jetraft.cluster.assembly_layers import (
+    Requests,
+    Shared,
+    Stored,
+    log_parts,
+    replica_parts,
+    request_parts,
+    shared_parts,
+)
+from jetraft.cluster.meta.gossip import ProfileGossip
+from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
+from jetraft.cluster.requests.listing import Listing
+from jetraft.cluster.requests.service import ClusterService
+from jetraft.cluster.requests.usage import Usages
+from jetraft.cluster.room import RoomKeeper
+from jetraft.cluster.upkeep.supervisor import Supervisor
+from jetraft.cluster.upkeep.sweeping import Sweeper
+from jetraft.raft.recovery.catchup import Catchup
+from jetraft.store.disk.emergency import EmergencyFile
+from jetraft.store.disk.io import run_blocking
+
+__all__ = ["Parts", "Stored", "assemble"]
+
+if TYPE_CHECKING:
+    from jetraft.cluster.clocks import ClockWatch
+    from jetraft.cluster.meta.admission import NodeAdmission
+    from jetraft.cluster.meta.adoption import Adoption
+    from jetraft.cluster.meta.backend import MetaBackend
+    from jetraft.cluster.meta.bootstrap import Bootstrap
+    from jetraft.cluster.meta.currency import Currency
+    from jetraft.cluster.meta.directory import ReplicaDirectory
+    from jetraft.cluster.meta.leader_duties import LeaderDuties
+    from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.view import ClusterView
+    from jetraft.cluster.node_spec import NodePorts, NodeSetting
+    from jetraft.cluster.readiness import Confirmation
+    from jetraft.cluster.state.changes import StreamChanges
+    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.raft.mesh.peers import Mesh
+    from jetraft.raft.recovery.repair import Repairs
+    from jetraft.raft.recovery.swap import Swap
+    from jetraft.store.disk.space import SpaceWatch
+    from jetraft.store.model.ids import NodeId
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Parts:
+    """What `ClusterNode` runs and shows. What a cluster, or a server that stands alone, does not need is None."""
+
+    machine: MetaMachine
+    changes: StreamChanges
+    directory: ReplicaDirectory[StreamReplica]
+    view: ClusterView
+    space: SpaceWatch
+    clocks: ClockWatch
+    bootstrap: Bootstrap
+    repairs: Repairs
+    currency: Currency
+    confirmation: Confirmation
+    meta_replica: MetaReplica
+    leader_duties: LeaderDuties
+    admission: NodeAdmission
+    adoption: Adoption | None
+    backend: MetaBackend[StreamReplica]
+    gossip: ProfileGossip
+    service: ClusterService
+    supervisor: Supervisor
+    room: RoomKeeper
+    sweeper: Sweeper
+    catchup: Catchup | None
+
+
+def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
+    """Make the parts of one node."""
+    shared = shared_parts(setting, ports)
+    requests = request_parts(setting, ports, shared)
+    logs = log_parts(setting, ports, stored, shared, requests)
+    replicas = replica_parts(setting, ports, shared, requests, logs)
+    mesh, machine, directory, space = ports.mesh, shared.machine, shared.directory, shared.space
+    currency, confirmation = requests.currency, requests.confirmation
+    gossip = ProfileGossip.start(
+        stored.profile, view=shared.view, mesh=mesh, held=shared.held_bytes, is_short=shared.is_short
+    )
+    reopen = partial(reopen_log, logs.meta_replica, replicas.backend)
+    supervisor = Supervisor(
+        setting,
+        ports,
+        directory=directory,
+        meta_group=lambda: logs.meta_replica.group,
+        repairs=logs.repairs,
+        reopen=reopen,
+        view=shared.view,
+        advisories=shared.advisories,
+        space=space,
+        tell=gossip.tell,
+        is_table_proved=lambda: currency.is_proved,
+    )
+    return Parts(
+        machine=machine,
+        changes=shared.changes,
+        directory=directory,
+        view=shared.view,
+        space=space,
+        clocks=shared.clocks,
+        bootstrap=logs.bootstrap,
+        repairs=logs.repairs,
+        currency=currency,
+        confirmation=confirmation,
+        meta_replica=logs.meta_replica,
+        leader_duties=logs.leader_duties,
+        admission=replicas.admission,
+        adoption=replicas.adoption,
+        backend=replicas.backend,
+        gossip=gossip,
+        service=_service(setting.node_id, mesh, shared, requests, logs.leader_duties),
+        supervisor=supervisor,
+        room=RoomKeeper(
+            clock=ports.clock,
+            space=space,
+            emergency=EmergencyFile.of(ports.disk, ports.node_dir.root),
+            give_back=supervisor.compact_now,
+        ),
+        sweeper=Sweeper(
+            machine,
+            is_current=partial(is_table_current, currency, None if mesh is None else confirmation),
+            empty_trash=partial(run_blocking, ports.node_dir.empty_trash),
+            sweep=partial(sweep, replicas.adoption, directory, replicas.backend),
+        ),
+        catchup=None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=reopen),
+    )
+
+
+def _service(
+    node_id: NodeId, mesh: Mesh | None, shared: Shared, requests: Requests, leader_duties: LeaderDuties
+) -> ClusterService:
+    """What the API uses."""
+    machine, directory, owners = shared.machine, shared.directory, requests.owners
+    limits_of = shared.accounts.limits_of
+    return ClusterService(
+        node_id=node_id,
+        cluster=shared.view,
+        machine=machine,
+        frontend=requests.frontend,
+        leader_duties=leader_duties,
+        directory=directory,
+        owners=owners,
+        usages=Usages(
+            mesh=mesh,
+            machine=machine,
+            replicas=directory.replicas,
+            limits_of=limits_of,
+            domain=shared.advisories.domain,
+        ),
+        forwarder=requests.forwarder,
+        served=requests.served,
+        inquiries=requests.inquiries,
+        listing=Listing(node_id=node_id, mesh=mesh, cluster=shared.view, owners=owners, inquiries=requests.inquiries),
+        backups=requests.backups,
+        advisories=shared.advisories,
+    )
+
+
+async def reopen_log(meta_replica: MetaReplica, backend: MetaBackend[StreamReplica], swap: Swap) -> None:
+    """Put a new log under one of this node's groups: it was fetched by catching up, or is opened again after damage."""
+    if swap.group.group_id == META_GROUP:
+        await meta_replica.reopen(swap)
+    else:
+        await backend.reopen(swap)
+
+
+async def is_table_current(currency: Currency, confirmation: Confirmation | None) -> bool:
+    """Whether what the table lacks was deleted. In a cluster the meta leader is asked."""
+    return currency.is_proved and (confirmation is None or await confirmation.is_fresh())
+
+
+async def sweep(
+    adoption: Adoption | None, directory: ReplicaDirectory[StreamReplica], backend: MetaBackend[StreamReplica]
+) -> None:
+    """Delete what was removed, after what the meta log has lost was taken back."""
+    if adoption is not None:
+        await adoption.run()
+    await directory.settle()
+    await backend.sweep()

@@ -1,0 +1,375 @@
+"""The parts of JetStream on one node, layer by layer: each function makes one layer from those below it.
+
+| Layer | What it is |
+|---|---|
+| `Shared` | what all parts look at: the table, the replicas, the nodes, space, accounts, the clock |
+| `Requests` | who owns what a request is about, and what the owner does |
+| `Logs` | the logs of this node, their repair, and the meta group over its own |
+| `Replicas` | the replicas of streams, and what makes them match the table |
+
+assembly.py puts the layers together, and says where two parts need each other.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.cluster.accounts import Accounts
+from jetraft.cluster.advisories import NodeAdvisories
+from jetraft.cluster.calls.forward import Forwarder
+from jetraft.cluster.clocks import ClockWatch
+from jetraft.cluster.meta.admission import NodeAdmission
+from jetraft.cluster.meta.adoption import Adoption
+from jetraft.cluster.meta.backend import MetaBackend
+from jetraft.cluster.meta.bootstrap import Bootstrap, load_record
+from jetraft.cluster.meta.currency import Currency
+from jetraft.cluster.meta.directory import ReplicaDirectory
+from jetraft.cluster.meta.frontend import Bounds, MetaFrontend
+from jetraft.cluster.meta.gossip import first_profile
+from jetraft.cluster.meta.leader_duties import LeaderDuties
+from jetraft.cluster.meta.machine import MetaMachine
+from jetraft.cluster.meta.meta_group import MetaGroupRef
+from jetraft.cluster.meta.meta_replica import MetaReplica
+from jetraft.cluster.meta.saved_rows import SavedRows
+from jetraft.cluster.meta.view import ClusterView
+from jetraft.cluster.quota import Quota
+from jetraft.cluster.readiness import Confirmation
+from jetraft.cluster.replica_logs import ReplicaLogs
+from jetraft.cluster.requests.backup_transfers import Backups
+from jetraft.cluster.requests.inquiries import Inquiries
+from jetraft.cluster.requests.locator import Owners
+from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
+from jetraft.cluster.requests.serving import ServedRequests
+from jetraft.cluster.site import Site
+from jetraft.cluster.state.changes import StreamChanges
+from jetraft.cluster.streams.host import StreamHost
+from jetraft.cluster.streams.memory_groups import MemoryGroups
+from jetraft.raft.recovery.joining import Joining
+from jetraft.raft.recovery.repair import Repairs
+from jetraft.store.disk.space import SpaceWatch
+from jetraft.store.model.config import StorageType
+from jetraft.store.model.signal import Signal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jetraft.cluster.meta.bootstrap import RecordFile
+    from jetraft.cluster.meta.founding import Record
+    from jetraft.cluster.meta.profile import NodeProfile
+    from jetraft.cluster.node_spec import NodePorts, NodeSetting
+    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.raft.mesh.peers import Mesh
+    from jetraft.store.ledger.node_dir import NodeDir
+    from jetraft.store.model.ids import GroupId
+
+META_LOGS: Final = 1  # beside those of streams
+RECORD_NAME: Final = "meta.record"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Stored:
+    """What a node's directory says before anything runs."""
+
+    record: Record  # of the founding of the meta group
+    record_file: RecordFile
+    profile: NodeProfile
+
+    @classmethod
+    def load(cls, setting: NodeSetting, node_dir: NodeDir) -> Stored:
+        """Read it. Raises BadRecordError when the store belongs to another node or cluster, OSError."""
+        file = node_dir.value(RECORD_NAME)
+        return cls(
+            record=load_record(file, node_id=setting.node_id, cluster=setting.cluster_name or ""),
+            record_file=file,
+            profile=first_profile(node_dir, setting.tags, setting.store_limits),
+        )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Shared:
+    """What all parts look at."""
+
+    machine: MetaMachine
+    meta_group: MetaGroupRef
+    changes: StreamChanges
+    directory: ReplicaDirectory[StreamReplica]
+    view: ClusterView
+    space: SpaceWatch
+    accounts: Accounts
+    clocks: ClockWatch
+    advisories: NodeAdvisories
+    held_bytes: Callable[[], Mapping[StorageType, int]]  # of the messages of this node's replicas
+    is_short: Callable[[], bool]  # of space, now
+
+
+def shared_parts(setting: NodeSetting, ports: NodePorts) -> Shared:
+    """Make the lowest layer."""
+    mesh, clock, node_id = ports.mesh, ports.clock, setting.node_id
+    machine, meta_group = MetaMachine(), MetaGroupRef()
+    changes = StreamChanges()
+    directory: ReplicaDirectory[StreamReplica] = ReplicaDirectory(changes)
+    view = ClusterView(
+        node_id=node_id,
+        server_name=setting.server_name,
+        cluster_name=setting.cluster_name or "",
+        peers=None if mesh is None else lambda: mesh.peers,
+        machine=machine,
+        members=lambda: meta_group.members,
+    )
+    space = SpaceWatch.of(ports.disk, ports.node_dir.root, lambda: META_LOGS + directory.wanted)
+    return Shared(
+        machine=machine,
+        meta_group=meta_group,
+        changes=changes,
+        directory=directory,
+        view=view,
+        space=space,
+        accounts=Accounts(setting.accounts, directory.replicas, setting.accounts_may_change),
+        clocks=ClockWatch(clock, mesh, nodes=partial(count_nodes, meta_group, mesh, expected=setting.expected)),
+        advisories=NodeAdvisories(outboxes=ports.outboxes, clock=clock, rng=ports.rng, domain=setting.domain),
+        held_bytes=partial(held_bytes, directory),
+        is_short=lambda: space.is_low(clock.mono_ns()),
+    )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Requests:
+    """What finds the owner of a request, and carries it out there."""
+
+    served: ServedRequests
+    owners: Owners
+    forwarder: Forwarder
+    frontend: MetaFrontend
+    inquiries: Inquiries
+    backups: Backups
+    currency: Currency
+    confirmation: Confirmation
+
+
+def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Requests:
+    """Make the layer of requests."""
+    mesh, clock, node_id = ports.mesh, ports.clock, setting.node_id
+    machine, meta_group, directory = shared.machine, shared.meta_group, shared.directory
+    served = ServedRequests()
+    owners = Owners(node_id=node_id, mesh=mesh, machine=machine, meta_group=meta_group, replica_of=directory.get)
+    forwarder = Forwarder(node_id=node_id, mesh=mesh, locate=owners.locate, execute=served.execute)
+    frontend = MetaFrontend(
+        machine=machine,
+        cluster=shared.view,
+        meta_group=meta_group,
+        clock=clock,
+        rng=ports.rng,
+        bounds=Bounds(limits=setting.limits, limits_of=shared.accounts.limits_of, unique_tag=setting.unique_tag),
+        leader_of=owners.leader_of,
+        is_short=shared.is_short,
+    )
+    inquiries = Inquiries(
+        node_id=node_id,
+        mesh=mesh,
+        forwarder=forwarder,
+        served=served,
+        owners=owners,
+        machine=machine,
+        meta_group=meta_group,
+        frontend=frontend,
+        directory=directory,
+        changes=shared.changes,
+    )
+    backups = Backups(
+        node_id=node_id,
+        owners=owners,
+        forwarder=forwarder,
+        served=served,
+        inquiries=inquiries,
+        frontend=frontend,
+        machine=machine,
+        directory=directory,
+        changes=shared.changes,
+        outboxes=ports.outboxes,
+        advisories=shared.advisories,
+        clock=clock,
+        rng=ports.rng,
+        space=shared.space,
+        accounts=shared.accounts,
+    )
+    return Requests(
+        served=served,
+        owners=owners,
+        forwarder=forwarder,
+        frontend=frontend,
+        inquiries=inquiries,
+        backups=backups,
+        currency=Currency(committed_index=inquiries.committed_index, wait_applied=meta_group.wait_applied),
+        confirmation=Confirmation(clock=clock, ask=inquiries.committed_index, wait_applied=meta_group.wait_applied),
+    )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Logs:
+    """What opens logs and repairs them, and the meta group over its own."""
+
+    on_heard: Signal[[GroupId]]  # groups that a repair waits for were heard of
+    leader_duties: LeaderDuties
+    joining: Joining | None
+    repairs: Repairs
+    logs: ReplicaLogs
+    bootstrap: Bootstrap
+    meta_replica: MetaReplica
+    stream_admission: StreamAdmission
+
+
+def log_parts(setting: NodeSetting, ports: NodePorts, stored: Stored, shared: Shared, requests: Requests) -> Logs:
+    """Make the layer of logs."""
+    mesh = ports.mesh
+    on_heard: Signal[[GroupId]] = Signal()
+    leader_duties = LeaderDuties(
+        machine=shared.machine,
+        frontend=requests.frontend,
+        timers=ports.timers,
+        clock=ports.clock,
+        on_peer_up=None if mesh is None else mesh.on_peer_up,
+    )
+    members = GroupMembers(directory=shared.directory, leader_duties=leader_duties)
+    joining = None
+    if mesh is not None:
+        joining = Joining(
+            ports.manager,
+            mesh,
+            may_join=members.may_join,
+            on_admitted=members.admitted,
+            on_forgotten=members.forgotten,
+        )
+    repairs = Repairs(
+        ports.manager,
+        mesh,
+        secrets=ports.secrets,
+        available_bytes=shared.space.available_bytes,
+        on_heard=on_heard.emit,
+        has_forgotten=(lambda _key: False) if joining is None else joining.is_waiting,
+    )
+    logs = ReplicaLogs(node_dir=ports.node_dir, cache=ports.cache, repairs=repairs)
+    return Logs(
+        on_heard=on_heard,
+        leader_duties=leader_duties,
+        joining=joining,
+        repairs=repairs,
+        logs=logs,
+        bootstrap=Bootstrap(record=stored.record, mesh=mesh, expected=setting.expected, file=stored.record_file),
+        meta_replica=MetaReplica(
+            machine=shared.machine,
+            manager=ports.manager,
+            logs=logs,
+            listeners=(shared.meta_group.replace, leader_duties.look_after),
+        ),
+        stream_admission=StreamAdmission(node_id=setting.node_id, joining=joining, inquiries=requests.inquiries),
+    )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Replicas:
+    """What makes the replicas of this node match the table."""
+
+    adoption: Adoption | None
+    admission: NodeAdmission
+    backend: MetaBackend[StreamReplica]
+
+
+def replica_parts(setting: NodeSetting, ports: NodePorts, shared: Shared, requests: Requests, logs: Logs) -> Replicas:
+    """Make the layer of replicas."""
+    mesh, node_id, machine, currency = ports.mesh, setting.node_id, shared.machine, requests.currency
+    saved_rows = SavedRows.following(ports.node_dir.ledger, machine, ports.secrets) if mesh is None else None
+    host = StreamHost(
+        site_of=_site_maker(setting, ports, shared, requests, logs),
+        node_dir=ports.node_dir,
+        logs=logs.logs,
+        repairs=logs.repairs,
+        memory_groups=MemoryGroups(ports.node_dir.ledger),
+        saved_rows=saved_rows,
+        admit=logs.stream_admission.ask,
+        forget_admission=logs.stream_admission.forget,
+        joined_index=lambda: logs.bootstrap.joined_index,
+        currency=currency,
+        is_in_table=lambda row: machine.table.get(row.key) == row,
+    )
+    adoption = None
+    if saved_rows is not None:
+        adoption = Adoption(
+            rows=saved_rows,
+            machine=machine,
+            frontend=requests.frontend,
+            meta_group=shared.meta_group,
+            stored=host.stored_groups,
+        )
+    return Replicas(
+        adoption=adoption,
+        admission=NodeAdmission(
+            node_id=node_id,
+            bootstrap=logs.bootstrap,
+            meta_replica=logs.meta_replica,
+            logs=logs.logs,
+            joining=logs.joining,
+            mesh=mesh,
+            unknown=list if adoption is None else adoption.unknown,
+            on_heard=logs.on_heard,
+        ),
+        backend=MetaBackend(
+            node_id=node_id,
+            machine=machine,
+            directory=shared.directory,
+            host=host,
+            is_table_proved=lambda: currency.is_proved,
+            on_heard=logs.on_heard,
+        ),
+    )
+
+
+def _site_maker(
+    setting: NodeSetting, ports: NodePorts, shared: Shared, requests: Requests, logs: Logs
+) -> Callable[[str], Site]:
+    """What makes the node as the replicas of an account's streams see it."""
+    accounts = shared.accounts
+    of_node = partial(
+        Site,
+        manager=ports.manager,
+        timers=ports.timers,
+        clock=ports.clock,
+        cluster_name=setting.cluster_name or "",
+        name_of=shared.view.name_of,
+        changes=shared.changes,
+        is_table_proved=lambda: requests.currency.is_proved,
+        on_settled=requests.inquiries.report_settled,
+        on_abandoned=requests.backups.abandon,
+        has_begun_empty=logs.stream_admission.has_begun_empty,
+        quota=Quota(setting.store_limits, shared.held_bytes),
+        space=shared.space,
+    )
+
+    def make(account: str) -> Site:
+        return of_node(
+            outbox=ports.outboxes(account),
+            traces=ports.traces,
+            advisories=shared.advisories.of(account),
+            domain=shared.advisories.domain,
+            limits=partial(accounts.limits_of, account),
+            account_quota=accounts.quota_of(account),
+        )
+
+    return make
+
+
+def held_bytes(directory: ReplicaDirectory[StreamReplica]) -> Mapping[StorageType, int]:
+    """Bytes of the messages of this node's replicas."""
+    held = dict.fromkeys(StorageType, 0)
+    for row, replica in directory.replicas():
+        held[row.config.storage] += replica.stored_bytes
+    return held
+
+
+def count_nodes(meta_group: MetaGroupRef, mesh: Mesh | None, *, expected: int) -> int:
+    """How many nodes the cluster has, those that are away included."""
+    if mesh is None:
+        return 1
+    return len(meta_group.members) or max(1, expected - mesh.own_routes)

@@ -1,0 +1,56 @@
+"""What nodes ask each other about the table and the streams in it (cluster/requests/inquiries.py).
+
+stream.info:     StreamRevision -> the info as JSON      stream.settled: SettledReport -> nothing
+meta.index:      nothing -> MetaIndex                    meta.caught-up: MetaIndex -> nothing
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from jetraft.raft.mesh.messages import Message, json_object, number, protocol, text
+from jetraft.store.model.limits import NAME_BYTES_MAX
+
+INFO: Final = b"stream.info"
+SETTLED: Final = b"stream.settled"
+INDEX: Final = b"meta.index"
+CAUGHT_UP: Final = "meta.caught-up"
+QUESTION_BYTES_MAX: Final = 2048  # a name, whose characters have 4 bytes at most, and two numbers
+INFO_BYTES_MAX: Final = 64 << 20
+
+
+@protocol("a question for a stream's info", bytes_max=QUESTION_BYTES_MAX)
+@attrs.frozen(kw_only=True, slots=True)
+class StreamRevision(Message):
+    """The stream that was created by this entry of the meta log, with this revision in force."""
+
+    incarnation: int = attrs.field(metadata=number())
+    revision: int = attrs.field(metadata=number())
+
+
+@protocol("a stream's info", bytes_max=INFO_BYTES_MAX, bare=True, as_json=True)
+@attrs.frozen(kw_only=True, slots=True)
+class StreamInfoAnswer(Message):
+    """The info as clients see it."""
+
+    info: dict[str, object] = attrs.field(metadata=json_object())
+
+
+@protocol("a report that a stream has settled", bytes_max=QUESTION_BYTES_MAX)
+@attrs.frozen(kw_only=True, slots=True)
+class SettledReport(Message):
+    """The group of this stream has the members of its row."""
+
+    name: str = attrs.field(metadata=text(NAME_BYTES_MAX))
+    incarnation: int = attrs.field(metadata=number())
+    revision: int = attrs.field(metadata=number())
+
+
+@protocol("an index of the meta log", bytes_max=16, bare=True)
+@attrs.frozen(kw_only=True, slots=True)
+class MetaIndex(Message):
+    """How far the meta group has committed, or a node has to have applied."""
+
+    index: int = attrs.field(metadata=number())

@@ -1,0 +1,376 @@
+"""The consumers of a stream that this node leads: routes pulls and acks to them, and their commands to the log.
+
+One dispatcher per term of leadership. It captures three families of subjects, and steps a consumer when something
+happened to it: a pull, an ack, a timer, or new messages for one that waits for them. Commands of all consumers stepped
+in one call become one entry. Commands whose commit no client waits for (plain acks, deliveries that have left already)
+wait while an entry of the dispatcher is in flight, and where no message hangs on them for NOTED_REST_NS after the last
+one, and go together: a hundred entries a second, not one a turn. (nats-server keeps them in memory longer before it
+writes them.)
+
+A consumer has a runner from the moment in which something can happen to it: a client asks for it, an ack is awaited, a
+listener or a threshold is watched. The others are their replicated state and nothing else, so a stream may have a
+hundred thousand, and a new leader of it begins at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from jetraft.cluster.capture._capture import capture_at, captures
+from jetraft.cluster.consumers._acks import sort_acks
+from jetraft.cluster.consumers.ack_batching import AckBatch
+from jetraft.cluster.consumers.acks import AckKind, AckSubject, parse_ack_body, parse_ack_subject
+from jetraft.cluster.consumers.effects import Now
+from jetraft.cluster.consumers.pull import PullConsumer
+from jetraft.cluster.consumers.push import PushConsumer
+from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, ConsumerRunner, make_core, needs_runner
+from jetraft.cluster.state import commands
+from jetraft.raft.engine.port import Proposal
+from jetraft.raft.proposals import Outcome
+from jetraft.store.frames.format import Kind
+from jetraft.store.model import message
+from jetraft.store.model.clock import NS_PER_MS
+from jetraft.store.model.config import RetentionPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jetraft.cluster.capture._capture import Capture
+    from jetraft.cluster.consumers.effects import CoreStatistics
+    from jetraft.cluster.ports import MessageSource, TimerHandle
+    from jetraft.cluster.site import Site
+    from jetraft.cluster.state.machine import StreamMachine
+    from jetraft.raft.group import Group
+    from jetraft.store.port import StoreCorrupt
+    from jetraft.store.stream._runs import Runs
+    from jetraft.store.stream.consumer_state import ConsumerState
+
+COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting
+NOTED_REST_NS: Final = 10 * NS_PER_MS  # between entries that no client waits for: a crash redelivers that much more
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DispatcherStatistics:
+    """A frozen look at a dispatcher."""
+
+    consumers: int
+    running: int  # those with a runner: used in this term, or with something to wait for
+    hungry: int  # those that a new message would be delivered to at once
+    commands_noted: int
+    entries_in_flight: int
+
+
+class ConsumerDispatcher:
+    """See the module."""
+
+    def __init__(self, site: Site, group: Group, machine: StreamMachine) -> None:
+        assert machine.config is not None
+        self.site = site
+        self.stream = machine.config.name
+        self.messages = machine
+        self.source: MessageSource = machine.store
+        self._group = group
+        self._machine = machine
+        self._notes = AckBatch()
+        self._committed: list[Callable[[], None]] = []
+        self._put_off: list[tuple[dict[bytes, Runs], Now]] = []  # plain acks of this turn that are not noted yet
+        self._is_urgent = False  # a client waits for the commit of these commands
+        self._in_flight = 0  # entries proposed, not yet applied
+        self._rest_ends_ns = 0
+        self._rest: TimerHandle | None = None
+        self._depth = 0
+        self._hungry: dict[str, ConsumerRunner] = {}
+        self._runners: dict[str, ConsumerRunner] = {}
+        self._sinks: list[int] = []
+
+    def start(self) -> None:
+        """Serve the consumers that there are, and those to come."""
+        for state in self._machine.consumers.values():
+            if needs_runner(state):
+                self._run(state)
+        name, outbox = self.stream, self.site.outbox
+        self._sinks = [
+            outbox.add_sink(f"$JS.API.CONSUMER.MSG.NEXT.{name}.*".encode(), self.on_pulls),
+            outbox.add_sink(f"$JS.ACK.{name}.>".encode(), self.on_acks),
+            outbox.add_sink(f"$JS.FC.{name}.>".encode(), self.on_flow),
+        ]
+        self._step(list(self._runners.values()), self.now())
+
+    def _run(self, state: ConsumerState) -> ConsumerRunner:
+        runner = self._runners[state.name] = ConsumerRunner(self, state)
+        runner.start()
+        return runner
+
+    @property
+    def stream_replicas(self) -> int:
+        """The stream's number of replicas: what a consumer inherits."""
+        assert self._machine.config is not None
+        return self._machine.config.num_replicas
+
+    @property
+    def message_bytes_max(self) -> int:
+        """The stream's limit for the size of a message, 0 for none."""
+        assert self._machine.config is not None
+        return max(0, self._machine.config.max_msg_size)
+
+    def now(self) -> Now:
+        """This moment."""
+        return Now(self.site.clock.mono_ns(), self.site.clock.unix_ns())
+
+    def runner(self, name: str) -> ConsumerRunner | None:
+        """The runner of the consumer of that name, made on first use."""
+        found = self._runners.get(name)
+        if found is None and (state := self._machine.consumers.get(name)) is not None:
+            found = self._run(state)
+        return found
+
+    def figures(self, state: ConsumerState, *, initial: bool) -> CoreStatistics:
+        """Where a consumer is, with `initial` where it was when this leader made it; it needs no runner for that."""
+        runner = self._runners.get(state.name)
+        if runner is None:
+            return make_core(self, state).statistics()
+        return runner.initial if initial and runner.initial is not None else runner.core.statistics()
+
+    def statistics(self) -> DispatcherStatistics:
+        """A frozen look."""
+        return DispatcherStatistics(
+            consumers=len(self._machine.consumers),
+            running=len(self._runners),
+            hungry=len(self._hungry),
+            commands_noted=len(self._notes),
+            entries_in_flight=self._in_flight,
+        )
+
+    # --- what clients send
+
+    def on_pulls(self, batch: bytes) -> None:
+        """Pull requests of a turn."""
+        now, touched = self.now(), {}
+        for asked in captures(batch):
+            name = asked.subject.rpartition(b".")[2].decode(errors="replace")
+            runner = self.runner(name)
+            if runner is None:
+                self._nobody(asked.subject, asked.reply)
+            elif isinstance(runner.core, PullConsumer):
+                runner.core.pull(asked.payload, asked.reply, now)
+                touched[name] = runner
+                if self._put_off and runner.core.needs_acks(now):
+                    self._settle()
+            elif asked.reply:
+                self.site.outbox.send(asked.reply, hdr=message.status(409, b"Consumer is push based"))
+        self._step(touched.values(), now)
+
+    def on_acks(self, batch: bytes) -> None:
+        """Acks of a turn: plain ones in bulk, then the others one by one.
+
+        Plain ones are put off until the turn's pulls are served, because who sends them waits for the next messages.
+        """
+        now, touched = self.now(), {}
+        plain, others = sort_acks(batch)
+        if not self._put_off:
+            self.site.outbox.later(self._settle)
+        self._put_off.append((plain, now))
+        if not others:
+            return
+        self._settle()
+        for start in others:
+            name = self._answer(capture_at(batch, start), now)
+            if name:
+                touched[name] = self._runners[name]
+        self._step(touched.values(), now)
+
+    def on_flow(self, batch: bytes) -> None:
+        """Answers to flow control requests: `$JS.FC.<stream>.<consumer>.<token>`."""
+        now, touched = self.now(), {}
+        for answered in captures(batch):
+            name = answered.subject.split(b".")[3].decode(errors="replace")
+            runner = self.runner(name)
+            if runner is not None and isinstance(runner.core, PushConsumer):
+                runner.core.flow_answered(answered.subject, now)
+                touched[name] = runner
+        self._step(touched.values(), now)
+
+    def _settle(self) -> None:
+        """Note the acks that were put off."""
+        put_off, self._put_off = self._put_off, []
+        for plain, now in put_off:
+            touched = []
+            for consumer, seqs in plain.items():
+                runner = self.runner(consumer.decode(errors="replace"))
+                if runner is None:
+                    continue
+                runner.core.acknowledge(seqs, now)
+                if runner.core.is_hungry or runner.core.has_samples:
+                    touched.append(runner)
+                else:
+                    self.note(runner.core.take_commands())
+            if touched:
+                self._step(touched, now)
+
+    def _answer(self, captured: Capture, now: Now) -> str:
+        """One ack that is more than plain; returns its consumer, empty when there is none."""
+        reply, body = captured.reply, captured.payload
+        parsed = parse_ack_subject(captured.subject)
+        name = "" if parsed is None else parsed.consumer.decode(errors="replace")
+        runner = self.runner(name)
+        if parsed is None or runner is None:
+            self._nobody(captured.subject, reply)
+            return ""
+        ack = parse_ack_body(body)
+        if ack.kind in (AckKind.NAK, AckKind.TERM) and parsed.stream_seq in runner.core.pending:
+            self._tell(name, parsed, ack.kind, body)
+        runner.core.answer(parsed, ack, reply, now)
+        if ack.kind is AckKind.NEXT and isinstance(runner.core, PullConsumer):
+            runner.core.pull(ack.body, reply, now)
+        return name
+
+    def _tell(self, name: str, subject: AckSubject, kind: AckKind, body: bytes) -> None:
+        """Advise that a message was refused, or terminated for a reason that may stand behind `+TERM`."""
+        advisories = self.site.advisories
+        places = {"consumer_seq": subject.consumer_seq, "stream_seq": subject.stream_seq, "deliveries": subject.count}
+        if kind is AckKind.NAK:
+            advisories.refused(self.stream, name, **places)
+        else:
+            reason = body.removeprefix(b"+TERM").strip().decode(errors="replace")
+            advisories.terminated(self.stream, name, **places, reason=reason)
+
+    def _nobody(self, subject: bytes, reply: bytes) -> None:
+        """There is no such consumer: answer as core NATS does without responders."""
+        if reply:
+            self.site.outbox.send(reply, hdr=message.status(503, b"", {b"Nats-Subject": subject}))
+
+    # --- events from applying
+
+    def pump(self) -> None:
+        """The stream has changed: step the consumers that wait for messages."""
+        if self._hungry:
+            self._step(list(self._hungry.values()), self.now())
+        elif self._notes:
+            self._flush()
+
+    def created(self, state: ConsumerState) -> None:
+        """A consumer exists: it may have messages at once."""
+        if needs_runner(state):
+            runner = self._run(state)
+            runner.initial = runner.core.statistics()
+            self._step([runner], self.now())
+
+    def updated(self, state: ConsumerState) -> None:
+        """A consumer has changed."""
+        runner = self._runners.get(state.name)
+        if runner is not None:
+            runner.updated()
+        elif needs_runner(state):
+            runner = self._run(state)
+            self._step([runner], self.now())
+
+    def deleted(self, state: ConsumerState) -> None:
+        """A consumer is gone: its requests end, and what waits to be said about it is not about its namesake."""
+        self._notes.forget(state.name)
+        self._hungry.pop(state.name, None)
+        runner = self._runners.pop(state.name, None)
+        if runner is not None:
+            runner.end(STATUS_DELETED)
+
+    def purged(self, first_seq: int) -> None:
+        """Nothing is left below a sequence: consumers need not wait for acks there."""
+        now = self.now()
+        for runner in self._runners.values():
+            runner.core.purged_below(first_seq, now)
+
+    def damaged(self, error: StoreCorrupt) -> None:
+        """A message cannot be read: this replica stops at the end of the turn, and is repaired."""
+        self._group.distrust(error)
+
+    def end(self, reason: bytes = STATUS_LEADER) -> None:
+        """Leadership is over."""
+        for handle in self._sinks:
+            self.site.outbox.remove_sink(handle)
+        self._sinks.clear()
+        for runner in self._runners.values():
+            runner.end(reason)
+        self._runners.clear()
+        self._hungry.clear()
+        self._notes.take()
+        self._committed.clear()
+        self._put_off.clear()
+        if self._rest is not None:
+            self._rest.cancel()
+
+    # --- for runners
+
+    def propose(self, batch: Sequence[commands.ConsumerCommand], committed: Callable[[], None]) -> None:
+        """Add commands to this call's entry; `committed` is called when they are applied."""
+        self._notes.add(batch)
+        self._committed.append(committed)
+        self._is_urgent = True
+        self._flush()
+
+    def note(self, batch: Sequence[commands.ConsumerCommand]) -> None:
+        """Add commands whose commit no client waits for: to this call's entry, or to one a little later."""
+        self._notes.add(batch)
+        self._flush()
+
+    def propose_noted(self) -> None:
+        """Propose what waits, so that a command which is proposed next comes behind it."""
+        self._is_urgent = True
+        self._flush()
+
+    def set_hungry(self, runner: ConsumerRunner, *, is_hungry: bool) -> None:
+        """Note whether a consumer waits for new messages, so that `pump` need not look at the others."""
+        if is_hungry:
+            self._hungry[runner.state.name] = runner
+        else:
+            self._hungry.pop(runner.state.name, None)
+
+    def abandon(self, name: str) -> None:
+        """The consumer was not used for its inactive_threshold: delete it."""
+        self.propose([commands.DeleteConsumer(name)], lambda: None)
+
+    def _step(self, runners: Iterable[ConsumerRunner], now: Now) -> None:
+        self._depth += 1
+        for runner in runners:
+            runner.step(now)
+        self._depth -= 1
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._depth or not (self._notes or self._is_urgent) or (not self._is_urgent and self._may_wait()):
+            return
+        is_awaited, self._is_urgent = self._is_urgent, False
+        if not self._notes:
+            return
+        body = commands.encode_consumer_commands(self._notes.take())
+        committed, self._committed = self._committed, []
+
+        def done(outcome: Outcome, _result: object) -> None:
+            self._in_flight -= 1
+            if outcome is Outcome.OK:
+                for callback in committed:
+                    callback()
+                self._flush()
+
+        self._in_flight += 1
+        self._rest_ends_ns = self.site.clock.mono_ns() + NOTED_REST_NS
+        self._group.propose(Proposal(kind=Kind.CONSUMER_OP, body=body, is_awaited=is_awaited), done)
+
+    def _may_wait(self) -> bool:
+        """True when commands that no client waits for stay here for now; something will flush them soon."""
+        if len(self._notes) >= COMMANDS_NOTED_MAX:
+            return False
+        if self._in_flight:
+            return True
+        config = self._machine.config
+        if config is None or config.retention is not RetentionPolicy.LIMITS:
+            return False  # an ack removes its message, and publishers and readers see that
+        if self.site.clock.mono_ns() >= self._rest_ends_ns:
+            return False
+        if self._rest is None:
+            self._rest = self.site.timers.call_at(self._rest_ends_ns, self._rested)
+        return True
+
+    def _rested(self) -> None:
+        self._rest = None
+        self._flush()

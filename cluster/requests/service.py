@@ -1,0 +1,180 @@
+"""What the API asks of the cluster: create, change, find, list and delete streams, wherever it was asked.
+
+A request enters at any node and is carried out by its owner: the meta leader for what exists, a stream's leader for
+what is in it (`forward`). The methods here run on the owner and raise Moved when this node is not the owner (any more),
+before they have done anything; errors of the catalogue are raised as ApiError.
+
+Its parts: `owners` knows who owns what, `usages` counts what accounts use, `forwarder` takes requests to their owners,
+`served` carries them out, `inquiries` asks other nodes, `backups` moves whole streams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from jetraft.cluster.calls.forward import AnswerLost, Moved
+from jetraft.cluster.meta.placement import NodeLoad, choose_transfer_target
+from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
+from jetraft.raft.transfer_candidates import TransferCandidates
+from jetraft.store.model import errors
+from jetraft.store.model.subject import overlaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from jetraft.cluster.advisories import NodeAdvisories
+    from jetraft.cluster.calls.forward import Forwarder
+    from jetraft.cluster.meta.directory import ReplicaDirectory
+    from jetraft.cluster.meta.frontend import MetaFrontend
+    from jetraft.cluster.meta.leader_duties import LeaderDuties
+    from jetraft.cluster.meta.machine import MetaMachine
+    from jetraft.cluster.meta.meta_group import Transferable
+    from jetraft.cluster.meta.view import ClusterView
+    from jetraft.cluster.requests.backup_transfers import Backups
+    from jetraft.cluster.requests.inquiries import Inquiries
+    from jetraft.cluster.requests.listing import Listing, StreamPage
+    from jetraft.cluster.requests.locator import Owners
+    from jetraft.cluster.requests.serving import ServedRequests
+    from jetraft.cluster.requests.usage import Usages
+    from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.store.model.config import Placement, StreamConfig
+    from jetraft.store.model.ids import NodeId
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ServiceStatistics:
+    """A snapshot for monitoring."""
+
+    streams: int
+    replicas: int
+    forwarded: int
+    meta_leader: NodeId | None
+
+
+class ClusterService:
+    """The cluster as one node sees it. `not_answers` are what a handler may raise besides ApiError."""
+
+    not_answers: Final = (Moved, AnswerLost, NotLeaderError, OutcomeUnknownError)
+
+    def __init__(  # noqa: PLR0913  (the parts that assembly.py puts together)
+        self,
+        *,
+        node_id: NodeId,
+        cluster: ClusterView,
+        machine: MetaMachine,
+        frontend: MetaFrontend,
+        leader_duties: LeaderDuties,
+        directory: ReplicaDirectory[StreamReplica],
+        owners: Owners,
+        usages: Usages,
+        forwarder: Forwarder,
+        served: ServedRequests,
+        inquiries: Inquiries,
+        listing: Listing,
+        backups: Backups,
+        advisories: NodeAdvisories,
+    ) -> None:
+        self.node_id = node_id
+        self.cluster = cluster
+        self._machine = machine
+        self._frontend = frontend
+        self._leader_duties = leader_duties
+        self._directory = directory
+        self.owners = owners
+        self.usages = usages
+        self.forwarder = forwarder
+        self.served = served
+        self.inquiries = inquiries
+        self._listing = listing
+        self.backups = backups
+        self.advisories = advisories
+
+    # --- streams
+
+    def check_config(self, config: StreamConfig, *, pedantic: bool) -> None:
+        """Raise ApiError when the config is not valid, or Moved when it is not for this node to say."""
+        self.owners.require_meta()
+        self._frontend.checked(config, pedantic=pedantic)
+
+    async def create_stream(self, account: str, config: StreamConfig, *, pedantic: bool) -> tuple[dict[str, Any], bool]:
+        """Create a stream and wait for its leader. Returns its info as a JSON object, and whether it is new."""
+        created = await self._frontend.create(account, config, pedantic=pedantic)
+        return await self.info_of(created.assignment), created.fresh
+
+    async def update_stream(self, account: str, config: StreamConfig, *, pedantic: bool) -> dict[str, Any]:
+        """Change a stream's config and wait until its leader has taken it over. Returns its info as a JSON object."""
+        row = await self._frontend.update(account, config, pedantic=pedantic)
+        return await self.info_of(row)
+
+    async def delete_stream(self, account: str, name: str) -> None:
+        """Delete a stream; when this returns, the nodes that can be reached do not serve it any more."""
+        row = await self._frontend.remove(account, name)
+        await self.inquiries.let_holders_catch_up(row)
+
+    async def remove_stream_peer(self, account: str, name: str, peer: str) -> None:
+        """Move a stream's replica away from a node. Raises ApiError: also when there is no other node for it."""
+        await self._frontend.replace_peer(account, name, self.cluster.id_of(peer))
+
+    async def remove_server(self, name: str) -> None:
+        """Take a node, by name or id, out of the cluster. Raises ApiError or Moved."""
+        self.owners.require_meta()
+        node_id = self.cluster.id_of(name)
+        if node_id is None:
+            raise errors.CLUSTER_SERVER_NOT_MEMBER.with_values()
+        await self._leader_duties.remove(node_id)
+
+    def streams_of(self, account: str, subject: str) -> Sequence[StreamAssignment]:
+        """Return the account's streams by name, those that overlap `subject` unless it is empty. Raises Moved."""
+        self.owners.require_meta()
+        rows = self._machine.table.of_account(account)
+        wanted = subject.encode()
+        if wanted:
+            rows = (row for row in rows if any(overlaps(one, wanted) for one in row.config.subject_filters))
+        return sorted(rows, key=lambda row: row.config.name)
+
+    async def infos_of(self, rows: Iterable[StreamAssignment]) -> StreamPage:
+        """Ask the leaders of all these streams at the same time; who is away or does not answer in time is missing."""
+        return await self._listing.infos_of(rows)
+
+    async def info_of(self, row: StreamAssignment) -> dict[str, Any]:
+        """Ask the stream's leader, who has this row's config in force. Raises ApiError when there is none in time."""
+        return await self.inquiries.require_info_of(row)
+
+    # --- leaders
+
+    def step_down(self, group: Transferable, placement: Placement | None) -> None:
+        """Move the leadership of a group that this node leads, to the member that fits and leads least.
+
+        Raises ApiError when no member fits. A group of one goes on, whatever was asked for, as in nats-server.
+        """
+        if len(group.members) == 1:
+            return
+        candidates = TransferCandidates([replica.group for _, replica in self._directory.replicas()])
+        members = [
+            NodeLoad(
+                node_id=node,
+                name=self.cluster.name_of(node),
+                online=self.cluster.is_up(node),
+                leaders=candidates.led.get(node, 0),
+                tags=self.cluster.profile_of(node).tags,
+            )
+            for node in group.members
+        ]
+        wanted = choose_transfer_target(placement, members, own=self.node_id, cluster=self.cluster.name)
+        group.transfer_leadership(wanted or candidates.choose(group))
+
+    def meta_step_down(self, placement: Placement | None) -> None:
+        """Move the leadership of the meta group. Raises as step_down, or Moved when this node does not lead it."""
+        self.step_down(self.owners.leading_meta(), placement)
+
+    def statistics(self) -> ServiceStatistics:
+        """Return a snapshot."""
+        return ServiceStatistics(
+            streams=len(self._machine.table.streams),
+            replicas=len(self._directory.replicas()),
+            forwarded=self.forwarder.forwarded,
+            meta_leader=self.owners.meta_leader,
+        )

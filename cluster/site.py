@@ -1,0 +1,56 @@
+"""What a stream replica has to work with: node and account around it, handed in by the composition root."""
+
+from __future__ import annotations
+
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+import attrs
+
+from jetraft.cluster.advisories import Advisories
+from jetraft.cluster.state.changes import StreamChanges
+from jetraft.store.model.state import AccountLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from jetraft.cluster.ports import Outbox, Timers, Traces
+    from jetraft.cluster.quota import Quota
+    from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.raft.manager import Manager
+    from jetraft.store.disk.space import SpaceWatch
+    from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.steady import SteadyClock
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Site:
+    """One node, as replicas of an account's streams see it. `cluster_name` is empty on a server that stands alone."""
+
+    manager: Manager
+    outbox: Outbox
+    timers: Timers
+    clock: SteadyClock
+    traces: Traces | None = None  # None: no message is traced
+    cluster_name: str = ""
+    domain: str = ""  # of JetStream on this server
+    name_of: Callable[[NodeId], str] = str  # a node's server name, for people
+    quota: Quota | None = None  # what the server was told to hold at most; None: no limits
+    limits: Callable[[], AccountLimits] = AccountLimits  # of the account, now
+    account_quota: Quota | None = None  # what the account may hold at most; None: no limits
+    space: SpaceWatch | None = None  # room for streams on disk; None: never short
+    changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
+    is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
+    on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
+    on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its restore has stopped
+    has_begun_empty: Callable[[GroupId], bool] = attrs.field(
+        default=lambda _group: False
+    )  # all members had forgotten it
+    rng: Random = attrs.Factory(SystemRandom)  # draws the names of unnamed consumers
+    advisories: Advisories = attrs.field(
+        default=attrs.Factory(
+            lambda site: Advisories(outbox=site.outbox, clock=site.clock, rng=site.rng, domain=site.domain),
+            takes_self=True,
+        )
+    )

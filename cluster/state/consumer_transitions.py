@@ -1,0 +1,105 @@
+"""The consumers of one stream, and what a committed consumer command does to them. Part of applying; deterministic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgpack
+
+from jetraft.cluster.state import commands
+from jetraft.store.model.config import ConsumerConfig, DeliverPolicy
+from jetraft.store.stream._runs import Runs
+from jetraft.store.stream.consumer_state import NOTHING, ConsumerState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetraft.store.stream.stream_store import StreamStore
+
+Done = Runs
+"""Stream sequences that the consumer is done with by the command and was not before."""
+
+
+def _progress(state: ConsumerState, command: commands.ConsumerProgress) -> Done:
+    state.progress(command.seqs, command.ts_ns)
+    return NOTHING
+
+
+def _drop(state: ConsumerState, command: commands.Dropped) -> Done:
+    state.drop(command.seqs)
+    return NOTHING
+
+
+def _redeliver(state: ConsumerState, command: commands.Redelivered) -> Done:
+    state.redeliver(command.counts, command.consumer_seq, command.ts_ns)
+    return NOTHING
+
+
+def _reset(state: ConsumerState, command: commands.ResetConsumer) -> Done:
+    state.reset(command.seq)
+    return NOTHING
+
+
+def _update(state: ConsumerState, command: commands.UpdateConsumer) -> Done:
+    state.config, state.config_json = ConsumerConfig.from_json(command.config), command.config
+    return NOTHING
+
+
+TRANSITIONS: Final[dict[type, Callable[[ConsumerState, Any], Done]]] = {
+    commands.Delivered: lambda state, command: state.deliver(command.seqs, command.consumer_seq, command.ts_ns),
+    commands.Acked: lambda state, command: state.ack(command.seqs),
+    commands.AckedUpTo: lambda state, command: state.ack_up_to(command.seq),
+    commands.Redelivered: _redeliver,
+    commands.ConsumerProgress: _progress,
+    commands.Dropped: _drop,
+    commands.ResetConsumer: _reset,
+    commands.UpdateConsumer: _update,
+}
+
+
+@attrs.frozen(slots=True)
+class Start:
+    """Where a consumer begins, judged on the state at its creation."""
+
+    seq: int
+    initial: tuple[int, ...] = ()
+    resume_seq: int = 0
+
+
+def new_consumer(command: commands.CreateConsumer, store: StreamStore) -> ConsumerState:
+    """The state of a consumer that is created now."""
+    config = ConsumerConfig.from_json(command.config)
+    start = start_of(config, store)
+    return ConsumerState(
+        name=command.name,
+        config=config,
+        created_ns=command.created_ns,
+        start_seq=start.seq,
+        initial=start.initial,
+        resume_seq=start.resume_seq,
+        config_json=command.config,
+    )
+
+
+def restored_consumer(command: commands.RestoreConsumer) -> ConsumerState:
+    """The state of a consumer that comes out of a backup."""
+    return ConsumerState.from_tuple(ConsumerConfig.from_json(command.config), msgpack.unpackb(command.state))
+
+
+def start_of(config: ConsumerConfig, store: StreamStore) -> Start:
+    """The deliver policy, turned into sequences. Source: consumer.go, selectStartingSeqNo."""
+    match config.deliver_policy:
+        case DeliverPolicy.ALL:
+            return Start(max(store.first_seq, 1))
+        case DeliverPolicy.NEW:
+            return Start(store.last_seq + 1)
+        case DeliverPolicy.BY_START_SEQUENCE:
+            return Start(max(config.opt_start_seq, store.first_seq, 1))
+        case DeliverPolicy.BY_START_TIME:
+            return Start(store.seq_at_time(config.opt_start_time or 0))
+        case DeliverPolicy.LAST:
+            return Start(store.last_match(config.filters) or store.last_seq + 1)
+        case DeliverPolicy.LAST_PER_SUBJECT:
+            initial = tuple(store.last_per_subject(config.filters))
+            return Start(initial[0] if initial else store.last_seq + 1, initial, store.last_seq + 1)

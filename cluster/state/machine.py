@@ -1,0 +1,385 @@
+"""What a committed entry of a stream's log means: the stream's state, and that of all its consumers.
+
+One deterministic state machine over one log. Everything that changes a replica is an entry: messages, removals,
+configuration, and the life of consumers; what retention removes follows from applied state alone. So all replicas hold
+the same messages and the same consumer state at the same applied index. Applying never refuses: the leader has
+decided. The machine tells its `StreamEvents` what has changed; only a leader does something with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+import msgpack
+import orjson
+
+from jetraft.cluster.state import commands
+from jetraft.cluster.state._entries import flagged_records, subjects_of
+from jetraft.cluster.state.consumer_transitions import TRANSITIONS, new_consumer, restored_consumer
+from jetraft.cluster.state.digest import KEPT, Digests, digests_of
+from jetraft.cluster.state.headers import nats_headers
+from jetraft.cluster.state.interest import is_wanted, unneeded_after_done, unneeded_on_arrival, wants
+from jetraft.cluster.state.ttl import TtlTable, parse_ttl
+from jetraft.raft.machine import NO_LIVE_MESSAGES
+from jetraft.store.frames._frame import parse_header
+from jetraft.store.frames.format import (
+    FRAME_HEADER_BYTES,
+    RECORD_HAS_MSG_ID,
+    RECORD_HAS_ROLLUP,
+    RECORD_HAS_TTL,
+    Kind,
+)
+from jetraft.store.model.config import ConsumerConfig, RetentionPolicy, StreamConfig
+from jetraft.store.model.subject import is_literal
+from jetraft.store.stream.consumer_state import ConsumerState
+from jetraft.store.stream.dedup import Dedup
+from jetraft.store.stream.retention import limits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jetraft.store.model.ids import NodeId
+    from jetraft.store.port import Entry
+    from jetraft.store.stream._runs import Runs
+    from jetraft.store.stream.stream_store import StoredMessage, StreamStore
+
+SNAPSHOT_VERSION: Final = 2  # version 1 has no revision of the configuration
+
+
+class StreamEvents(Protocol):
+    """Who wants to know what applying has changed: the replica around the machine."""
+
+    def config_changed(self, config: StreamConfig) -> None:
+        """A configuration took effect."""
+
+    def consumer_created(self, state: ConsumerState) -> None:
+        """A consumer exists."""
+
+    def consumer_updated(self, state: ConsumerState) -> None:
+        """A consumer has a new configuration, or was reset."""
+
+    def consumer_deleted(self, state: ConsumerState) -> None:
+        """A consumer is gone."""
+
+    def purged(self, first_seq: int) -> None:
+        """Messages were purged or expired; nothing is left below `first_seq`."""
+
+    def applied(self, *, messages_added: bool) -> None:
+        """A batch of entries has been applied."""
+
+    def became_leader(self, term: int) -> None:
+        """This replica leads, and its state is complete."""
+
+    def became_follower(self, term: int, leader: NodeId | None) -> None:
+        """This replica follows, or the leader it knows has changed."""
+
+
+@attrs.frozen(slots=True)
+class MachineStatistics:
+    """A frozen look at the machine."""
+
+    consumers: int
+    entries_applied: int
+    removals: int
+
+
+class StreamMachine:
+    """The state machine of one stream replica (raft/machine.py: StateMachine)."""
+
+    def __init__(self, store: StreamStore, events: StreamEvents) -> None:
+        self.store = store
+        self.dedup = Dedup(0)
+        self.ttl = TtlTable()
+        self.config: StreamConfig | None = None  # None until the first entry of the stream
+        self.config_revision = 0  # of the row that `config` is from; 0: a log of before revisions
+        self.consumers: dict[str, ConsumerState] = {}
+        self.last_msg_id = b""
+        self.digests: dict[int, Digests] = {}  # the newest ones that were asked for, by the index of their entry
+        self.mutations = 0  # grows with every change of the set of messages; caches compare it
+        self._events = events
+        self._entries_applied = 0
+        self._removals = 0
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        """One result per entry: last sequence, messages removed, or a list with a result per consumer command."""
+        results = [_APPLIERS[entry.kind](self, entry) for entry in entries]
+        self._entries_applied += len(entries)
+        self._events.applied(messages_added=any(entry.kind == Kind.MESSAGES for entry in entries))
+        return results
+
+    def snapshot(self) -> bytes:
+        """The state after the last applied entry."""
+        config = b"" if self.config is None else encode_config(self.config)
+        ttl = self.ttl.to_list(self.is_live)
+        dedup = self.dedup.snapshot()
+        head = (SNAPSHOT_VERSION, config, self.store.snapshot(), dedup, ttl, self.last_msg_id, self.config_revision)
+        packer = msgpack.Packer()
+        parts = [packer.pack_array_header(len(head) + 1), *map(packer.pack, head)]
+        parts.append(packer.pack_array_header(len(self.consumers)))
+        pair = packer.pack_array_header(2)
+        for state in self.consumers.values():  # a hundred thousand, most of which are as they were the last time
+            if not state.packed:
+                state.packed = packer.pack(state.to_tuple())
+            parts += (pair, packer.pack(config_json_of(state)), state.packed)
+        return b"".join(parts)
+
+    def restore(self, state: bytes) -> None:
+        """Replace everything by a snapshot."""
+        version, config, store, dedup, ttl, self.last_msg_id, *rest = msgpack.unpackb(state, strict_map_key=False)
+        assert 1 <= version <= SNAPSHOT_VERSION, f"a snapshot of format {version}"
+        self.config_revision, consumers = rest if version > 1 else (0, *rest)
+        self.config = StreamConfig.from_json(config) if config else None
+        if self.config is not None:
+            self.store.set_limits(limits_of(self.config))
+        self.store.restore(store)
+        self.dedup = Dedup.restore(dedup)
+        self.ttl.restore(ttl)
+        self.consumers = {}
+        for body, tail in consumers:
+            consumer = ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail)
+            consumer.config_json = body
+            self.consumers[consumer.name] = consumer
+        self.mutations += 1
+
+    def became_leader(self, term: int) -> None:
+        """The state is complete: the replica may admit."""
+        self._events.became_leader(term)
+
+    def became_follower(self, term: int, leader: NodeId | None) -> None:
+        """The replica drops what was in flight."""
+        self._events.became_follower(term, leader)
+
+    @property
+    def first_live_seq(self) -> int:
+        """Blocks wholly below this sequence hold no live message."""
+        return self.store.first_seq if self.store.messages else NO_LIVE_MESSAGES
+
+    def statistics(self) -> MachineStatistics:
+        """A frozen look."""
+        return MachineStatistics(
+            consumers=len(self.consumers), entries_applied=self._entries_applied, removals=self._removals
+        )
+
+    # --- messages
+
+    def _apply_messages(self, entry: Entry) -> int:
+        header = parse_header(entry.frame)
+        last_seq = self.store.apply_messages(entry)
+        self.mutations += 1
+        self.last_msg_id = b""
+        for place, flags, ts_ns, subject, hdr in flagged_records(entry.frame):
+            headers, seq = nats_headers(hdr), header.first_stream_seq + place
+            if flags & RECORD_HAS_MSG_ID:
+                self.dedup.expire(ts_ns)
+                self.dedup.add(headers[b"Nats-Msg-Id"], seq, ts_ns)
+                self.last_msg_id = headers[b"Nats-Msg-Id"] if seq == last_seq else b""
+            if flags & RECORD_HAS_TTL:
+                ttl_ns = parse_ttl(headers[b"Nats-TTL"])
+                assert ttl_ns is not None, "admission lets only readable TTLs in"
+                self.ttl.add(seq, ttl_ns, ts_ns)
+            if flags & RECORD_HAS_ROLLUP:
+                whole = headers[b"Nats-Rollup"].lower() == b"all"
+                self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
+        if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
+            self._remove_unwanted(header.first_stream_seq, entry.frame)
+        return last_seq
+
+    def _remove_unwanted(self, first_seq: int, frame: bytes) -> None:
+        consumers = self.consumers.values()
+        if any(not consumer.config.filters and consumer.resume_seq <= first_seq for consumer in consumers):
+            return
+        seqs = unneeded_on_arrival(consumers, first_seq, subjects_of(frame))
+        self._remove([seq for seq in seqs if not self.store.is_lost(seq)] if self.store.lost() else seqs)
+
+    def _remove(self, seqs: Sequence[int], *, erase: bool = False) -> int:
+        if not seqs:
+            return 0
+        removed = len(self.store.remove(seqs, erase=erase))
+        self._removals += removed
+        self.mutations += 1
+        return removed
+
+    # --- the stream itself
+
+    def _apply_stream_op(self, entry: Entry) -> object:  # noqa: PLR0911  (one for each command)
+        command = commands.decode_stream_command(entry.frame[FRAME_HEADER_BYTES:])
+        self.mutations += 1
+        match command:
+            case commands.UpdateConfig() | commands.SetConfig():
+                return self._configure(command)
+            case commands.Remove():
+                return self._remove(command.seqs, erase=command.erase)
+            case commands.RemoveBelow():
+                removed = self.store.remove_below(command.seq)
+                self._purged()
+                return removed
+            case commands.Purge():
+                removed = self.store.purge(subject=command.subject, below_seq=command.below_seq, keep=command.keep)
+                if command.subject is None:  # an operator has looked, and knows what is there
+                    self.store.note_forgotten(0, by_all=False)
+                self._purged()
+                return removed
+            case commands.SkipTo():
+                return self.store.skip_to(command.seq, command.ts_ns)
+            case commands.NoteForgotten():
+                self.store.note_forgotten(command.ts_ns, by_all=command.by_all)
+                return command.ts_ns
+            case commands.Digest():
+                self.digests[entry.index] = digests_of(self, command)
+                while len(self.digests) > KEPT:
+                    del self.digests[next(iter(self.digests))]
+                return entry.index
+
+    def _configure(self, command: commands.UpdateConfig | commands.SetConfig) -> int:
+        if isinstance(command, commands.SetConfig):
+            if command.revision < self.config_revision:
+                return 0
+            self.config_revision = command.revision
+        config = StreamConfig.from_json(command.config)
+        if config == self.config:
+            return 0
+        self.config = config
+        self.dedup.set_window(config.duplicate_window)
+        removed = self.store.set_limits(limits_of(config))
+        self._events.config_changed(config)
+        return removed
+
+    def _purged(self) -> None:
+        """Consumers need not wait for what lies below the first message any more."""
+        first_seq = self.store.first_seq
+        for consumer in self.consumers.values():
+            consumer.packed = b""
+            consumer.purged_below(first_seq)
+        self._events.purged(first_seq)
+
+    # --- consumers
+
+    def _apply_consumer_op(self, entry: Entry) -> list[object]:
+        batch = commands.decode_consumer_commands(entry.frame[FRAME_HEADER_BYTES:])
+        return [self._apply_consumer_command(command) for command in batch]
+
+    def _apply_consumer_command(self, command: commands.ConsumerCommand) -> bool:
+        """True when the command found what it was about; False when an earlier entry made it pointless."""
+        consumer = self.consumers.get(command.name)
+        if isinstance(command, (commands.CreateConsumer, commands.RestoreConsumer)):
+            if consumer is None:
+                if isinstance(command, commands.CreateConsumer):
+                    self.consumers[command.name] = new_consumer(command, self.store)
+                else:
+                    self.consumers[command.name] = restored_consumer(command)
+                self._events.consumer_created(self.consumers[command.name])
+            return consumer is None
+        if consumer is None:
+            return False
+        if isinstance(command, commands.DeleteConsumer):
+            self._delete_consumer(consumer)
+            return True
+        consumer.packed = b""
+        self._done(consumer, TRANSITIONS[type(command)](consumer, command))
+        if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
+            self._events.consumer_updated(consumer)
+        return True
+
+    def _done(self, consumer: ConsumerState, seqs: Sequence[int]) -> None:
+        if seqs and self.config is not None and self.config.retention is not RetentionPolicy.LIMITS:
+            everyone = self.consumers.values()
+            self._remove(unneeded_after_done(self.config.retention, everyone, consumer, seqs, self.store))
+
+    def _delete_consumer(self, consumer: ConsumerState) -> None:
+        del self.consumers[consumer.name]
+        if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
+            wanted = self.store.next_matches(consumer.config.filters, 1, self.store.messages)
+            mine = [seq for seq in wanted if consumer.is_waiting_for(seq)]
+            self._remove([seq for seq in mine if not is_wanted(self.consumers.values(), seq, self.store)])
+        self._events.consumer_deleted(consumer)
+
+    def is_live(self, seq: int) -> bool:
+        """True while the stream has the message."""
+        return self.store.subject_of(seq) is not None
+
+    # --- what admission reads (admit.AppliedState)
+
+    @property
+    def messages(self) -> int:
+        """Live messages."""
+        return self.store.messages
+
+    @property
+    def stored_bytes(self) -> int:
+        """What counts against max_bytes."""
+        return self.store.message_bytes_total
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence given out."""
+        return self.store.last_seq
+
+    @property
+    def next_seq(self) -> int:
+        """What the next message gets."""
+        return self.store.next_seq
+
+    @property
+    def last_ts_ns(self) -> int:
+        """The time of the last message."""
+        return self.store.last_ts_ns
+
+    def last_for(self, pattern: bytes) -> int:
+        """The last live sequence whose subject matches, 0 for none."""
+        if is_literal(pattern):
+            return self.store.last_for(pattern) or 0
+        return self.store.last_match((pattern,)) or 0
+
+    def count_for(self, subject: bytes) -> int:
+        """Live messages of one subject."""
+        return self.store.count_for(subject)
+
+    # --- what selection reads (consumers/selector.Messages)
+
+    def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
+        """The first live messages at or above a sequence that match."""
+        return self.store.next_runs(filters, from_seq, count)
+
+    def measure(
+        self, seqs: Runs, room_bytes: int, *, consumer_seq: int, num_pending: int, prefix_bytes: int
+    ) -> tuple[int, int, int]:
+        """How many deliveries fill a room: (messages, bytes, bytes of the last)."""
+        return self.store.records.measure(seqs, room_bytes, consumer_seq, num_pending, prefix_bytes)
+
+    def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
+        """How many live messages at or above a sequence match."""
+        return self.store.num_pending(filters, from_seq)
+
+    def load(self, seq: int) -> StoredMessage | None:
+        """A live message; None for one that is damaged on every replica: consumers pass it over."""
+        return None if self.store.subject_of(seq) is None else self.store.load(seq)
+
+    def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
+        """The sequence of a message with this id inside the window of duplicates."""
+        return self.dedup.check(msg_id, now_ts_ns=now_unix_ns)
+
+    def is_unwanted(self, subject: bytes) -> bool:
+        """True when retention is by interest and no consumer is interested in this subject."""
+        if self.config is None or self.config.retention is not RetentionPolicy.INTEREST:
+            return False
+        return not any(wants(consumer, self.next_seq, subject) for consumer in self.consumers.values())
+
+
+_APPLIERS: Final[dict[int, Callable[[StreamMachine, Entry], object]]] = {
+    Kind.MESSAGES: StreamMachine._apply_messages,  # noqa: SLF001  (the class's own table: a dictionary for all machines)
+    Kind.STREAM_OP: StreamMachine._apply_stream_op,  # noqa: SLF001
+    Kind.CONSUMER_OP: StreamMachine._apply_consumer_op,  # noqa: SLF001
+}
+
+
+def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
+    """A configuration as the log keeps it: its JSON."""
+    return orjson.dumps(config.to_json_dict())
+
+
+def config_json_of(state: ConsumerState) -> bytes:
+    """The same of a consumer, worked out once: a stream may have a hundred thousand, most of which rest."""
+    if not state.config_json:
+        state.config_json = encode_config(state.config)
+    return state.config_json

@@ -1,0 +1,47 @@
+"""How a stream's group looks to clients: leader and replicas by server name, in infos and in the leader's advisory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetraft.store.model.state import ClusterInfo, PeerInfo
+
+if TYPE_CHECKING:
+    from jetraft.cluster.site import Site
+    from jetraft.raft.group import Group
+
+
+def cluster_info(site: Site, group: Group) -> ClusterInfo:
+    """Leader and other replicas; a server that stands alone names itself only."""
+    leader = "" if group.leader is None else site.name_of(group.leader)
+    if not site.cluster_name:
+        return ClusterInfo(leader=leader)
+    # The group measures with the monotonic clock, so the Unix time of a beginning is counted back from now.
+    since_ns = site.clock.unix_ns() - (site.clock.mono_ns() - group.leader_since_ns)
+    replicas = tuple(
+        PeerInfo(
+            name=site.name_of(lag.node),
+            current=lag.current,
+            offline=lag.offline,
+            active_ns=lag.active_ns,
+            lag=lag.lag_entries,
+            peer=lag.node,
+        )
+        for lag in group.replica_lag()
+    )
+    return ClusterInfo(
+        name=site.cluster_name,
+        raft_group=group.group_id,
+        leader=leader,
+        leader_since_ns=since_ns if leader else None,
+        replicas=replicas,
+    )
+
+
+def announce_leader(site: Site, group: Group, stream: str) -> None:
+    """Publish that this node leads a stream that has other replicas, too."""
+    if len(group.members) > 1:
+        own = {"name": site.name_of(group.node_id), "current": True, "active": 0}
+        others = [peer.to_json_dict() for peer in cluster_info(site, group).replicas]
+        replicas = [*others, {**own, "peer": group.node_id}]
+        site.advisories.stream_leader(stream, str(own["name"]), replicas)

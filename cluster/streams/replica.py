@@ -1,0 +1,410 @@
+"""One replica of one stream on this node: its log, its group, its state machine, and the duties of its role.
+
+A follower applies and answers direct gets. A leader has a `StreamLeadership` besides (leader.py), made when the group
+says that the state is complete and dropped when leadership ends. The methods that ask for a change propose an entry and
+wait until it is applied; they raise NotLeaderError or OutcomeUnknownError of raft/group.py when this replica cannot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+from jetraft.cluster.backup.restoration import Restoration, is_marked
+from jetraft.cluster.consumers.runner import STATUS_LEADER, STATUS_SHUTDOWN
+from jetraft.cluster.membership.reshaper import Reshaper
+from jetraft.cluster.state import commands
+from jetraft.cluster.state.machine import StreamMachine, encode_config
+from jetraft.cluster.streams.asked import message_asked_for
+from jetraft.cluster.streams.direct import DirectGets
+from jetraft.cluster.streams.group_views import announce_leader, cluster_info
+from jetraft.cluster.streams.leader import StreamLeadership
+from jetraft.cluster.streams.removals import deletion_of, purge_of
+from jetraft.raft.engine.port import Proposal
+from jetraft.raft.group_spec import GroupSpec
+from jetraft.raft.proposals import NotLeaderError
+from jetraft.store.frames.format import Kind
+from jetraft.store.model import errors
+from jetraft.store.model.config import StorageType
+from jetraft.store.model.state import StreamInfo
+from jetraft.store.stream.retention import SizeModel, limits_of
+from jetraft.store.stream.stream_store import StreamStore
+
+if TYPE_CHECKING:
+    from jetraft.cluster.site import Site
+    from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.raft.group import Group
+    from jetraft.raft.group_spec import GroupStatistics
+    from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
+    from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.requests import JSApiMsgGetRequest, JSApiStreamPurgeRequest
+    from jetraft.store.model.state import ClusterInfo, ConsumerInfo
+    from jetraft.store.port import GroupLog, StoreCorrupt
+    from jetraft.store.stream.consumer_state import ConsumerState
+    from jetraft.store.stream.stream_store import StoredMessage, StoreStatistics
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReplicaStatistics:
+    """A frozen look at a replica."""
+
+    stream: str
+    leads: bool
+    in_flight_messages: int
+    consumers: int
+    group: GroupStatistics
+    store: StoreStatistics
+
+
+class StreamReplica:
+    """See the module. Made when the meta group assigns a replica to this node; `stop` ends it."""
+
+    def __init__(self, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> None:
+        """Make the parts; `start` recovers the state and takes part in the group."""
+        self.assignment = assignment
+        self._site = site
+        config = assignment.config
+        size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
+        store = StreamStore(
+            log,
+            limits_of(config),
+            size_model=size_model,
+            first_seq=max(1, config.first_seq),
+            on_damage=self._damaged,
+        )
+        self.machine = StreamMachine(store, self)
+        self._leadership: StreamLeadership | None = None
+        self.restoration: Restoration | None = None  # while it leads and is being restored
+        self._reshaper: Reshaper | None = None
+        self._retired = False
+        self._to_tell: bool | None = None  # members have forgotten messages which this one may not have: all of them?
+        self._group: Group | None = None  # while the state is being recovered
+        self._log = log
+        self._direct = DirectGets(site, self.machine, config.name)
+
+    @classmethod
+    def start(cls, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> Self:
+        """Start a replica over its log: the state is recovered before this returns. Raises StoreError or OSError."""
+        replica = cls(assignment=assignment, log=log, site=site)
+        replica._recover()
+        return replica
+
+    def _recover(self) -> None:
+        spec = GroupSpec(
+            group_id=self.assignment.group_id,
+            incarnation=self.assignment.incarnation,
+            members=self.assignment.founding,
+            preferred_leader=self.assignment.preferred,
+        )
+        self._group = self._site.manager.create(spec, self._log, self.machine)
+        self._share_config()
+        if not is_marked(self.config):
+            self._direct.follow(self.config)
+        self._share_config()
+
+    # --- what the service reads
+
+    @property
+    def group(self) -> Group:
+        """The replica's Raft group."""
+        assert self._group is not None
+        return self._group
+
+    @property
+    def config(self) -> StreamConfig:
+        """The configuration in force; before the first entry, the one that was assigned."""
+        return self.machine.config or self.assignment.config
+
+    @property
+    def incarnation(self) -> int:
+        """Tells this stream from an earlier one of the same name."""
+        return self.assignment.incarnation
+
+    @property
+    def is_leader(self) -> bool:
+        """True when this replica leads and takes publishes."""
+        return self._leadership is not None
+
+    @property
+    def leader(self) -> NodeId | None:
+        """The leader that this replica knows."""
+        return self.group.leader
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the live messages count."""
+        return self.machine.stored_bytes
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers the stream has."""
+        return len(self.machine.consumers)
+
+    def has_config(self, config: StreamConfig) -> bool:
+        """True when this configuration is in force here."""
+        return self.machine.config == config
+
+    def info(self) -> StreamInfo:
+        """The stream as this replica knows it; exact on the leader."""
+        state = attrs.evolve(self.machine.store.state, consumer_count=self.consumer_count)
+        return StreamInfo(
+            config=self.config,
+            created_ns=self.assignment.created_ns,
+            state=state,
+            domain=self._site.domain,
+            cluster=self.cluster(),
+            ts_ns=self._site.clock.unix_ns(),
+        )
+
+    def cluster(self) -> ClusterInfo:
+        """Leader and other replicas, by server name."""
+        return cluster_info(self._site, self.group)
+
+    async def get_message(self, request: JSApiMsgGetRequest) -> StoredMessage:
+        """The message of a STREAM.MSG.GET; raises ApiError 10037 when there is none, 10051 when it is damaged.
+
+        Everything acknowledged before the call is seen: a majority confirms that this replica still leads. Raises
+        NotLeaderError when it does not.
+        """
+        await self.group.confirm_leadership()
+        return message_asked_for(self.machine.store, request)
+
+    # --- what the service changes
+
+    def reconfigure(self, assignment: StreamAssignment) -> None:
+        """Take over a newer assignment; the leader proposes its configuration."""
+        self.assignment = assignment
+        self._share_config()
+        self._propose_config()
+        self.look_after_members()
+
+    def table_proved(self) -> None:
+        """The assignment is known to be current: what waited for that begins."""
+        self._propose_config()
+        self._lead()
+
+    def look_after_members(self) -> None:
+        """The group's members have changed: bring them in line with the assignment, if this replica leads."""
+        if self._reshaper is not None:
+            self._reshaper.look()
+
+    async def purge(self, request: JSApiStreamPurgeRequest) -> int:
+        """Remove messages by subject, sequence or count; returns how many. Committed when this returns."""
+        self._leading()
+        removed = await self._change(purge_of(self.config, request))
+        assert isinstance(removed, int)
+        self.group.checkpoint()
+        return removed
+
+    async def delete_message(self, seq: int, *, erase: bool) -> bool:
+        """Remove one message, overwriting its bytes with `erase`; False when it was not there."""
+        self._leading()
+        command = deletion_of(self.config, seq, erase=erase)
+        return command is not None and bool(await self._change(command))
+
+    # --- consumers
+
+    async def create_consumer(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerInfo:
+        """Create or update a consumer, as its action allows; committed when this returns. Raises ApiError."""
+        created = await self._leading().consumers.create(config, action=action, pedantic=pedantic)
+        info = self._leading().consumers.info(created.name, self.cluster(), initial=created.is_new)
+        if info is None:
+            raise errors.CONSUMER_NOT_FOUND.with_values()  # deleted meanwhile
+        return info
+
+    async def pause_consumer(self, name: str, until_ns: int | None) -> int | None:
+        """Deliver nothing until a Unix time; returns how long that is, None without such a consumer. Committed."""
+        return await self._leading().consumers.pause(name, until_ns)
+
+    async def delete_consumer(self, name: str) -> bool:
+        """Delete a consumer; False when there is none. Committed when this returns."""
+        return await self._leading().consumers.delete(name)
+
+    def consumer_info(self, name: str) -> ConsumerInfo | None:
+        """The consumer as its leader sees it; None when there is none."""
+        return self._leading().consumers.info(name, self.cluster())
+
+    async def settle_consumers(self) -> None:
+        """Return when the consumers' states in the machine are what clients have seen of them by now."""
+        await self._leading().consumers.settle()
+
+    def consumer_names(self) -> list[str]:
+        """The consumers of the stream."""
+        return list(self.machine.consumers)
+
+    def transfer_leadership(self, to: NodeId | None) -> bool:
+        """Hand leadership over; True when that has begun."""
+        return self.group.transfer_leadership(to)
+
+    def note_forgotten(self, *, by_all: bool = False) -> None:
+        """Members have forgotten messages that this one may not have: write that into the log, when it leads."""
+        self._to_tell = by_all
+        if self.group.is_leader:
+            self._propose_note(by_all=by_all)
+
+    def retire(self) -> None:
+        """The server is about to stop: serve no more, and tell those who wait for messages."""
+        self._retired = True
+        self._end_leadership(STATUS_SHUTDOWN)
+
+    def stop(self) -> None:
+        """End the replica on this node; the log stays as it is, for its owner to close or erase."""
+        self._end_leadership()
+        self._direct.end()
+        self._site.manager.remove(self.group.group_id)
+
+    def statistics(self) -> ReplicaStatistics:
+        """A frozen look."""
+        leadership = self._leadership
+        return ReplicaStatistics(
+            stream=self.config.name,
+            leads=leadership is not None,
+            in_flight_messages=0 if leadership is None else leadership.admission.in_flight_messages,
+            consumers=self.consumer_count,
+            group=self.group.statistics(),
+            store=self.machine.store.statistics(),
+        )
+
+    # --- events of the machine (machine.StreamEvents)
+
+    def became_leader(self, _term: int) -> None:
+        """Make sure that the configuration is in the log, then lead."""
+        began_empty = self.machine.config is None and self._site.has_begun_empty(self.group.group_id)
+        self._propose_config()
+        if began_empty or self._to_tell is not None:
+            self._propose_note(by_all=began_empty or self._to_tell is True)
+        self._lead()
+
+    def became_follower(self, _term: int, _leader: NodeId | None) -> None:
+        """Drop everything that belonged to the term."""
+        self._end_leadership()
+        self._changed()
+
+    def config_changed(self, config: StreamConfig) -> None:
+        """Follow a configuration that took effect."""
+        self._share_config()
+        if self._group is None:
+            return  # recovery: roles come later
+        config = self.config
+        if not is_marked(config):
+            self._direct.follow(config)
+        self._lead()
+        if self._leadership is not None:
+            self._leadership.config_changed(config)
+        self._changed()
+
+    def consumer_created(self, state: ConsumerState) -> None:
+        """A consumer exists."""
+        if self._leadership is not None:
+            self._site.advisories.consumer_action(self.config.name, state.name, "create")
+            self._leadership.dispatcher.created(state)
+
+    def consumer_updated(self, state: ConsumerState) -> None:
+        """A consumer has changed."""
+        if self._leadership is not None:
+            self._leadership.dispatcher.updated(state)
+
+    def consumer_deleted(self, state: ConsumerState) -> None:
+        """A consumer is gone."""
+        if self._leadership is not None:
+            self._site.advisories.consumer_action(self.config.name, state.name, "delete")
+            self._leadership.dispatcher.deleted(state)
+
+    def purged(self, first_seq: int) -> None:
+        """Messages were purged or expired."""
+        if self._leadership is not None:
+            self._leadership.dispatcher.purged(first_seq)
+
+    def applied(self, *, messages_added: bool) -> None:
+        """Entries have been applied."""
+        if self._leadership is not None:
+            self._leadership.applied(messages_added=messages_added)
+        if messages_added:
+            self._direct.applied()
+
+    # --- inside
+
+    def _lead(self) -> None:
+        """Begin to lead, once the group leads, the stream has its configuration, and the assignment is current."""
+        if self._retired or self._leadership is not None or not self._site.is_table_proved():
+            return
+        if self.machine.config is None or not self.group.is_leader:
+            return
+        self._end_restoration()
+        if is_marked(self.machine.config):
+            self.restoration = Restoration.start(
+                self._site, self.group, self.machine, abandoned=lambda: self._site.on_abandoned(self.assignment)
+            )
+        else:
+            self._leadership = StreamLeadership.start(self._site, self.group, self.machine)
+            self._reshaper = Reshaper(
+                self.group,
+                timers=self._site.timers,
+                clock=self._site.clock,
+                wanted=lambda: self.assignment.peers,
+                settled=self._report_settled,
+            )
+            self._reshaper.look()
+            announce_leader(self._site, self.group, self.config.name)
+        self._changed()
+
+    def _changed(self) -> None:
+        """The role or the configuration is another one: wake those who wait for this stream."""
+        self._site.changes.notify(self.assignment.key)
+
+    def _end_restoration(self) -> None:
+        if self.restoration is not None:
+            self.restoration.end()
+            self.restoration = None
+
+    def _end_leadership(self, reason: bytes = STATUS_LEADER) -> None:
+        self._end_restoration()
+        leadership, self._leadership = self._leadership, None
+        if leadership is not None:
+            leadership.end(reason)
+        reshaper, self._reshaper = self._reshaper, None
+        if reshaper is not None:
+            reshaper.end()
+
+    def _damaged(self, error: StoreCorrupt) -> None:
+        """A message could not be read: have this replica repaired now, not when the scrub comes by."""
+        if self._group is not None:
+            self._group.distrust(error)
+
+    def _report_settled(self) -> bool:
+        """Tell the meta group that those who were leaving are out; say whether that has to be looked after."""
+        if not self.assignment.leaving:
+            return False
+        if self.group.configuration_is_committed:
+            self._site.on_settled(self.assignment)
+        return True
+
+    def _share_config(self) -> None:
+        """Keep one object where the configuration in force equals the assigned one: a node has many streams."""
+        if self.machine.config == self.assignment.config:
+            self.machine.config = self.assignment.config
+
+    def _propose_config(self) -> None:
+        """Bring the assigned configuration into the log when that of an earlier revision is in force."""
+        row, machine = self.assignment, self.machine
+        in_force = machine.config_revision
+        is_due = in_force < row.revision or (in_force == row.revision and machine.config != row.config)
+        if is_due and self._site.is_table_proved() and self.group.is_leader:
+            self.group.propose(_proposal(commands.SetConfig(encode_config(row.config), row.revision)))
+
+    def _propose_note(self, *, by_all: bool) -> None:
+        self._to_tell = None
+        self.group.propose(_proposal(commands.NoteForgotten(self._site.clock.unix_ns(), by_all)))
+
+    def _leading(self) -> StreamLeadership:
+        if self._leadership is None:
+            raise NotLeaderError(f"this node does not lead {self.config.name}")
+        return self._leadership
+
+    async def _change(self, command: commands.StreamCommand) -> object:
+        return await self.group.propose_and_wait(_proposal(command))
+
+
+def _proposal(command: commands.StreamCommand) -> Proposal:
+    return Proposal(kind=Kind.STREAM_OP, body=commands.encode_stream_command(command))

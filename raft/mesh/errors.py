@@ -1,0 +1,5 @@
+"""What a peer can do wrong."""
+
+
+class RemoteProtocolError(Exception):
+    """A peer sent what the protocol does not allow; the link to it is closed, nothing was changed."""

@@ -1,0 +1,109 @@
+"""The handshake over a connection: TLS if it is configured, hello, hello, proof, proof, verdict.
+
+The dialer proves first. The end with the smaller node id gives the verdict on a link, the accepting end on a bulk
+connection; until it says KEEP neither end has one.
+"""
+
+import secrets
+from collections.abc import Callable
+
+import attrs
+
+from jetraft.raft.mesh.connection import Connection
+from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.raft.mesh.handshake import (
+    CHALLENGE_BYTES,
+    HELLO_BYTES,
+    PROOF_BYTES,
+    VERDICT_BYTES,
+    HandshakeRefusedError,
+    HandshakeVerdict,
+    Hello,
+    Purpose,
+    Side,
+    check_hello,
+    check_proof,
+    proof,
+)
+from jetraft.store.model.ids import NodeId
+
+Judge = Callable[[Hello], HandshakeVerdict]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PeerIdentity:
+    """What this process says of itself in every handshake."""
+
+    cluster: str
+    node_id: NodeId
+    name: str
+    boot: int
+    key: bytes = attrs.field(repr=False)
+
+    def hello(self, session: int, purpose: Purpose = Purpose.LINK) -> Hello:
+        """A greeting with a fresh challenge."""
+        return Hello(
+            cluster=self.cluster,
+            node_id=self.node_id,
+            name=self.name,
+            boot=self.boot,
+            session=session,
+            challenge=secrets.token_bytes(CHALLENGE_BYTES),
+            purpose=purpose,
+        )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Established:
+    """A finished handshake: who is there, what was decided, and what this end called the connection."""
+
+    hello: Hello
+    own_session: int
+    verdict: HandshakeVerdict
+
+
+async def dial_handshake(connection: Connection, identity: PeerIdentity, own: Hello, judge: Judge) -> Established:
+    """The dialer's part. Raises HandshakeRefusedError, RemoteProtocolError, trio.BrokenResourceError."""
+    own_bytes = own.encode()
+    await connection.send_all(own_bytes)
+    other_bytes = await connection.receive_exactly(HELLO_BYTES)
+    other = Hello.decode(other_bytes)
+    check_hello(own, other)
+    if other.purpose is not own.purpose:
+        raise RemoteProtocolError("the answer to a greeting is for another purpose")
+    await connection.send_all(proof(identity.key, Side.DIALER, own_bytes, other_bytes))
+    check_proof(identity.key, Side.ACCEPTOR, own_bytes, other_bytes, await connection.receive_exactly(PROOF_BYTES))
+    decides = own.purpose is Purpose.LINK and own.node_id < other.node_id
+    return await _verdict(connection, own, other, judge if decides else None)
+
+
+async def accept_handshake(connection: Connection, identity: PeerIdentity, session: int, judge: Judge) -> Established:
+    """The acceptor's part; it says nothing about the key before the dialer has proved that it knows it."""
+    other_bytes = await connection.receive_exactly(HELLO_BYTES)
+    other = Hello.decode(other_bytes)
+    own = identity.hello(session, other.purpose)
+    own_bytes = own.encode()
+    await connection.send_all(own_bytes)
+    check_hello(own, other)
+    check_proof(identity.key, Side.DIALER, other_bytes, own_bytes, await connection.receive_exactly(PROOF_BYTES))
+    await connection.send_all(proof(identity.key, Side.ACCEPTOR, other_bytes, own_bytes))
+    decides = own.purpose is Purpose.BULK or own.node_id < other.node_id
+    return await _verdict(connection, own, other, judge if decides else None)
+
+
+async def _verdict(connection: Connection, own: Hello, other: Hello, judge: Judge | None) -> Established:
+    if judge is not None:
+        verdict = judge(other)
+        await connection.send_all(verdict.to_bytes(VERDICT_BYTES, "little"))
+    else:
+        try:
+            verdict = HandshakeVerdict((await connection.receive_exactly(VERDICT_BYTES))[0])
+        except ValueError as error:
+            raise RemoteProtocolError("unknown verdict") from error
+    if verdict is HandshakeVerdict.DUPLICATE_ID:
+        raise HandshakeRefusedError(f"two servers have the id {max(own, other, key=_id).node_id}: names must differ")
+    return Established(hello=other, own_session=own.session, verdict=verdict)
+
+
+def _id(hello: Hello) -> NodeId:
+    return hello.node_id

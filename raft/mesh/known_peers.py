@@ -1,0 +1,106 @@
+"""The other nodes that were linked in this process, up or down, and those that are kept out for a while. Pure.
+
+A node is known from its first control frame on, and stays known when it is down: the count of names is bounded, as a
+node that knows the secret could invent any number of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from jetraft.raft.mesh.addresses import Address
+from jetraft.raft.mesh.gossip import ADDRESSES_MAX, About
+from jetraft.raft.mesh.handshake import HandshakeRefusedError, Hello
+from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.ids import NodeId
+
+PENALTY_NS: Final = 2 * NS_PER_S  # how long a node that broke the protocol is not linked again
+PEERS_MAX: Final = 1024  # names that one process remembers
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MeshPeer:
+    """What is known of another node; it stays known when it is down. `metadata` is what its server says of itself."""
+
+    node_id: NodeId
+    name: str
+    up: bool
+    session: int  # counts the sessions with any peer in this process
+    address: Address | None  # where it listens for peers
+    last_seen_ns: int  # mono
+    metadata: Mapping[str, Any]
+    links: tuple[NodeId, ...] | None = None  # whom it is linked with; None when it does not say
+
+    @property
+    def client_url(self) -> str:
+        """Where its clients connect; empty when it did not say."""
+        return str(self.metadata.get("client_url", ""))
+
+
+class KnownPeers:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._peers: dict[NodeId, MeshPeer] = {}
+        self._penalty_until_ns: dict[NodeId, int] = {}
+
+    @property
+    def all(self) -> Mapping[NodeId, MeshPeer]:
+        """Every node that was ever linked in this process."""
+        return MappingProxyType(self._peers)
+
+    def is_up(self, node: NodeId) -> bool:
+        """Whether there is a session with the node."""
+        peer = self._peers.get(node)
+        return peer is not None and peer.up
+
+    def relay_to(self, node: NodeId) -> NodeId | None:
+        """A linked node that is linked with `node` too, always the same of several; None when there is none."""
+        return min((peer.node_id for peer in self._up() if node in (peer.links or ())), default=None)
+
+    def check(self, hello: Hello, now_ns: int) -> None:
+        """Raises HandshakeRefusedError for a node that broke the protocol just now, and for one name too many."""
+        if self._penalty_until_ns.get(hello.node_id, 0) > now_ns:
+            raise HandshakeRefusedError(f"{hello.node_id} broke the protocol less than {PENALTY_NS // NS_PER_S} s ago")
+        if hello.node_id not in self._peers and len(self._peers) >= PEERS_MAX:
+            raise HandshakeRefusedError(f"{PEERS_MAX} nodes have been here already")
+
+    def penalise(self, node: NodeId, now_ns: int) -> None:
+        """Keep a node out that speaks another language: it would fill the log with beginnings and ends of links."""
+        running = {other: until_ns for other, until_ns in self._penalty_until_ns.items() if until_ns > now_ns}
+        self._penalty_until_ns = {**running, node: now_ns + PENALTY_NS}
+
+    def learn(self, hello: Hello, about: About, *, session: int, now_ns: int) -> MeshPeer | None:
+        """Replace what is known of a node by its newest control frame; returns what was known before."""
+        before = self._peers.get(hello.node_id)
+        self._peers[hello.node_id] = MeshPeer(
+            node_id=hello.node_id,
+            name=hello.name,
+            up=True,
+            session=session,
+            address=about.address,
+            last_seen_ns=now_ns,
+            metadata=about.metadata,
+            links=about.links,
+        )
+        return before
+
+    def session_ended(self, node: NodeId, last_seen_ns: int) -> MeshPeer | None:
+        """The node is down; None when its session had never begun, for want of a control frame."""
+        peer = self._peers.get(node)
+        if peer is None or not peer.up:
+            return None
+        self._peers[node] = attrs.evolve(peer, up=False, last_seen_ns=last_seen_ns)
+        return peer
+
+    def about(self, metadata: Mapping[str, Any], address: Address | None) -> About:
+        """What this node says of itself, and of the nodes that it is linked with."""
+        addresses = {peer.node_id: peer.address for peer in self._up() if peer.address is not None}
+        peers = dict(list(addresses.items())[:ADDRESSES_MAX])
+        links = tuple([peer.node_id for peer in self._up()][:ADDRESSES_MAX])
+        return About(metadata=metadata, address=address, peers=peers, links=links)
+
+    def _up(self) -> Iterator[MeshPeer]:
+        return (peer for peer in self._peers.values() if peer.up)

@@ -1,0 +1,369 @@
+"""The mesh: one ordered, authenticated link to every other node of the cluster.
+
+A node listens, dials its configured routes, and dials what peers tell it about, so naming one seed is enough for a
+full mesh. Who may join, and which of two crossing connections stays, is settled in the handshake; from then on a `Link`
+carries the channels. A link that is silent for more than a second is dead: every end sends a keepalive each quarter of
+a second. `on_peer_down` is what elections start from: it comes exactly once per session, after its last frame.
+
+What is bulky has a second connection beside each link (`raft/mesh/bulk.py`), with a rate of its own, that lives no
+longer than the session.
+
+Sessions never overlap: no frame of an old session is delivered after the new one began (rule 23). A session begins,
+and `on_peer_up` is called, when the other end has said what it is (the first control frame).
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from jetraft.raft.mesh.addresses import Address
+from jetraft.raft.mesh.bulk import BYTES_PER_S, BulkLinks
+from jetraft.raft.mesh.connection import Tls
+from jetraft.raft.mesh.connector import Connector, Made
+from jetraft.raft.mesh.errors import RemoteProtocolError
+from jetraft.raft.mesh.establish import PeerIdentity
+from jetraft.raft.mesh.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_RPC, CHANNELS
+from jetraft.raft.mesh.gossip import About
+from jetraft.raft.mesh.handshake import HandshakeVerdict, Hello, Purpose, cluster_key
+from jetraft.raft.mesh.known_peers import KnownPeers, MeshPeer
+from jetraft.raft.mesh.link import Link, LinkStatistics, Sockets
+from jetraft.raft.mesh.rpc import REQUEST_BYTES_MAX, Calls, Handler
+from jetraft.raft.mesh.wires import Transport
+from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
+from jetraft.store.model.ids import NodeId, node_id_of
+from jetraft.store.model.signal import Signal
+
+log = logging.getLogger(__name__)
+
+KEEPALIVE_NS: Final = 250 * NS_PER_MS
+WATCH_NS: Final = 125 * NS_PER_MS  # how exactly silence is measured
+SILENCE_NS: Final = 1250 * NS_PER_MS  # five keepalives; less, and a pause of the garbage collector would cut links
+STALL_NS: Final = 300 * NS_PER_MS  # when this node itself was late by that much, silence proves nothing
+ALIVE_NS: Final = 600 * NS_PER_MS  # a link heard from within this is certainly not the remains of a restarted peer
+
+__all__ = ["Mesh", "MeshPeer", "MeshSetting", "MeshStatistics"]
+
+FrameHandler = Callable[[NodeId, memoryview], None]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MeshSetting:
+    """How a node takes part. Port 0 picks one; `advertise` replaces the listen address in what peers are told."""
+
+    cluster: str
+    server_name: str
+    listen: Address | None
+    routes: Sequence[Address] = ()
+    secret: bytes = attrs.field(default=b"", repr=False)
+    advertise: Address | None = None
+    tls: Tls | None = None
+    bulk_bytes_per_s: int = BYTES_PER_S
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MeshStatistics:
+    """A snapshot of the mesh."""
+
+    links: Mapping[NodeId, LinkStatistics]
+    bulk_links: Mapping[NodeId, LinkStatistics]
+    handshakes_refused: int
+    suppressed_log_lines: int  # what was not logged, because it had been just now or there was too much
+    sessions_begun: int
+
+
+class Mesh:
+    """See the module. `run` owns everything that the mesh starts."""
+
+    def __init__(  # noqa: PLR0913  (what surrounds it)
+        self,
+        setting: MeshSetting,
+        *,
+        clock: Clock,
+        metadata: Mapping[str, Any] | None = None,
+        transport: Transport | None = None,
+        after_frames: Callable[[], None] = lambda: None,
+        sockets: Sockets | None = None,
+    ) -> None:
+        """`transport` is where connections come from, TCP when it is not given.
+
+        `after_frames` ends the turn in which frames were handled; `sockets` is where links are read inside turns,
+        by tasks of their own when it is not given.
+        """
+        self._setting = setting
+        self._clock = clock
+        self._metadata = dict(metadata or {})
+        self.node_id = node_id_of(setting.server_name)
+        identity = PeerIdentity(
+            cluster=setting.cluster,
+            node_id=self.node_id,
+            name=setting.server_name,
+            boot=secrets.randbits(64),
+            key=cluster_key(setting.secret, setting.cluster),
+        )
+        self._connector = Connector(identity, self, clock=clock, tls=setting.tls, transport=transport)
+        self.on_peer_up: Signal[[NodeId]] = Signal()
+        self.on_peer_down: Signal[[NodeId]] = Signal()
+        self.on_peer_changed: Signal[[NodeId]] = Signal()  # its metadata or its links are new, inside a session
+        self._after_frames = after_frames
+        self._sockets = sockets
+        self._links: dict[NodeId, Link] = {}
+        self._ended: dict[NodeId, trio.Event] = {}
+        self._reserved: set[NodeId] = set()
+        self._known = KnownPeers()
+        self._handlers: list[FrameHandler | None] = [None] * CHANNELS
+        self._calls = Calls(self.send, complain=self._connector.complain)
+        self._bulk = BulkLinks(
+            clock=clock,
+            on_frame=lambda node, payload: self._calls.on_frame(CHANNEL_BULK, node, payload),
+            on_ended=self._bulk_ended,
+            after_frames=after_frames,
+            bytes_per_s=setting.bulk_bytes_per_s,
+        )
+        self._sessions_begun = 0
+
+    # For the other layers.
+
+    @property
+    def peers(self) -> Mapping[NodeId, MeshPeer]:
+        """Every node that was ever linked in this process, up or down."""
+        return self._known.all
+
+    @property
+    def listen_address(self) -> Address | None:
+        """Where this node listens for peers, with the port that was picked."""
+        return self._connector.listen_address
+
+    @property
+    def own_routes(self) -> int:
+        """How many of the configured routes lead back to this node, as far as the dials have shown by now."""
+        return self._connector.own_routes
+
+    def is_up(self, node: NodeId) -> bool:
+        """Whether frames can be sent to the node."""
+        return self._known.is_up(node)
+
+    def relay_to(self, node: NodeId) -> NodeId | None:
+        """A linked node that is linked with this one too; None when there is none."""
+        return self._known.relay_to(node)
+
+    def send(self, to: NodeId, channel: int, payload: bytes) -> bool:
+        """Queue a frame; False when there is no link. Ordered inside the channel, never dropped inside a session.
+
+        (BULK is not ordered, and dropped when its own connection ends: it carries calls, which then end with it.)
+        """
+        if not self.is_up(to):
+            return False
+        bulk = self._bulk.get(to) if channel == CHANNEL_BULK else None
+        return (bulk or self._links[to]).send(channel, payload)
+
+    def broadcast(self, channel: int, payload: bytes) -> None:
+        """Send to every node that is up."""
+        for node in list(self._known.all):
+            self.send(node, channel, payload)
+
+    def on_frame(self, channel: int, handler: FrameHandler) -> None:
+        """Hand the channel's frames to `handler`; payloads are valid during the call only."""
+        assert self._handlers[channel] is None, f"channel {channel} has a handler"
+        self._handlers[channel] = handler
+
+    def flush(self) -> None:
+        """End of a turn: send what the sockets take now; the rest follows when they can."""
+        for link in list(self._links.values()):
+            link.flush()
+
+    def queued_bytes(self, node: NodeId) -> int:
+        """What waits for the node; those who send much look here first."""
+        link = self._links.get(node)
+        return link.queued_bytes if link is not None else 0
+
+    def serve(self, method: str, handler: Handler, *, request_bytes_max: int = REQUEST_BYTES_MAX) -> None:
+        """Answer calls of `method`; larger ones are refused."""
+        self._calls.serve(method, handler, request_bytes_max=request_bytes_max)
+
+    async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
+        """Ask another node. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
+        return await self._calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
+
+    def describe(self, key: str, value: object) -> None:
+        """Replace one part of what this server says of itself (plain msgpack values), and tell the peers."""
+        self._metadata = {**self._metadata, key: value}
+        self.broadcast(CHANNEL_CONTROL, self._about_self())
+
+    def follow_routes(self, routes: Sequence[Address]) -> None:
+        """Dial these addresses from now on, and others no more than those that peers tell."""
+        self._connector.follow_routes(routes)
+
+    def statistics(self) -> MeshStatistics:
+        """Figures for monitoring and tests."""
+        return MeshStatistics(
+            links={node: link.statistics() for node, link in self._links.items()},
+            bulk_links=self._bulk.statistics(),
+            handshakes_refused=self._connector.refused,
+            suppressed_log_lines=self._connector.suppressed_log_lines,
+            sessions_begun=self._sessions_begun,
+        )
+
+    # Life.
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listen, dial and serve until cancelled; started when the listener is bound. Raises OSError."""
+        if not self._setting.secret and self._setting.tls is None:
+            log.info("cluster %s has no secret: any node that knows its name may join", self._setting.cluster)
+        async with trio.open_nursery() as nursery:
+            self._calls.start_serving(nursery)
+            await self._connector.start(nursery, self._setting.listen)
+            self._connector.follow_routes(self._setting.routes)
+            nursery.start_soon(self._watch)
+            task_status.started()
+
+    async def _watch(self) -> None:
+        """Keepalives, and the end of links that are silent."""
+        before_ns = self._clock.mono_ns()
+        while True:
+            await trio.sleep(WATCH_NS / NS_PER_S)
+            now_ns = self._clock.mono_ns()
+            stalled = now_ns - before_ns > WATCH_NS + STALL_NS
+            before_ns = now_ns
+            self._bulk.watch(now_ns, KEEPALIVE_NS - WATCH_NS, is_late=stalled)
+            for link in list(self._links.values()):
+                link.keep_alive(KEEPALIVE_NS - WATCH_NS)
+                if stalled:  # what the peer sent meanwhile is still in the socket: give the receiver a chance
+                    link.last_received_ns = max(link.last_received_ns, now_ns - SILENCE_NS + 2 * KEEPALIVE_NS)
+                elif now_ns - link.last_received_ns > SILENCE_NS:
+                    link.close(f"silent for {(now_ns - link.last_received_ns) // NS_PER_MS} ms")
+
+    # Links (LinkTable, for the connector).
+
+    def check(self, hello: Hello) -> None:
+        """Raises HandshakeRefusedError for a node that broke the protocol just now, and for one name too many."""
+        self._known.check(hello, self._clock.mono_ns())
+
+    def judge(self, hello: Hello) -> HandshakeVerdict:
+        """Whether a link with this node may begin; asked only at the end with the smaller id. Bulk: see `BulkLinks`."""
+        if hello.purpose is Purpose.BULK:
+            return self._bulk.judge(hello)
+        link = self._links.get(hello.node_id)
+        if hello.node_id in self._reserved or (link is not None and link.boot == hello.boot):
+            return HandshakeVerdict.ALREADY_LINKED
+        if link is not None and self._clock.mono_ns() - link.last_received_ns < ALIVE_NS:
+            return HandshakeVerdict.DUPLICATE_ID
+        self._reserved.add(hello.node_id)
+        return HandshakeVerdict.KEEP
+
+    def release(self, node: NodeId, purpose: Purpose) -> None:
+        """The handshake ended, one way or the other."""
+        if purpose is Purpose.BULK:
+            self._bulk.release(node)
+        else:
+            self._reserved.discard(node)
+
+    def ended(self, node: NodeId) -> trio.Event | None:
+        """Set when the node's link is gone; None when there is no link."""
+        return self._ended.get(node)
+
+    async def serve_connection(self, made: Made) -> None:
+        """Run a link, or the bulk connection of one, until its session ends."""
+        if made.established.hello.purpose is Purpose.BULK:
+            await self._bulk.serve(made)
+        else:
+            await self._serve_link(made)
+
+    async def _serve_link(self, made: Made) -> None:
+        """An older link to the same node ends first."""
+        hello = made.established.hello
+        node = hello.node_id
+        self._sessions_begun += 1
+        session = self._sessions_begun
+        wire, clock, sockets = made.connection.take(), self._clock, self._sockets
+        link = Link(wire, node_id=node, session=session, boot=hello.boot, clock=clock, sockets=sockets)
+        try:
+            while node in self._links:
+                self._links[node].close("replaced by a new connection")
+                await self._ended[node].wait()
+            self._links[node] = link
+            self._ended[node] = trio.Event()
+        except trio.Cancelled:
+            link.abandon()
+            raise
+        finally:
+            self.release(node, Purpose.LINK)
+        number = hello.session if made.dialled is None else made.established.own_session
+        self._bulk.session_began(node, boot=hello.boot, number=number)
+        link.send(CHANNEL_CONTROL, self._about_self())
+
+        def handle(channel: int, payload: memoryview) -> None:
+            if channel == CHANNEL_CONTROL:
+                self._on_control(link, hello, made.host, payload)
+            else:
+                self._on_frame(link, channel, payload)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                if made.dialled is not None:
+                    nursery.start_soon(self._bulk.keep, made.dialled, number, self._connector.dial_bulk)
+                await link.run(handle, self._after_frames)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._bulk.session_ended(node)
+            ended = self._ended.pop(node)
+            del self._links[node]
+            self._session_ended(link)
+            ended.set()
+
+    def _bulk_ended(self, node: NodeId, *, broke_protocol: bool) -> None:
+        self._calls.bulk_down(node)
+        link = self._links.get(node)
+        if broke_protocol and link is not None:
+            link.broke_protocol = True
+            link.close("protocol error on its bulk connection")
+
+    def _session_ended(self, link: Link) -> None:
+        if link.broke_protocol:
+            self._known.penalise(link.node_id, self._clock.mono_ns())
+            self._connector.complain(link.node_id, f"with {link.node_id} ended: {link.closed_because}")
+        peer = self._known.session_ended(link.node_id, link.last_received_ns)
+        if peer is None:
+            return
+        if not link.broke_protocol:
+            log.info("link to %s (%s) ended: %s", peer.name, link.node_id, link.closed_because)
+        self.broadcast(CHANNEL_CONTROL, self._about_self())  # the others learn whom it is not linked with any more
+        self._calls.peer_down(link.node_id)
+        self.on_peer_down.emit(link.node_id)
+        self._after_frames()
+
+    def _on_frame(self, link: Link, channel: int, payload: memoryview) -> None:
+        if not self.is_up(link.node_id):
+            raise RemoteProtocolError("frames before the node said what it is")
+        if channel in {CHANNEL_RPC, CHANNEL_BULK}:
+            self._calls.on_frame(channel, link.node_id, payload)
+        else:
+            handler = self._handlers[channel]
+            if handler is not None:
+                handler(link.node_id, payload)
+
+    # What nodes say of themselves and of others.
+
+    def _about_self(self) -> bytes:
+        return self._known.about(self._metadata, self._setting.advertise or self._connector.listen_address).encode()
+
+    def _on_control(self, link: Link, hello: Hello, host: str, payload: memoryview) -> None:
+        if not payload:
+            return  # a keepalive
+        about = About.decode(payload, host)
+        node = hello.node_id
+        before = self._known.learn(hello, about, session=link.session, now_ns=self._clock.mono_ns())
+        if about.address is not None:
+            self._connector.dial(about.address, node=node)
+        for other, other_address in about.peers.items():
+            if other != self.node_id:
+                self._connector.dial(other_address, node=other)
+        if before is None or not before.up:
+            log.info("link to %s (%s) began, session %d", hello.name, node, link.session)
+            self.broadcast(CHANNEL_CONTROL, self._about_self())
+            self.on_peer_up.emit(node)
+        elif (before.metadata, before.links) != (about.metadata, about.links):
+            self.on_peer_changed.emit(node)

@@ -1,0 +1,82 @@
+"""Whom to hand groups to, so that they spread: when a server stops, a thousand groups must not go to one node."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+
+from jetraft.raft.engine.membership import Configuration
+from jetraft.raft.group_spec import ReplicaLag
+from jetraft.store.model.ids import NodeId
+
+TRANSFERS_AT_ONCE: Final = 32  # some 20 ms on a machine at rest, which serves a publisher in between
+
+
+class LedGroup(Protocol):
+    """What choosing looks at; raft.group.Group has it."""
+
+    @property
+    def leader(self) -> NodeId | None:
+        """The known leader."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The members."""
+
+    def replica_lag(self) -> Sequence[ReplicaLag]:
+        """The other members as the leader sees them."""
+
+
+class TransferCandidates:
+    """Counts what each node leads of the groups that this one knows, and what `choose` has given it.
+
+    Nodes for which `is_fit` says no get nothing.
+    """
+
+    def __init__(self, groups: Iterable[LedGroup], is_fit: Callable[[NodeId], bool] = lambda _node: True) -> None:
+        self._is_fit = is_fit
+        self._led = Counter(group.leader for group in groups if group.leader is not None)
+
+    @property
+    def led(self) -> Mapping[NodeId, int]:
+        """How many groups each node leads."""
+        return self._led
+
+    def choose(self, group: LedGroup) -> NodeId | None:
+        """The voter that has everything committed and leads least; None when there is none."""
+        voters = group.configuration.voters
+        ready = [lag.node for lag in group.replica_lag() if lag.node in voters and lag.current and not lag.offline]
+        chosen = min(filter(self._is_fit, ready), key=lambda node: (self._led[node], node), default=None)
+        if chosen is not None:
+            self._led[chosen] += 1
+        return chosen
+
+
+class Handed(LedGroup, Protocol):
+    """A group that a stopping node may lead."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads it."""
+
+    def transfer_leadership(self, to: NodeId | None) -> bool:
+        """Hand leadership over; whether that has begun."""
+
+
+G = TypeVar("G", bound=Handed)
+
+
+def hand_over(groups: Iterable[G], is_handed: Callable[[G], bool]) -> bool:
+    """Hand over some of the groups that this node leads and others can; whether any transfer runs (`is_handed`).
+
+    To be called again until none does. A few at a time: each is an election with two fsyncs, and a group is silent from
+    the beginning of its transfer to the end, so the others had better go on serving until it is tchosen turn.
+    """
+    all_groups = list(groups)
+    led = [group for group in all_groups if group.is_leader and len(group.configuration.members) > 1]
+    candidates, running = TransferCandidates(all_groups), sum(map(is_handed, led))
+    for group in led:
+        if running >= TRANSFERS_AT_ONCE:
+            break
+        if not is_handed(group) and group.transfer_leadership(candidates.choose(group)):
+            running += 1
+    return running > 0

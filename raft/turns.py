@@ -1,0 +1,229 @@
+"""What a group does in a turn of the node: receive, step the engine, perform what it wants done, learn and advance.
+
+Events (`step`, `tick`, `peer_up`, `peer_down`) step the engine, and its `Ready` is performed in one place (`_perform`).
+`learn` and `advance` end the turn: learn what became durable, say what is committed; apply it, tell the proposers, seal
+what is queued, let the engine send. Nothing here awaits, and nothing here decides what Raft decides.
+
+An unexpected exception of apply stops the group (rule 26), as an error of the log does (rule 7): it takes no further
+part, and says so in `failed`.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from jetraft.raft.changes import Change
+from jetraft.raft.checkpointing import Checkpointer
+from jetraft.raft.engine.acceptor import LogDivergedError
+from jetraft.raft.engine.messages import Message
+from jetraft.raft.engine.port import Engine
+from jetraft.raft.engine.ready import NOTHING
+from jetraft.raft.machine import StateMachine, apply_entries
+from jetraft.raft.outbox import RaftOutbox
+from jetraft.raft.proposals import Proposals
+from jetraft.raft.tenure import Tenure
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, GroupLog, StoreCorrupt, StoreError
+
+log_ = logging.getLogger(__name__)
+
+# What a bad disk answers. It ends this group and no other: the owner opens the log again, and has it repaired.
+DISK_ERRORS: Final = (StoreError, OSError)
+APPLY_BYTES_MAX = 1 << 20  # applied in one go; a replay at start is cut into turns of some milliseconds
+
+
+class GroupStoppedError(Exception):
+    """The group was removed from this node."""
+
+
+class Turns:
+    """The life of one group on one node."""
+
+    def __init__(  # noqa: PLR0913  (what a group is made of)
+        self,
+        group_id: GroupId,
+        *,
+        core: Engine,
+        log: GroupLog,
+        machine: StateMachine,
+        checkpointer: Checkpointer,
+        applied_index: int,
+        now_ns: int,
+        mark_dirty: Callable[[], None],
+    ) -> None:
+        self._group_id = group_id
+        self._core = core
+        self._log = log
+        self._machine = machine
+        self._checkpointer = checkpointer
+        self._mark_dirty = mark_dirty
+        self.applied_index = applied_index
+        self.failed: Exception | None = None
+        self.proposals = Proposals()
+        self.progress = Change()  # of the applied index, what is durable, the role, `failed`
+        self.tenure = Tenure(machine, self.proposals, self.progress, now_ns)
+        self.outbox = RaftOutbox()
+        self._committed: Sequence[Entry] = ()  # between `learn` and `advance`: what is to be applied
+        self._persisted_token = -1
+        self._damage: StoreCorrupt | OSError | None = None
+
+    # Events.
+
+    def step(self, sender: NodeId, message: Message, now_ns: int) -> None:
+        """A peer's message."""
+        if self.takes_part(now_ns):
+            self._let(now_ns, self._core.step, sender, message)
+
+    def tick(self, now_ns: int) -> None:
+        """The deadline passed."""
+        if self.takes_part(now_ns):
+            self._let(now_ns, self._core.tick)
+
+    def peer_up(self, node: NodeId, now_ns: int) -> None:
+        """A link session began."""
+        self._let(now_ns, self._core.peer_up, node)
+
+    def peer_down(self, node: NodeId, now_ns: int) -> None:
+        """A link session ended."""
+        self._let(now_ns, self._core.peer_down, node)
+
+    def _let(self, now_ns: int, event: Callable[..., None], *arguments: object) -> None:
+        """Let the engine take an event. What it finds wrong with the log ends this group, and no other."""
+        try:
+            event(*arguments, now_ns)
+        except (LogDivergedError, *DISK_ERRORS) as error:
+            self.fail(error, now_ns)
+        self.perform(now_ns)
+
+    def perform(self, now_ns: int) -> None:
+        """The engine was asked for something: do what it wants done because of that, and let a flush end the turn."""
+        self._perform(now_ns)
+        self._mark_dirty()
+
+    def _perform(self, now_ns: int) -> None:
+        """Do what the engine wants done since the last time."""
+        ready = self._core.take_ready()
+        if ready is NOTHING:
+            return
+        self.outbox.put(ready)
+        if ready.standing is not None and self.failed is None:  # who has failed has said so already
+            self.tenure.observe(ready.standing, now_ns)
+
+    def takes_part(self, now_ns: int) -> bool:
+        """Whether the group works. A log that has failed since the last turn ends it here, before anything is said."""
+        if self.failed is None and self._log.failed is not None:
+            self.fail(self._log.failed, now_ns)
+        return self.failed is None
+
+    def stop(self, now_ns: int) -> None:
+        """The replica is removed: peers learn it, proposers get UNKNOWN or REFUSED."""
+        if self.failed is None:
+            self._core.resign(now_ns)
+            self.tenure.end()
+            self.failed = GroupStoppedError(f"group {self._group_id} was stopped")
+            self.progress.notify()
+            self._perform(now_ns)
+        self.outbox.take_offer()  # nothing may be fetched for a log that is about to be closed
+
+    def fail(self, error: Exception, now_ns: int) -> None:
+        """The log or the state machine is broken: take no part any more (rules 7 and 26)."""
+        if self.failed is not None:
+            return
+        error = self._log.failed or error  # after a failed write every other one is refused because of it
+        term = self._core.term
+        log_.error("group %s stops at term %d, applied %d: %r", self._group_id, term, self.applied_index, error)
+        self._core.resign(now_ns)
+        self.tenure.end()
+        self.failed = error
+        self.tenure.forget_leader(self._core.term)
+        self.progress.notify()
+        self._perform(now_ns)
+        self._mark_dirty()  # the peers hear of it at the end of the turn, also when the error was found outside of one
+
+    def distrust(self, error: StoreCorrupt | OSError) -> None:
+        """A read met damage: the group stops at the end of the turn, and its owner has it repaired.
+
+        Not at once: the reader is in the middle of something, and can still answer with an error. What is proposed
+        until then is refused.
+        """
+        self._damage = self._damage or error
+        self._mark_dirty()
+
+    # The end of a turn.
+
+    def learn(self, now_ns: int) -> bool:
+        """Count what became durable, and tell the callers that asked what is committed; returns whether any had.
+
+        Called at the end of a turn for groups that were marked dirty. `advance` follows in the same turn.
+        """
+        self._committed = ()
+        log = self._log
+        if self.failed is not None or log.failed is not None or self._damage is not None:
+            return False
+        try:
+            if log.durable_token != self._persisted_token:
+                self._persisted_token = log.durable_token
+                self.progress.notify()
+                # Before the engine counts: what waited for the disk leaves ahead of what is sent because of it.
+                self.outbox.release(log.durable_token)
+                self._core.persisted(now_ns)
+                self._perform(now_ns)
+                self._checkpointer.trim_if_durable(now_ns)
+            target = self._core.applicable_index
+            if self.applied_index >= target:
+                return False
+            self._committed = log.entries(self.applied_index + 1, target, APPLY_BYTES_MAX)
+        except DISK_ERRORS as error:  # the owner repairs the log
+            self.fail(error, now_ns)
+            return False
+        return self.proposals.tell_committed(self._committed[-1].index)
+
+    def advance(self, now_ns: int) -> None:
+        """Apply what is committed, append what is queued, let the engine send."""
+        if not self.takes_part(now_ns):
+            return
+        if self._damage is not None:
+            self.fail(self._damage, now_ns)
+            return
+        try:
+            if self._committed:
+                self._apply(self._committed, now_ns)
+            if self.tenure.term_led:
+                self._lead()
+            self._seal_queue()
+            self._core.flush(now_ns)
+            self._perform(now_ns)
+        except DISK_ERRORS as error:  # an entry that was to be sent, or a message that a new leader looks at
+            self.fail(error, now_ns)
+
+    def _apply(self, entries: Sequence[Entry], now_ns: int) -> None:
+        """Apply what is committed and durable here, up to a bound per turn."""
+        try:
+            results = apply_entries(self._machine, entries)
+        except Exception as error:  # noqa: BLE001  (whatever apply raises is a bug of the machine: rule 26)
+            self.fail(error, now_ns)
+            return
+        self._committed = ()
+        self.applied_index = entries[-1].index
+        self._checkpointer.note_applied(entries)
+        self.proposals.tell_applied(entries[0].index, results)
+        self.progress.notify()
+        if self.applied_index < self._core.applicable_index:
+            self._mark_dirty()
+        self._checkpointer.save_if_due(self.applied_index, now_ns)
+
+    def _lead(self) -> None:
+        """Begin to admit once everything before the term is applied; answer reads."""
+        if not self.tenure.is_leader and self.applied_index >= self._core.term_start_index:
+            self.tenure.begin()
+        if self.proposals.has_reads:
+            self.proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
+
+    def _seal_queue(self) -> None:
+        """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
+        if not self.proposals.queued:
+            return
+        if not self.tenure.is_leader:
+            self.proposals.refuse_queued()
+        elif self._core.accepts_proposals:
+            self.proposals.seal(self._core.propose)

@@ -1,9 +1,0 @@
-from jetraft.store._chunks import ChunkTable
-from jetraft.store._subjtree import SubjectTree
-
-class Chains:
-    tree: SubjectTree
-    chunks: ChunkTable
-    first_seq: int
-    last_seq: int
-    messages: int

@@ -1,6 +1,0 @@
-# Typed face of _holes.pyx; the words are there.
-
-from _typeshed import ReadableBuffer as Buffer
-
-def salvage(data: Buffer, *, offset: int, end: int, incarnation: int, index: int) -> bytes | None: ...
-def holes(frame: Buffer) -> list[int]: ...

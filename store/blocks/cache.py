@@ -1,0 +1,79 @@
+"""An LRU cache of frames, shared by all logs of a node and bounded in bytes (decision 18).
+
+A frame enters when it is appended, so that subscribers near the tail cause no reads, and when it was read and its
+checksum was verified. Cached frames are not verified again.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+import attrs
+
+CACHE_BYTES_MAX: Final = 256 << 20
+FRAME_OVERHEAD_BYTES: Final = 256  # the bytes object, its key and the dictionary's node, measured on CPython 3.11
+
+Key = tuple[int, int, int]  # log, block, offset
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class CacheStatistics:
+    """A snapshot of a cache's figures."""
+
+    frames: int
+    bytes_held: int
+    bytes_max: int
+    hits: int
+    misses: int
+
+
+class BlockCache:
+    """A map from (log, block, offset) to the bytes of a frame, at most `bytes_max` bytes with overhead."""
+
+    def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes_held = 0
+        self._frames: OrderedDict[Key, bytes] = OrderedDict()
+        self._logs = 0
+        self._hits = 0
+        self._misses = 0
+
+    def register_log(self) -> int:
+        """A unique number for the first part of a log's keys."""
+        self._logs += 1
+        return self._logs
+
+    def get(self, key: Key) -> bytes | None:
+        """The frame, which becomes the most recently used one; None when it is not cached."""
+        frame = self._frames.get(key)
+        if frame is None:
+            self._misses += 1
+            return None
+        self._hits += 1
+        self._frames.move_to_end(key)
+        return frame
+
+    def put(self, key: Key, frame: bytes) -> None:
+        """Add a verified frame, and evict the least recently used ones. Does not change a frame that is cached."""
+        if key in self._frames:
+            return
+        self._frames[key] = frame
+        self._bytes_held += len(frame) + FRAME_OVERHEAD_BYTES
+        while self._bytes_held > self._bytes_max:
+            _, gone = self._frames.popitem(last=False)
+            self._bytes_held -= len(gone) + FRAME_OVERHEAD_BYTES
+
+    def replace(self, key: Key, frame: bytes) -> None:
+        """Replace a cached frame by one of the same length; does nothing when it is not cached."""
+        if key in self._frames:
+            assert len(self._frames[key]) == len(frame)
+            self._frames[key] = frame
+
+    def statistics(self) -> CacheStatistics:
+        """Figures for monitoring and tests."""
+        return CacheStatistics(
+            frames=len(self._frames),
+            bytes_held=self._bytes_held,
+            bytes_max=self._bytes_max,
+            hits=self._hits,
+            misses=self._misses,
+        )

@@ -1,0 +1,6 @@
+# Types of _holes.pyx, which has the docstrings.
+
+from _typeshed import ReadableBuffer as Buffer
+
+def salvage(data: Buffer, *, offset: int, end: int, incarnation: int, index: int) -> bytes | None: ...
+def holes(frame: Buffer) -> list[int]: ...

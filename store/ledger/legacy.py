@@ -1,0 +1,209 @@
+"""Derives what must exist in a group's directory from the files themselves, when no ledger has a record of it.
+
+Used for stores of format 2, which kept term, vote and dropped ranges in small files beside each log and are converted
+when they are opened, and for a store whose ledger is lost. The rules are those of format 2: a block counts if its head
+is sound; a block without a sound head and without a mark is unfinished; names of checkpoints are trusted. These rules
+cannot distinguish a block that is missing at the end of the log from one that never existed, which the ledger can.
+"""
+
+import logging
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import attrs
+
+from jetraft.store.disk.files import TMP_SUFFIX, read_file
+from jetraft.store.disk.io import Disk
+from jetraft.store.frames._frame import find_mark, scan
+from jetraft.store.frames.format import (
+    BLOCK_HEAD_BYTES,
+    BLOCK_SUFFIX,
+    CHECKPOINT_SUFFIX,
+    GENERATION_PREFIX,
+    BlockHead,
+    FileKind,
+    Identity,
+    block_name,
+    serial_of,
+    unpack_block_head,
+    unpack_envelope,
+)
+from jetraft.store.ledger.expected import Expected
+from jetraft.store.model import index_ranges
+from jetraft.store.model.ids import NodeId
+from jetraft.store.port import HardState, HardStateLost, StoreCorrupt, StoreNewer, StoreRefused
+
+log_ = logging.getLogger(__name__)
+
+HARD_STATE_NAMES: Final = ("hard-state.0", "hard-state.1")
+TRIMMED_NAME: Final = "trimmed"
+
+_NO_LIMIT: Final = (1 << 64) - 1
+_RANGE: Final = struct.Struct("<QQ")
+_HARD_STATE: Final = struct.Struct("<QQ16s")  # counter, term, vote
+
+
+class Files(Protocol):
+    """What is read here: of a store's disk, or of a directory that must not be changed."""
+
+    def names(self, path: Path) -> list[str]:
+        """The names in a directory, sorted; empty when there is no such directory."""
+        ...
+
+    def content(self, path: Path) -> bytes:
+        """All bytes of a file. Raises OSError."""
+        ...
+
+
+@attrs.frozen
+class DiskFiles:
+    """Implements Files."""
+
+    disk: Disk
+
+    def names(self, path: Path) -> list[str]:
+        """See Files."""
+        return self.disk.list_directory(path)
+
+    def content(self, path: Path) -> bytes:
+        """See Files."""
+        return read_file(self.disk, path)
+
+
+def is_of_format_2(files: Files, group: Path) -> bool:
+    """Whether a group's directory has files that only format 2 has."""
+    return any(name in files.names(group) for name in HARD_STATE_NAMES)
+
+
+def newest_generation(files: Files, group: Path) -> int | None:
+    """The number of the log's directory that counts; None when there is none."""
+    names = [name for name in files.names(group) if name.startswith(GENERATION_PREFIX)]
+    numbers = [name.removeprefix(GENERATION_PREFIX) for name in names if not name.endswith(TMP_SUFFIX)]
+    return max((int(number) for number in numbers if number.isdigit()), default=None)
+
+
+def hard_state_of(files: Files, group: Path, identity: Identity) -> HardState:
+    """Term and vote of a group of format 2: the newer of the sound copies. Raises HardStateLost."""
+    found: list[tuple[int, HardState]] = []
+    damage: list[str] = []
+    for name in HARD_STATE_NAMES:
+        try:
+            data = files.content(group / name)
+            found.append(_hard_state(data, identity, what=str(group / name)))
+        except (StoreCorrupt, StoreRefused, OSError) as error:
+            damage.append(str(error))
+    if not found:
+        raise HardStateLost("; ".join(damage))
+    return max(found, key=lambda copy: copy[0])[1]
+
+
+def _hard_state(data: bytes, identity: Identity, *, what: str) -> tuple[int, HardState]:
+    body = unpack_envelope(data, FileKind.HARD_STATE, identity, what=what)
+    if len(body) != _HARD_STATE.size:
+        raise StoreCorrupt(f"{what}: expected a term and a vote, found {len(body)} bytes")
+    counter, term, vote = _HARD_STATE.unpack(body)
+    name = vote.rstrip(b"\0").decode()
+    return counter, HardState(term=term, vote=NodeId(name) if name else None)
+
+
+def expected_of(files: Files, directory: Path, identity: Identity, *, is_format_2: bool) -> Expected:
+    """What the files of a log's directory say. Raises StoreCorrupt, StoreRefused.
+
+    Where the ledger is lost, every block counts that has a name: nothing tells which were finished.
+    """
+    names = files.names(directory)
+    heads = []
+    for name in names:
+        if name.endswith(BLOCK_SUFFIX) and serial_of(name):
+            head = _read_head(files, directory / name, identity, may_be_unfinished=is_format_2)
+            if head is not None:
+                heads.append(head)
+    heads.sort(key=lambda head: head.serial)
+    ranges = _dropped(files, directory, identity, heads) if TRIMMED_NAME in names else None
+    dropped = _holes(directory, heads) if ranges is None else ranges
+    kept = _without_void(heads, dropped)
+    indexes = [name.removesuffix(CHECKPOINT_SUFFIX) for name in names if name.endswith(CHECKPOINT_SUFFIX)]
+    return Expected(
+        heads=tuple(_with_boundaries(files, directory, identity, kept)),
+        dropped=dropped,
+        checkpoints=tuple(sorted(int(index) for index in indexes if index.isdigit())),
+        is_recorded=False,
+    )
+
+
+def _read_head(files: Files, path: Path, identity: Identity, *, may_be_unfinished: bool) -> BlockHead | None:
+    """The head of a block; None when the block was never finished, which the absence of marks shows."""
+    data = files.content(path)
+    try:
+        head = unpack_block_head(data[:BLOCK_HEAD_BYTES], identity, what=str(path))
+        if block_name(head) == path.name:
+            return head
+    except StoreNewer:
+        raise
+    except (StoreCorrupt, StoreRefused):
+        pass
+    if may_be_unfinished and find_mark(data, offset=0, incarnation=identity.incarnation) < 0:
+        return None
+    log_.error("%s: the head is damaged; using index and serial of the file name", path)
+    return BlockHead(serial=serial_of(path.name), first_index=int(path.name.partition("-")[0]), boundary_term=0)
+
+
+def _dropped(files: Files, directory: Path, identity: Identity, heads: Sequence[BlockHead]) -> index_ranges.Ranges:
+    what = directory / TRIMMED_NAME
+    try:
+        body = unpack_envelope(files.content(what), FileKind.TRIMMED, identity, what=str(what))
+        return index_ranges.merged(_RANGE.iter_unpack(body[: len(body) // _RANGE.size * _RANGE.size]))
+    except StoreNewer:
+        raise
+    except (StoreCorrupt, StoreRefused, OSError) as error:
+        log_.error("%s", error)  # noqa: TRY400
+        return _holes(directory, heads)
+
+
+def _holes(directory: Path, heads: Sequence[BlockHead]) -> index_ranges.Ranges:
+    """Indexes below and between the blocks: nothing tells whether they were dropped on purpose."""
+    holes = []
+    first = min((head.first_index for head in heads), default=1)
+    if first > 1:
+        holes.append((1, first - 1))
+        log_.warning("%s: entries below %d are missing, and no record says that they were dropped", directory, first)
+    return index_ranges.merged(holes)
+
+
+def _without_void(heads: Sequence[BlockHead], dropped: index_ranges.Ranges) -> list[BlockHead]:
+    """The blocks that count, by serial: what begins at or behind the first index of a later one was cut."""
+    kept: list[BlockHead] = []
+    limit = _NO_LIMIT
+    for head in reversed(heads):
+        # What a dropped block cut off must not come back once that block's head is gone.
+        dropped_from = min((first for first, _ in dropped if first > head.first_index), default=_NO_LIMIT + 1)
+        last = min(limit, dropped_from - 1)
+        if head.first_index <= limit and (
+            last == _NO_LIMIT or not index_ranges.covers(dropped, head.first_index, last)
+        ):
+            kept.append(head)
+        limit = min(limit, head.first_index - 1)
+    kept.reverse()
+    return kept
+
+
+def _with_boundaries(files: Files, directory: Path, identity: Identity, heads: Sequence[BlockHead]) -> list[BlockHead]:
+    """Give blocks whose heads were damaged the term that the block before them ends with."""
+    found: list[BlockHead] = []
+    for head in heads:
+        known = head
+        if head.boundary_term == 0 and head.first_index > 1 and found:
+            before = found[-1]
+            walk = scan(
+                files.content(directory / block_name(before)),
+                offset=BLOCK_HEAD_BYTES,
+                incarnation=identity.incarnation,
+                next_index=before.first_index,
+                term=before.boundary_term,
+                last_index=head.first_index - 1,
+            )
+            known = attrs.evolve(head, boundary_term=walk.term)
+        found.append(known)
+    return found

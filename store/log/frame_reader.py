@@ -1,0 +1,269 @@
+"""Reads frames of one log from the write queue, from the cache, or from a block's file.
+
+A frame from a file is verified before it is returned: its checksum, and that it is the entry that the block's table has
+at that place.
+"""
+
+import errno
+import logging
+from typing import Final
+
+from jetraft.store.blocks.block import Block, entry_of
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.blocks.proofs import untagged
+from jetraft.store.disk.io import Disk
+from jetraft.store.frames._frame import make_mark, parse_header, verify
+from jetraft.store.frames._thin import expand, thin_like
+from jetraft.store.frames.cipher import SEAL_BYTES, GroupCipher
+from jetraft.store.frames.compression import pack_like, unpack
+from jetraft.store.frames.format import (
+    FRAME_FLAGS_AT,
+    FRAME_HEADER_BYTES,
+    FRAME_KIND_AT,
+    FRAME_PACKED,
+    FRAME_SEALED,
+    FRAME_THIN,
+    MARK_BYTES,
+    Kind,
+)
+from jetraft.store.log.write_queue import BlockFile, Rewriting
+from jetraft.store.port import Entry, StoreCorrupt
+
+log = logging.getLogger(__name__)
+
+CACHED_KINDS: Final = frozenset({Kind.MESSAGES, Kind.CONSUMER_OP, Kind.META})  # others are few and seldom read
+FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
+
+
+class FrameReader:
+    """The frames of one log by block and offset."""
+
+    __slots__ = ("_cipher", "_disk", "_incarnation", "_log", "_open", "_rewriting", "_unwritten", "cache", "files")
+
+    def __init__(self, disk: Disk, cache: BlockCache, incarnation: int, cipher: GroupCipher | None = None) -> None:
+        self._disk = disk
+        self.cache = cache
+        self._log = cache.register_log()
+        self._incarnation = incarnation
+        self._cipher = cipher
+        self._unwritten: dict[tuple[int, int], bytes] = {}  # by (block, offset): no file has them yet
+        self._rewriting: dict[tuple[int, int], bytes] = {}  # by (block, offset): written over older frames
+        self._open: dict[int, int] = {}  # block -> descriptor, least recently used first
+        self.files: dict[int, BlockFile] = {}  # by block number
+
+    def buffer(self, block: Block, offset: int, frame: bytes) -> None:
+        """Buffer a frame until `release`: it is about to be written."""
+        self._unwritten[block.number, offset] = frame
+        if frame[FRAME_KIND_AT] in CACHED_KINDS:
+            self.cache.put((self._log, block.number, offset), frame)
+
+    def release(self, block: Block, offset: int) -> None:
+        """Drop a frame that is in its file now, or was cut."""
+        self._unwritten.pop((block.number, offset), None)
+
+    def rewriting(self, block: Block, offset: int, frame: bytes) -> Rewriting:
+        """Replace a frame for readers; returns what to write. `rewritten` says when the file has it."""
+        key = block.number, offset
+        index = block.index_at(offset)
+        assert index is not None
+        number, stored = block.number_of(index), frame
+        if block.indexes is not None:
+            stored = self._stored_like(self._stored(block, number), frame)
+        file, place, is_sealed = self.files[block.number], block.place_of(number), self.is_sealed(block)
+        item = Rewriting(file=file, frame=frame, place=place, stored=stored, is_sealed=is_sealed)
+        self._rewriting[key] = frame
+        if key in self._unwritten:
+            self._unwritten[key] = frame
+        self.cache.replace((self._log, *key), frame)
+        return item
+
+    def rewritten(self, key: tuple[int, int], frame: bytes) -> None:
+        """Note that the file has this frame at `key`, which is (block, offset)."""
+        if self._rewriting.get(key) is frame:
+            del self._rewriting[key]
+
+    def in_memory(self, block: Block, offset: int) -> bytes | None:
+        """The frame if it is in memory, else None."""
+        key = block.number, offset
+        frame = self._rewriting.get(key) or self._unwritten.get(key)
+        return self.cache.get((self._log, block.number, offset)) if frame is None else frame
+
+    def frame(self, block: Block, offset: int) -> bytes:
+        """The frame at a place. Raises KeyError when none starts there, StoreCorrupt when it is damaged."""
+        frame = self.in_memory(block, offset)
+        if frame is not None:
+            return frame
+        index = block.index_at(offset)
+        if index is None:
+            raise KeyError((block.number, offset))
+        frame = self.run(block, index, index, 0)[0].frame
+        self.cache.put((self._log, block.number, offset), frame)
+        return frame
+
+    def run(self, block: Block, lo: int, hi: int, bytes_max: int) -> list[Entry]:
+        """Entries from `lo` to at most `hi` of one block, by one read of about `bytes_max` from its file; at least one.
+
+        An entry that is not written yet comes from memory, alone. Raises StoreCorrupt.
+        """
+        key = block.number, block.offset_of(lo)
+        waiting = self._rewriting.get(key) or self._unwritten.get(key)
+        if waiting is not None:
+            return [entry_of(waiting)]
+        first = block.number_of(lo)
+        start = block.place_of(first)
+        last, end = self._reach(block, first, hi, start + bytes_max)
+        data = self._read(block, end - start, start)
+        return [self._checked(block, data, start, number) for number in range(first, last + 1)]
+
+    def piece(self, block: Block, offset: int, size: int) -> bytes:
+        """Bytes of a block for another member: without its tag, decrypted, with marks in place of seals."""
+        data = self._plain_marks(block, offset, size)
+        if self._cipher is None or not self.is_sealed(block):
+            return data
+        shown = bytearray(data)
+        end = offset + len(data)
+        for number in range(block.number_before(offset), len(block.offsets)):
+            at, index = block.place_of(number), block.index_of(number)
+            if at >= end:
+                break
+            frame = self._stored(block, number)
+            mark = make_mark(incarnation=self._incarnation, offset=at + len(frame), next_index=index + 1)
+            low, high = max(at, offset), min(at + len(frame) + SEAL_BYTES, end)
+            if low < high:
+                shown[low - offset : high - offset] = (frame + mark)[low - at : high - at]
+        return bytes(shown)
+
+    def _plain_marks(self, block: Block, offset: int, size: int) -> bytes:
+        """Bytes of a block's file without its tag, which is private to this member."""
+        tag = self.files[block.number].head.tag
+        if not tag:
+            return self._read(block, size, offset)
+        start = max(0, offset - MARK_BYTES + 1)  # to find marks that the range cuts
+        data = self._read(block, offset - start + size + MARK_BYTES - 1, start)
+        return untagged(data, start, self._incarnation, tag)[offset - start : offset - start + size]
+
+    def current(self, block: Block, number: int) -> bytes:
+        """A frame, decrypted: the one that waits to be written, else as its file has it. Raises StoreCorrupt."""
+        key = block.number, block.offsets[number]
+        waiting = self._rewriting.get(key) or self._unwritten.get(key)
+        return self._stored(block, number) if waiting is None else waiting
+
+    def is_sealed(self, block: Block) -> bool:
+        """Whether the frames of a block are encrypted. Either all of them are, or none."""
+        file = self.files[block.number]
+        if file.sealed is None:
+            header = self._read(block, FRAME_HEADER_BYTES, block.place_of(0))
+            file.sealed = bool(header[FRAME_FLAGS_AT] & FRAME_SEALED)
+        return file.sealed
+
+    def _reach(self, block: Block, first: int, hi: int, end_max: int) -> tuple[int, int]:
+        """(last frame, end) of a read that starts with frame `first` and ends by `end_max` if possible."""
+        written = self.files[block.number].written
+        last, end = first, min(block.place_end(first), written)
+        while last + 1 < len(block.offsets) and block.index_of(last + 1) <= hi:
+            end_next = block.place_end(last + 1)
+            is_being_rewritten = (block.number, block.offsets[last + 1]) in self._rewriting
+            if end_next > end_max or block.place_of(last + 1) >= written or is_being_rewritten:
+                break
+            last, end = last + 1, min(end_next, written)
+        return last, end
+
+    def _checked(self, block: Block, data: bytes, start: int, number: int) -> Entry:
+        at, index = block.place_of(number) - start, block.index_of(number)
+        if verify(data, at):
+            header = parse_header(data, at)
+            if header.log_index == index and header.incarnation == self._incarnation:
+                frame = data[at : at + header.length]
+                if header.flags:
+                    frame = self._opened(block, start + at, frame)
+                return Entry(index=index, term=header.term, kind=header.kind, frame=frame)
+        raise StoreCorrupt(f"{self.files[block.number].path}: entry {index} at byte {start + at} is damaged")
+
+    def _opened(self, block: Block, offset: int, frame: bytes) -> bytes:
+        """The frame as it was appended, with empty messages in place of those that compaction removed."""
+        file = self.files[block.number]
+        frame = self._unsealed(file, offset, frame)
+        try:
+            if frame[FRAME_FLAGS_AT] & FRAME_PACKED:
+                frame = unpack(frame)
+            return expand(frame) if frame[FRAME_FLAGS_AT] & FRAME_THIN else frame
+        except ValueError as error:
+            raise StoreCorrupt(f"{file.path}: the frame at byte {offset}: {error}") from error
+
+    def _unsealed(self, file: BlockFile, offset: int, frame: bytes) -> bytes:
+        if not frame[FRAME_FLAGS_AT] & FRAME_SEALED:
+            return frame
+        if self._cipher is None:
+            raise StoreCorrupt(f"{file.path}: the frame at byte {offset} is encrypted, and no key is configured")
+        return self._cipher.open_frame(file.head.serial, offset, frame, what=str(file.path))
+
+    def _stored_like(self, former: bytes, frame: bytes) -> bytes:
+        """The form of a frame that replaces another one in its file, in as many bytes."""
+        inside = unpack(former) if former[FRAME_FLAGS_AT] & FRAME_PACKED else former
+        stored = thin_like(inside, frame) if inside[FRAME_FLAGS_AT] & FRAME_THIN else frame
+        if inside is former:
+            return stored
+        packed = pack_like(former, stored)
+        if packed is None:
+            log.warning("an erased frame does not fit in its place; the next compaction of its block removes it")
+        return packed or former
+
+    def _stored(self, block: Block, number: int) -> bytes:
+        """A frame as its file has it, decrypted. Raises StoreCorrupt."""
+        file, place = self.files[block.number], block.place_of(number)
+        data = self._read(block, block.place_end(number) - place, place)
+        if not verify(data):
+            raise StoreCorrupt(f"{file.path}: entry {block.index_of(number)} at byte {place} is damaged")
+        return self._unsealed(file, place, data[: parse_header(data).length])
+
+    def _read(self, block: Block, size: int, offset: int) -> bytes:
+        """Bytes of a block's file. Raises StoreCorrupt when the device cannot read them."""
+        try:
+            return self._disk.read(self._descriptor(block.number), size, offset)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise StoreCorrupt(f"{self.files[block.number].path}: byte {offset} cannot be read: {error}") from error
+
+    def _descriptor(self, number: int) -> int:
+        file = self.files[number]
+        if file.fd is not None:
+            return file.fd
+        fd = self._open.pop(number, None)
+        if fd is None:
+            fd = self._disk.open_file(file.path)
+            if file.is_growing:
+                file.fd = fd
+                return fd
+            if len(self._open) == FILES_OPEN_MAX:
+                self._disk.close_file(self._open.pop(next(iter(self._open))))
+        self._open[number] = fd
+        return fd
+
+    def reload(self, number: int, written: int) -> None:
+        """Note that the file of a block was replaced by another one, with so many bytes."""
+        file = self.files[number]
+        file.written, file.sealed = written, self._cipher is not None
+        fd = self._open.pop(number, None)
+        if fd is not None:
+            self._disk.close_file(fd)
+
+    def forget(self, number: int) -> BlockFile:
+        """Drop a block: close its descriptor for reading, and return its file."""
+        for key in [key for key in self._rewriting if key[0] == number]:
+            del self._rewriting[key]
+        fd = self._open.pop(number, None)
+        if fd is not None:
+            self._disk.close_file(fd)
+        return self.files.pop(number)
+
+    def close(self) -> None:
+        """Close every descriptor."""
+        for fd in self._open.values():
+            self._disk.close_file(fd)
+        self._open.clear()
+        for file in self.files.values():
+            if file.fd is not None:
+                self._disk.close_file(file.fd)
+                file.fd = None
+        self._unwritten.clear()

@@ -1,0 +1,321 @@
+"""The changes of a log that are not yet handed to the writer, and the steps in which they become durable.
+
+0. `promise`: the ledger takes what the opening found and the ledger lacks, then term and vote, then the members with
+   which a new log begins. So no entry is on disk whose term this member has not recorded.
+1. `fill`: the files, in this order:
+   - directories that are new;
+   - per block: its head if it is new, its frames, fsync, then a mark. The mark says that everything before it is
+     durable; nothing waits for the mark itself;
+   - frames that are overwritten: fsync of growing blocks (with their marks, so that what a crash leaves of a frame does
+     not look like a torn tail), the journal, fsync, directory, the frames, fsync;
+   - the checkpoint under a temporary name, fsync, rename;
+   - the log's directory.
+2. `records`: the ledger takes what exists from now on and must be there at the next start. One ledger batch serves all
+   groups of a turn. When it is durable, the change is durable.
+3. `clean_up`: files of blocks that were dropped or cut, older checkpoints and generations, and space that earlier
+   blocks reserved and did not use.
+
+A crash before step 2 leaves files that no record names; nothing was reported durable, and the next opening removes
+them. A crash before step 3 leaves superfluous files; the next opening removes them too.
+"""
+
+from pathlib import Path
+
+import attrs
+
+from jetraft.store.blocks.block import Block
+from jetraft.store.disk.files import TMP_SUFFIX
+from jetraft.store.disk.io import Batch, Disk
+from jetraft.store.frames import checkpoint as checkpoint_file
+from jetraft.store.frames._frame import make_mark
+from jetraft.store.frames.cipher import GroupCipher
+from jetraft.store.frames.format import (
+    ERASE_NAME,
+    MARK_BYTES,
+    BlockHead,
+    Identity,
+    block_name,
+    checkpoint_name,
+    pack_block_head,
+)
+from jetraft.store.ledger import ledger_records
+from jetraft.store.ledger.ledger import Ledger
+from jetraft.store.ledger.ledger_records import Born, GroupKey, Point
+from jetraft.store.log import erasure
+from jetraft.store.model import index_ranges
+from jetraft.store.model.block_sizes import BLOCK_BYTES_MIN
+from jetraft.store.port import Checkpoint, HardState
+
+
+@attrs.define(eq=False, kw_only=True)
+class BlockFile:
+    """The file of a block."""
+
+    place: "LogPlace"
+    head: BlockHead
+    fd: int | None = None  # held open while the block grows
+    is_growing: bool = False  # an earlier process started it: the first open serves reads and writes
+    sealed: bool | None = None  # whether its frames are encrypted; None: not read yet
+    revision: int = 0  # grows with every change of its bytes
+    written: int = 0  # bytes that a read of the file sees; 0 until it was created
+
+    @property
+    def path(self) -> Path:
+        """Its path."""
+        return self.place.log / block_name(self.head)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Segment:
+    """Consecutive frames of one block, written together."""
+
+    block: Block
+    file: BlockFile
+    create: bool
+    offset: int
+    first_index: int
+    reserved_bytes: int = 0  # the length of a file that is created
+    frames: list[bytes] = attrs.field(factory=list)
+    end: int = attrs.field(default=attrs.Factory(lambda self: self.offset, takes_self=True))  # after the last frame
+
+    def add(self, frame: bytes) -> None:
+        """Append a frame as its file is to have it."""
+        self.frames.append(frame)
+        self.end += len(frame)
+
+    def on_reserved(self, size: int) -> None:
+        """Note the length with which the file was created."""
+        self.reserved_bytes = size
+        self.block.shrink(size)
+
+    def cut_from(self, index: int) -> None:
+        """Remove the frames from `index` on."""
+        del self.frames[max(0, index - self.first_index) :]
+        self.end = self.offset + sum(map(len, self.frames))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Rewriting:
+    """A frame that is overwritten: `frame` is what readers see, `stored` what the file has, apart from a seal."""
+
+    file: BlockFile
+    frame: bytes
+    place: int
+    stored: bytes
+    is_sealed: bool
+
+
+@attrs.define(eq=False, kw_only=True)
+class WriteQueue:
+    """Changes that wait for the next batch."""
+
+    facts: list[bytes] = attrs.field(factory=list)  # ledger records that precede all others
+    hard_state: HardState | None = None
+    founding: Checkpoint | None = None  # the first checkpoint, which has no file
+    segments: list[Segment] = attrs.field(factory=list)
+    retired: list[tuple[Block, BlockFile]] = attrs.field(factory=list)  # blocks that no longer grow
+    rewrites: dict[tuple[int, int], Rewriting] = attrs.field(factory=dict)  # by (block, offset)
+    checkpoint: Checkpoint | None = None
+    dropped: index_ranges.Ranges | None = None
+    unlink: list[Path] = attrs.field(factory=list)
+    close: list[int] = attrs.field(factory=list)  # descriptors of blocks that were removed
+    new_directories: list[Path] = attrs.field(factory=list)  # whose directory entries are not durable yet
+    empty_directories: list[Path] = attrs.field(
+        factory=list
+    )  # the same of a log without files: synced with its first file
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether it only adds frames to blocks that exist. Such a batch may follow one that is in flight."""
+        if self.hard_state is not None or self.checkpoint is not None or self.dropped is not None:
+            return False
+        if self.founding is not None or self.facts or self.retired or self.rewrites:
+            return False
+        if self.unlink or self.close or self.new_directories:
+            return False
+        segments = self.segments
+        if len(segments) == 1:
+            return not segments[0].create
+        return bool(segments) and not any(segment.create for segment in segments)
+
+    @property
+    def makes_files(self) -> bool:
+        """Whether it creates files, whose names must be found after a crash."""
+        return self.checkpoint is not None or any(segment.create for segment in self.segments)
+
+    def frame_bytes(self) -> int:
+        """The bytes of the frames in it."""
+        size = 0
+        for segment in self.segments:
+            size += segment.end - segment.offset
+        return size
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LogPlace:
+    """Where a log is stored, and its owner. Names are strings: a Path takes half a kilobyte, and a node has many."""
+
+    ledger: Ledger
+    directory: str = attrs.field(converter=str)  # the group's
+    generation: str  # the name of the log's directory in it
+    identity: Identity
+    cipher: GroupCipher | None = None  # of a store that is encrypted
+
+    @property
+    def disk(self) -> Disk:
+        """The disk that it is stored on."""
+        return self.ledger.disk
+
+    @property
+    def key(self) -> GroupKey:
+        """The key of the group in the ledger."""
+        return self.identity.group_id, self.identity.incarnation
+
+    @property
+    def group(self) -> Path:
+        """The group's directory."""
+        return Path(self.directory)
+
+    @property
+    def log(self) -> Path:
+        """The generation's directory."""
+        return Path(self.directory, self.generation)
+
+
+def fill(batch: Batch, write_queue: WriteQueue, place: LogPlace, opened: list[int]) -> None:
+    """Turn a write queue into operations; `opened` receives the descriptors to close when the batch is done.
+
+    The blocks grow by the marks that are added here. Raises OSError when a file cannot be opened.
+    """
+    if write_queue.only_grows:  # nearly always
+        for segment in write_queue.segments:
+            _add_segment(batch, place.disk, segment, place.identity)
+    else:
+        _fill_in_order(batch, write_queue, place, opened)
+
+
+def _fill_in_order(batch: Batch, write_queue: WriteQueue, place: LogPlace, opened: list[int]) -> None:
+    disk, log, identity = place.disk, place.log, place.identity
+
+    def directory(path: Path) -> int:
+        opened.append(disk.open_directory(path))
+        return opened[-1]
+
+    for path in (*write_queue.new_directories, *(write_queue.empty_directories if write_queue.makes_files else ())):
+        batch.sync(directory(path))
+    for segment in write_queue.segments:
+        _add_segment(batch, disk, segment, identity)
+    if write_queue.rewrites:
+        _add_rewrites(batch, write_queue, place, directory(log), opened)
+    if write_queue.checkpoint is not None:
+        name = checkpoint_name(write_queue.checkpoint.index)
+        data = checkpoint_file.pack(write_queue.checkpoint, identity, place.cipher)
+        _add_replacement(batch, disk, log / name, data, opened)
+    if write_queue.makes_files:
+        batch.sync(directory(log))
+
+
+def promise(write_queue: WriteQueue, place: LogPlace) -> list[bytes]:
+    """The records that the ledger must have before anything of the write queue is written."""
+    found = list(write_queue.facts)  # of files that exist; an older term may be among them
+    if write_queue.hard_state is not None:
+        found.append(ledger_records.voted(place.key, write_queue.hard_state))
+    if write_queue.founding is not None:
+        found.append(ledger_records.founded(place.key, write_queue.founding.members))
+    return found
+
+
+def records(write_queue: WriteQueue, place: LogPlace) -> list[bytes]:
+    """The records that the ledger must have before the write queue is durable."""
+    key = place.key
+    found: list[bytes] = []
+    for segment in write_queue.segments:
+        if segment.create:
+            head = segment.file.head
+            block = Born(head.serial, head.first_index, head.boundary_term, segment.reserved_bytes, head.tag)
+            found.append(ledger_records.born(key, block))
+    if write_queue.checkpoint is not None:
+        point = Point(write_queue.checkpoint.index, write_queue.checkpoint.term)
+        found.append(ledger_records.checkpointed(key, point))
+    if write_queue.dropped is not None:
+        found.append(ledger_records.dropped(key, write_queue.dropped))
+    return found
+
+
+def clean_up(batch: Batch, write_queue: WriteQueue, disk: Disk, opened: list[int]) -> None:
+    """Add the operations that remove superfluous files. Raises OSError when a file cannot be opened."""
+    opened += write_queue.close
+    write_queue.close = []
+    for block, file in write_queue.retired:
+        fd = disk.open_file(file.path) if file.fd is None else file.fd
+        opened.append(fd)
+        file.fd = None
+        batch.truncate(fd, block.used)
+    for path in write_queue.unlink:
+        batch.unlink(bytes(path))
+
+
+def _add_segment(batch: Batch, disk: Disk, segment: Segment, identity: Identity) -> None:
+    """Write the frames of one block. The caller syncs the directory for a new file."""
+    file, block = segment.file, segment.block
+    frames = segment.frames
+    if segment.create:
+        if file.fd is None:  # or still open from an attempt that ran out of descriptors
+            file.fd = disk.open_file(file.path, create=True)
+        sizes = dict.fromkeys((block.size, min(block.size, max(BLOCK_BYTES_MIN, segment.end + MARK_BYTES))))
+        choices = [(size, pack_block_head(file.head, identity, reserved_bytes=size)) for size in sizes]
+        batch.reserve(file.fd, choices, segment.on_reserved)
+        batch.write(file.fd, frames, segment.offset)
+        batch.sync(file.fd)
+    elif frames:
+        if file.fd is None:  # this process writes to a block of an earlier one for the first time
+            file.fd = disk.open_file(file.path)
+        batch.write(file.fd, frames, segment.offset)
+        batch.sync_data(file.fd)
+    else:
+        return
+    # After the fsync of the frames: a mark says that what precedes it is durable. It goes out with the next fsync.
+    mark = make_mark(
+        incarnation=identity.incarnation,
+        offset=segment.end,
+        next_index=segment.first_index + len(frames),
+        tag=file.head.tag,
+    )
+    batch.write(file.fd, [mark], segment.end)
+    block.used = max(block.used, segment.end + MARK_BYTES)
+
+
+def _add_rewrites(batch: Batch, write_queue: WriteQueue, place: LogPlace, log_fd: int, opened: list[int]) -> None:
+    """Overwrite frames in place, with a journal."""
+    disk, journal = place.disk, place.log / ERASE_NAME
+    rewrites = []
+    for item in write_queue.rewrites.values():
+        stored, serial = item.stored, item.file.head.serial
+        if item.is_sealed:
+            assert place.cipher is not None
+            stored = place.cipher.seal_frame(serial, item.place, stored)
+        rewrites.append(erasure.Rewrite(name=item.file.path.name, offset=item.place, frame=stored))
+    for growing in dict.fromkeys(item.file.fd for item in write_queue.rewrites.values() if item.file.fd is not None):
+        batch.sync_data(growing)
+    # The journal is durable, name included, before a byte of a block changes: an opening completes it.
+    _add_replacement(batch, disk, journal, erasure.pack(rewrites, place.identity), opened)
+    batch.sync(log_fd)
+    for rewrite, item in zip(rewrites, write_queue.rewrites.values(), strict=True):
+        fd = item.file.fd
+        if fd is None:
+            fd = disk.open_file(item.file.path)
+            opened.append(fd)
+        batch.write(fd, [rewrite.frame], rewrite.offset)
+        batch.sync_data(fd)
+    batch.unlink(bytes(journal))
+
+
+def _add_replacement(batch: Batch, disk: Disk, path: Path, data: bytes, opened: list[int]) -> None:
+    """Write a file under a temporary name and rename it into place. The caller syncs the directory."""
+    tmp = path.with_name(path.name + TMP_SUFFIX)
+    fd = disk.open_file(tmp, create=True)
+    opened.append(fd)
+    batch.truncate(fd, 0)
+    batch.write(fd, [data], 0)
+    batch.sync(fd)
+    batch.rename(bytes(tmp), bytes(path))

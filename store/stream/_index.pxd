@@ -1,0 +1,40 @@
+"""Where each message of a stream is, and which subject it has, as C sees it. See _index.pyx."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from jetraft.store.stream._chains cimport Chains
+from jetraft.store.stream._lookahead cimport Upcoming
+from jetraft.store.stream._seqset cimport PackedRanges
+from jetraft.store.stream._spans cimport Place, SpanTable
+
+cdef enum:
+    REMOVED_LOG_MESSAGES = 1024    # as long as the quarantine of an id: see SubjectTree.release
+
+cdef struct Removed:
+    uint64_t seq
+    uint32_t subject
+
+cdef class Index(Chains):
+    cdef readonly SpanTable spans
+    cdef Removed *removed          # ring of the last removals, NULL until a filter set counts
+    cdef list watchers             # of Verdicts
+    cdef readonly uint64_t message_bytes
+    cdef readonly int64_t last_ts_ns
+    cdef uint64_t max_msgs
+    cdef uint64_t max_bytes
+    cdef uint64_t max_msgs_per_subject
+    cdef uint32_t overhead_bytes
+    cdef uint32_t hdr_overhead_bytes
+
+    cdef bint place_of(self, uint64_t seq, Place *out) noexcept
+    cdef int watch_removals(self) except -1
+    cdef int load_frame(self, const uint8_t *frame, size_t size, uint32_t block, uint32_t frame_offset,
+                        PackedRanges dead) except -1
+    cdef int put(self, uint64_t seq, uint32_t frame_offset, const Upcoming *upcoming) except -1
+    cdef int drop(self, uint64_t seq) except -1
+    cdef int drop_some(self, const uint64_t *seqs, size_t count, list dropped) except -1
+    cdef int drop_first(self) except -1
+    cdef int enforce_subject(self, uint32_t subject_id) except -1
+    cdef int enforce_totals(self) except -1
+    cdef void _forget_before(self, uint64_t seq) noexcept
+    cdef void _skip_to(self, uint64_t seq) noexcept

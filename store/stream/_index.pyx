@@ -1,0 +1,393 @@
+# cython: language_level=3
+"""The index of one stream: sequence -> place of the record, subject and size; subject -> chain of its messages.
+
+A message takes 16 bytes (offset in the block, subject id, distance to the subject's next message, size) and a frame 4,
+in chunks of 256 sequences (decision 17). A chunk without live messages is freed and one with few is packed, so memory
+is proportional to the live messages, however far apart their sequences are.
+
+The index can be rebuilt from the frames of the log. It enforces the limits message by message, in sequence order, so
+the result does not depend on the leader's batches: first the limit of the subject, then the two totals, each by
+dropping the oldest message (nats-server: filestore.go, storeRawMsg).
+
+Invariants: first_seq <= every live sequence <= last_seq; first_seq is live, or last_seq + 1 when the stream is empty;
+last_seq never decreases; the invariant of the chains (_chains.pyx).
+"""
+
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from jetraft.store.stream._chains cimport Chains
+from jetraft.store.stream._chunks cimport CHUNK_BITS, FAR, ChunkTable, Row
+from jetraft.store.frames._frame cimport (
+    FRAME_HEADER_BYTES, FRAME_HOLED, FrameHeader, Record, read_header, read_record, sums_bytes,
+)
+from jetraft.store.stream._lookahead cimport (
+    LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_doomed, fetch_oldest, look_ahead,
+)
+from jetraft.store.stream._seqset cimport PackedRanges, RangePacker
+from jetraft.store.stream._spans cimport Place, SpanTable
+from jetraft.store.stream._subjtree cimport SubjectTree
+from jetraft.store.stream._verdicts cimport Verdicts
+
+cdef uint64_t SEQ_MAX = 1 << 62  # a purge moves a stream at most here: later sequences cannot overflow 64 bits
+
+
+cdef uint64_t limit_of(value) except? 0:
+    """A configured limit; the largest number when there is none (-1)."""
+    return UINT64_MAX if value < 0 else value
+
+
+cdef class Index(Chains):
+    """Sequences, subjects and limits of one stream. Deterministic: the same calls leave the same live messages."""
+
+    def __cinit__(self, *, uint32_t overhead_bytes, uint32_t hdr_overhead_bytes, uint64_t first_seq=1):
+        assert first_seq >= 1
+        self.tree = SubjectTree()
+        self.chunks = ChunkTable()
+        self.spans = SpanTable()
+        self.watchers = []
+        self.first_seq = first_seq
+        self.last_seq = first_seq - 1
+        self.overhead_bytes = overhead_bytes
+        self.hdr_overhead_bytes = hdr_overhead_bytes
+        self.max_msgs = self.max_bytes = self.max_msgs_per_subject = UINT64_MAX
+
+    def __dealloc__(self):
+        free(self.removed)
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def apply(self, bytes frame, uint32_t block, uint32_t frame_offset):
+        """Index the records of a MESSAGES frame, enforce the limits, and return how many messages were dropped.
+
+        The sequences must be above last_seq; the sequences of a gap never had a message.
+        """
+        cdef uint64_t before = self.tree.removals
+        self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, None)
+        return self.tree.removals - before
+
+    def limit(self, *, max_msgs, max_bytes, max_msgs_per_subject):
+        """Set the limits (-1 = none), enforce them, return how many messages were dropped."""
+        cdef uint64_t before = self.tree.removals
+        cdef bint tighter = limit_of(max_msgs_per_subject) < self.max_msgs_per_subject
+        cdef uint32_t subject_id
+        self.max_msgs = limit_of(max_msgs)
+        self.max_bytes = limit_of(max_bytes)
+        self.max_msgs_per_subject = limit_of(max_msgs_per_subject)
+        if tighter:
+            # Subjects are independent: the order of the ids, which differs between replicas, does not matter.
+            for subject_id in range(1, self.tree.id_end):
+                if self.tree.at(subject_id).count > self.max_msgs_per_subject:
+                    self.enforce_subject(subject_id)
+        self.enforce_totals()
+        return self.tree.removals - before
+
+    def remove(self, uint64_t seq):
+        """Remove one message; False when it is not live."""
+        if self.chunks.subject_of(seq) == 0:
+            return False
+        self.drop(seq)
+        return True
+
+    def remove_many(self, seqs):
+        """Remove messages; return those that were live, in the order given."""
+        cdef uint64_t some[LOOKAHEAD_RECORDS]
+        cdef list out = []
+        cdef uint64_t seq
+        cdef size_t count = 0
+        for seq in seqs:
+            some[count] = seq
+            count += 1
+            if count == LOOKAHEAD_RECORDS:
+                self.drop_some(some, count, out)
+                count = 0
+        self.drop_some(some, count, out)
+        return out
+
+    def remove_below(self, uint64_t seq):
+        """Remove every message below `seq`; return how many. last_seq stays."""
+        cdef uint64_t before = self.tree.removals
+        while self.messages and self.first_seq < seq:
+            if (self.tree.removals - before) % LOOKAHEAD_RECORDS == 0:
+                fetch_oldest(self.first_seq, LOOKAHEAD_RECORDS, self.tree, self.chunks)
+            self.drop_first()
+        return self.tree.removals - before
+
+    def skip_to(self, uint64_t seq):
+        """Let an empty stream continue at `seq`, which is above last_seq and at most SEQ_MAX."""
+        assert self.messages == 0
+        assert seq > self.last_seq
+        self._skip_to(max(self.last_seq + 1, min(seq, SEQ_MAX)))
+
+    def load(self, bytes frame, uint32_t block, uint32_t frame_offset, PackedRanges dead):
+        """Index a frame after a restart, without limits and without the sequences in `dead` and below first_seq."""
+        self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, dead)
+
+    def finish_load(self, uint64_t last_seq, int64_t last_ts_ns):
+        """End a load; `last_seq` is the last sequence that was used."""
+        if last_seq < self.last_seq:
+            raise ValueError(f"a frame has sequence {self.last_seq}, above the last one of the snapshot, {last_seq}")
+        if last_seq > self.last_seq:
+            self._skip_to(last_seq + 1)
+        self.last_ts_ns = last_ts_ns
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def is_live(self, uint64_t seq):
+        """Whether a sequence has a live message."""
+        return self.chunks.subject_of(seq) != 0
+
+    def place(self, uint64_t seq):
+        """(block, offset of the frame in the block, offset of the record in the frame), None when it is not live."""
+        cdef Place place
+        if not self.place_of(seq, &place):
+            return None
+        return place.block, place.frame_offset, place.record_offset
+
+    def size_of(self, uint64_t seq):
+        """The bytes that a live message counts for max_bytes."""
+        cdef Row row
+        assert self.chunks.subject_of(seq)
+        self.chunks.row(seq, &row)
+        return row.size[0]
+
+    def subject_at(self, uint64_t seq):
+        """The subject of a live message, None when it is not live."""
+        cdef uint32_t subject_id = self.chunks.subject_of(seq)
+        return self.tree.name_of(subject_id) if subject_id else None
+
+    def subject_state(self, bytes subject):
+        """(count, first, last) of a literal subject, None when it has no message."""
+        cdef uint32_t subject_id = self.tree.find(subject, len(subject))
+        if subject_id == 0:
+            return None
+        return (
+            self.tree.at(subject_id).count,
+            self.tree.at(subject_id).first_seq,
+            self.tree.at(subject_id).last_seq,
+        )
+
+    def next_from(self, uint64_t seq):
+        """The lowest live sequence at or above `seq`, None when there is none."""
+        cdef uint64_t found = self.chunks.find_live(seq, self.last_seq)
+        return found if found else None
+
+    def count_from(self, uint64_t seq):
+        """Live messages at or above `seq`."""
+        return self.count_all(seq)
+
+    def pack_deleted(self):
+        """The sequences from first_seq to last_seq that are not live, as pairs of varints (gap, run)."""
+        cdef RangePacker out = RangePacker(self.first_seq)
+        cdef uint64_t low, high
+        low = self.first_seq
+        while low <= self.last_seq:
+            high = self.chunks.find_live(low, self.last_seq)
+            if high == 0:
+                high = self.last_seq + 1
+            if high > low:
+                out.add(low, high)
+            # Now `high` is live, or past the end: skip the run of live ones.
+            low = self.chunks.find_dead(high, self.last_seq)
+            if low == 0:
+                break
+        return out.packed()
+
+    @property
+    def memory_bytes(self):
+        """Bytes allocated, the subjects included."""
+        cdef size_t total = self.chunks.memory_bytes
+        if self.removed != NULL:
+            total += REMOVED_LOG_MESSAGES * sizeof(Removed)
+        return total + self.spans.memory_bytes + self.tree.memory_bytes
+
+    def watch(self, Verdicts watcher):
+        """Notify a filter set, from now on, when a subject id is reused for another subject."""
+        self.watchers.append(watcher)
+
+    def unwatch(self, Verdicts watcher):
+        """Undo `watch`."""
+        self.watchers.remove(watcher)
+
+    # -- in C: finding ---------------------------------------------------------------------------------------------
+
+    cdef bint place_of(self, uint64_t seq, Place *out) noexcept:
+        """Find the record of a message; False when it is not live."""
+        cdef Row row
+        if not self.chunks.row(seq, &row) or row.subject[0] == 0:
+            return False
+        return self.spans.find(seq, row.offset[0], out)
+
+    # -- in C: changing --------------------------------------------------------------------------------------------
+
+    cdef int watch_removals(self) except -1:
+        """Start the log of removals, for filter sets that maintain a count."""
+        if self.removed == NULL:
+            self.removed = <Removed *>calloc(REMOVED_LOG_MESSAGES, sizeof(Removed))
+            if self.removed == NULL:
+                raise MemoryError
+        return 0
+
+    cdef int load_frame(self, const uint8_t *frame, size_t size, uint32_t block, uint32_t frame_offset,
+                        PackedRanges dead) except -1:
+        """Index the records of a frame; with `dead`, without limits: see `load`."""
+        cdef FrameHeader header
+        cdef Record record
+        cdef Upcoming upcoming[LOOKAHEAD_RECORDS]
+        cdef uint64_t seq
+        cdef uint32_t i, found, left
+        cdef size_t at = FRAME_HEADER_BYTES
+        if not read_header(frame, size, &header):
+            raise ValueError("not a frame")
+        seq = header.first_stream_seq
+        if header.count == 0:
+            return 0
+        if header.length < FRAME_HEADER_BYTES + sums_bytes(&header):
+            raise ValueError("the frame is too short for the checksums of its records")
+        size = header.length - sums_bytes(&header)
+        if seq > UINT64_MAX // 2:
+            raise ValueError(f"sequence {seq} is out of range")
+        if dead is None or seq + header.count > self.first_seq:
+            if seq <= self.last_seq and (dead is None or self.messages):
+                raise ValueError(f"sequence {seq} follows {self.last_seq}")
+            if read_record(frame, size, at, &record) == 0:
+                raise ValueError(f"the record of sequence {seq} is damaged")
+            if dead is None and seq > self.last_seq + 1:
+                self._skip_to(seq)
+            self.spans.enter(seq, record.ts_ns, block, frame_offset)
+        left = header.count
+        while left:
+            found = look_ahead(frame, size, &at, min(left, LOOKAHEAD_RECORDS), self.tree, upcoming)
+            fetch_chains(upcoming, found, self.tree, self.chunks, self.max_msgs_per_subject)
+            if self.messages >= self.max_msgs or self.message_bytes >= self.max_bytes:
+                fetch_oldest(self.first_seq, found, self.tree, self.chunks)
+            for i in range(found):
+                if dead is None:
+                    self.put(seq, frame_offset, &upcoming[i])
+                    self.last_ts_ns = upcoming[i].record.ts_ns
+                elif seq >= self.first_seq and not dead.covers(seq):
+                    self.put(seq, frame_offset, &upcoming[i])
+                seq += 1
+            if found < min(left, LOOKAHEAD_RECORDS):
+                at = read_record(frame, size, at, &record) if header.flags & FRAME_HOLED else 0
+                if at == 0 or record.subject_len:
+                    raise ValueError(f"the record of sequence {seq} is damaged")
+                if dead is None:
+                    self._skip_to(seq + 1)  # a hole (store/frames/_holes.pyx): the message is lost
+                seq += 1
+                found += 1
+            left -= found
+        return 0
+
+    cdef int put(self, uint64_t seq, uint32_t frame_offset, const Upcoming *upcoming) except -1:
+        """Add the message `seq`, above all others, and enforce the limits."""
+        cdef const Record *record = &upcoming.record
+        cdef uint32_t subject_id = self.tree.intern(<const char *>record.subject, record.subject_len, upcoming.code)
+        cdef uint32_t size = self.overhead_bytes + record.subject_len + record.hdr_len + record.payload_len
+        cdef uint64_t distance
+        cdef Row before
+        cdef Verdicts watcher
+        if record.hdr_len:
+            size += self.hdr_overhead_bytes
+        self.chunks.put(seq, subject_id, frame_offset + <uint32_t>record.offset, size)
+        if self.tree.at(subject_id).count == 0:
+            for watcher in self.watchers:
+                if subject_id < watcher.verdict_end:
+                    watcher.verdicts[subject_id] = 0
+            self.tree.at(subject_id).first_seq = seq
+        else:
+            distance = seq - self.tree.at(subject_id).last_seq
+            self.chunks.row(self.tree.at(subject_id).last_seq, &before)
+            before.next[0] = <uint32_t>distance if distance < FAR else FAR
+        self.tree.at(subject_id).last_seq = seq
+        self.tree.at(subject_id).count += 1
+        if self.messages == 0:
+            self.first_seq = seq
+        self.last_seq = seq
+        self.messages += 1
+        self.message_bytes += size
+        if self.tree.at(subject_id).count > self.max_msgs_per_subject:
+            self.enforce_subject(subject_id)
+        if self.messages > self.max_msgs or self.message_bytes > self.max_bytes:
+            self.enforce_totals()
+        return 0
+
+    cdef int drop(self, uint64_t seq) except -1:
+        """Remove a live message."""
+        cdef Row row
+        cdef uint32_t subject_id
+        cdef uint64_t following
+        cdef Removed *entry
+        cdef bint held = self.chunks.row(seq, &row)
+        assert held
+        subject_id = row.subject[0]
+        assert subject_id
+        self.messages -= 1
+        self.message_bytes -= row.size[0]
+        self.chunks.drop(&row)
+        if self.removed != NULL:
+            entry = &self.removed[self.tree.removals % REMOVED_LOG_MESSAGES]
+            entry.seq = seq
+            entry.subject = subject_id
+        self.tree.removals += 1
+        self.tree.at(subject_id).count -= 1
+        if self.tree.at(subject_id).count == 0:
+            self.tree.release(subject_id)
+        elif seq == self.tree.at(subject_id).first_seq:
+            self.tree.at(subject_id).first_seq = self.follow(seq, subject_id)
+        elif seq == self.tree.at(subject_id).last_seq:
+            self.tree.at(subject_id).last_seq = self.last_upto(subject_id, seq)
+        if self.messages == 0:
+            self._forget_before(self.last_seq + 1)
+        elif seq == self.first_seq:
+            following = seq + 1
+            if self.chunks.subject_of(following) == 0:
+                following = self.chunks.find_live(following, self.last_seq)
+            self._forget_before(following)
+        else:
+            self.chunks.give_back(row.shelf)
+        return 0
+
+    cdef int drop_some(self, const uint64_t *seqs, size_t count, list dropped) except -1:
+        """Remove those of these sequences that are live, and add them to `dropped`."""
+        cdef size_t i
+        fetch_doomed(seqs, count, self.tree, self.chunks)
+        for i in range(count):
+            if self.chunks.subject_of(seqs[i]):
+                self.drop(seqs[i])
+                dropped.append(seqs[i])
+        return 0
+
+    cdef int drop_first(self) except -1:
+        """Remove the oldest message."""
+        return self.drop(self.first_seq)
+
+    cdef int enforce_subject(self, uint32_t subject_id) except -1:
+        """Drop the subject's oldest messages until it is within its limit."""
+        while self.tree.at(subject_id).count > self.max_msgs_per_subject:
+            self.drop(self.tree.at(subject_id).first_seq)
+        return 0
+
+    cdef int enforce_totals(self) except -1:
+        """Drop the oldest messages until both totals are within their limits."""
+        cdef uint32_t done = 0
+        while self.messages and (self.messages > self.max_msgs or self.message_bytes > self.max_bytes):
+            # Publishing drops one or two at a time, which are prefetched; a new limit drops many.
+            if done and done % LOOKAHEAD_RECORDS == 0:
+                fetch_oldest(self.first_seq, LOOKAHEAD_RECORDS, self.tree, self.chunks)
+            self.drop_first()
+            done += 1
+        return 0
+
+    cdef void _forget_before(self, uint64_t seq) noexcept:
+        """Move first_seq up to `seq` and free the chunks below."""
+        if seq >> CHUNK_BITS != self.first_seq >> CHUNK_BITS:
+            self.chunks.forget_before(seq)
+        self.spans.forget_before(seq)
+        self.first_seq = seq
+
+    cdef void _skip_to(self, uint64_t seq) noexcept:
+        """Advance last_seq to `seq` - 1 without messages."""
+        self.last_seq = seq - 1
+        if self.messages == 0:
+            self._forget_before(seq)

@@ -1,0 +1,35 @@
+"""Filters over a stream's index, as C sees them. See _select.pyx."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from jetraft.store.stream._index cimport Index
+from jetraft.store.stream._verdicts cimport Verdicts
+
+cdef enum Mode:
+    EVERYTHING                     # no filter, or one of them is ">"
+    ONE_SUBJECT                    # one filter without wildcards
+    SEVERAL
+
+cdef class FilterSet(Verdicts):
+    cdef readonly tuple filters
+    cdef Index index
+    cdef Mode mode
+    # The last count, which the next one continues from:
+    cdef bint counted
+    cdef uint64_t count            # matches in count_from..count_upto, at the number count_removals of removals
+    cdef uint64_t count_from
+    cdef uint64_t count_upto
+    cdef uint64_t count_removals
+
+    cdef bint asked                # about every subject that there was
+
+    cdef int ask_everyone(self) except -1
+    cdef bint admits(self, uint32_t subject_id) except -1
+    cdef uint64_t find(self, uint64_t low) except? 0
+    cdef uint32_t _subject_id(self) except? 0
+    cdef uint64_t _scan(self, uint64_t low, uint64_t high) except? 0
+    cdef uint64_t _count_range(self, uint64_t low, uint64_t high) except? 0
+    cdef uint64_t _recount(self, uint64_t low) except? 0
+    cdef uint64_t _recount_cost(self, uint64_t low) except? 0
+    cdef bint _replay_removals(self) except -1
+    cdef uint64_t _count_continued(self, uint64_t low) except? 0

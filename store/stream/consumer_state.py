@@ -1,0 +1,180 @@
+"""The replicated state of one consumer: deliveries, pending acks, ack floor.
+
+Pure: changed only by applied log entries, in the same order on every replica, so it is equal on all replicas at equal
+applied index. The leader decides on a copy of its own (cluster/consumers); its decisions are applied here as entries.
+
+Invariants: every pending stream sequence is at most `delivered_stream`; the ack floor is derived (just below the
+lowest pending message, or the last delivered one), so it cannot go back. Stream sequences between the floor and
+`delivered_stream` that are not pending are acknowledged, or do not match the filters.
+Source: server/consumer.go (processAckMsg, trackPending), ADR-9 for the numbers in ack subjects.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from jetraft.store.model.config import AckPolicy, ConsumerConfig
+from jetraft.store.stream._runs import Runs
+from jetraft.store.stream._unacked import UnackedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+FORMAT_VERSION: Final = 2  # 2: the unacknowledged deliveries are packed
+NOTHING: Final = Runs()
+
+
+@attrs.define(eq=True, kw_only=True)
+class ConsumerState:
+    """The state of one consumer, on every replica of its stream."""
+
+    name: str
+    config: ConsumerConfig
+    created_ns: int
+    start_seq: int  # the first stream sequence that may be delivered
+    initial: tuple[int, ...] = ()  # deliver policy `last_per_subject`: delivered first, before those from resume_seq on
+    resume_seq: int = 0
+    delivered_consumer: int = 0
+    delivered_stream: int = 0
+    delivered_ns: int = 0  # Unix time of the last delivery, 0 for none
+    # Unacknowledged deliveries. Their time is the Unix time of the last delivery or progress ack, at which the ack wait
+    # starts; their consumer sequence is that of the first delivery, from which the floor is derived.
+    pending: UnackedTable = attrs.Factory(UnackedTable)
+    acked_ahead: set[int] = attrs.Factory(set)  # acks for deliveries that this state has not seen, above delivered
+    config_json: bytes = attrs.field(default=b"", eq=False)  # of `config`, cached for snapshots; empty: not cached
+    packed: bytes = attrs.field(default=b"", eq=False)  # `to_tuple` in the last snapshot; empty if it changed since
+
+    def __attrs_post_init__(self) -> None:
+        if not self.delivered_stream:
+            self.delivered_stream = max(self.start_seq - 1, 0)
+
+    @property
+    def tracks_acks(self) -> bool:
+        """False for ack policy `none`: a delivered message counts as acknowledged."""
+        return self.config.ack_policy is not AckPolicy.NONE
+
+    @property
+    def ack_floor(self) -> tuple[int, int]:
+        """(consumer sequence, stream sequence): all deliveries up to here are acknowledged."""
+        lowest = self.pending.first()
+        return (self.delivered_consumer, self.delivered_stream) if lowest is None else (lowest[0] - 1, lowest[1] - 1)
+
+    def is_waiting_for(self, seq: int) -> bool:
+        """Whether this message is still to be delivered or acknowledged, regardless of its subject."""
+        if seq <= self.delivered_stream:
+            return seq in self.pending
+        if seq < self.resume_seq:
+            place = bisect_left(self.initial, seq)
+            return place < len(self.initial) and self.initial[place] == seq
+        return seq not in self.acked_ahead
+
+    def initial_after(self, seq: int) -> Sequence[int]:
+        """The initial messages above a sequence (deliver policy `last_per_subject`)."""
+        return self.initial[bisect_right(self.initial, seq) :]
+
+    def deliver(self, seqs: Runs, consumer_seq: int, ts_ns: int) -> Runs:
+        """Apply first deliveries; returns those that need no ack (ack policy `none`)."""
+        done = NOTHING
+        if seqs and (seqs.first <= self.delivered_stream or self.acked_ahead):
+            done = self._deliver_late(seqs, consumer_seq, ts_ns)
+        elif self.tracks_acks:
+            self.pending.add(seqs, consumer_seq, ts_ns)
+        else:
+            done = seqs
+        self.delivered_stream = max(self.delivered_stream, seqs.last)
+        self._delivered_up_to(consumer_seq + len(seqs) - 1, ts_ns)
+        return done
+
+    def _deliver_late(self, seqs: Runs, consumer_seq: int, ts_ns: int) -> Runs:
+        """Apply deliveries of which some are already outdated by a purge or acknowledged by an earlier entry."""
+        done = Runs()
+        for offset, seq in enumerate(seqs):
+            if seq <= self.delivered_stream or seq in self.acked_ahead:
+                continue
+            if self.tracks_acks:
+                self.pending.put(seq, consumer_seq + offset, ts_ns, 1)
+            else:
+                done.append(seq)
+        return done
+
+    def redeliver(self, counts: Iterable[tuple[int, int]], consumer_seq: int, ts_ns: int) -> None:
+        """Apply repeated deliveries: (stream sequence, number of deliveries)."""
+        last = consumer_seq - 1
+        for seq, count in counts:
+            last += 1
+            row = self.pending.get(seq)
+            if row is not None:
+                self.pending.set(seq, ts_ns, max(row[2], count))
+        self._delivered_up_to(last, ts_ns)
+
+    def ack(self, seqs: Runs) -> Runs:
+        """Apply acks; returns the messages that were not acknowledged before."""
+        done = self.pending.remove(seqs)
+        if seqs.last > self.delivered_stream:
+            ahead = Runs(seq for seq in seqs.above(self.delivered_stream) if seq not in self.acked_ahead)
+            self.acked_ahead.update(ahead)
+            done.extend(ahead)
+        return done
+
+    def ack_up_to(self, seq: int) -> Runs:
+        """Acknowledge all pending messages up to and including a sequence; returns them."""
+        return self.pending.remove_up_to(seq)
+
+    def progress(self, seqs: Runs, ts_ns: int) -> None:
+        """Restart the ack wait of these messages."""
+        self.pending.set_at(seqs, ts_ns)
+
+    def drop(self, seqs: Runs) -> None:
+        """Remove these pending messages without an ack (max_deliver)."""
+        self.pending.remove(seqs)
+
+    def purged_below(self, first_seq: int) -> None:
+        """Remove pending messages below `first_seq`, because the stream was purged."""
+        self.pending.remove_up_to(max(0, first_seq - 1))
+        self.delivered_stream = max(self.delivered_stream, first_seq - 1)
+        self._forget_acked_ahead()
+
+    def reset(self, seq: int) -> None:
+        """Restart delivery at `seq`; nothing is pending, and consumer sequences start again."""
+        self.pending.clear()
+        self.acked_ahead.clear()
+        self.delivered_stream = max(seq - 1, 0)
+        self.delivered_consumer = 0
+
+    def to_tuple(self) -> tuple[object, ...]:
+        """Everything except the configuration, for a snapshot."""
+        head = (FORMAT_VERSION, self.name, self.created_ns, self.start_seq, list(self.initial), self.resume_seq)
+        delivered = (self.delivered_consumer, self.delivered_stream, self.delivered_ns)
+        return (*head, *delivered, self.pending.pack(), sorted(self.acked_ahead))
+
+    @classmethod
+    def from_tuple(cls, config: ConsumerConfig, state: Sequence[Any]) -> ConsumerState:
+        """The inverse of `to_tuple`."""
+        version, name, created_ns, start_seq, initial, resume_seq, *rest = state
+        assert version == FORMAT_VERSION
+        delivered_consumer, delivered_stream, delivered_ns, pending, acked_ahead = rest
+        return cls(
+            name=name,
+            config=config,
+            created_ns=created_ns,
+            start_seq=start_seq,
+            initial=tuple(initial),
+            resume_seq=resume_seq,
+            delivered_consumer=delivered_consumer,
+            delivered_stream=delivered_stream,
+            delivered_ns=delivered_ns,
+            pending=UnackedTable.unpack(pending),
+            acked_ahead=set(acked_ahead),
+        )
+
+    def _delivered_up_to(self, consumer_seq: int, ts_ns: int) -> None:
+        self.delivered_consumer = max(self.delivered_consumer, consumer_seq)
+        self.delivered_ns = max(self.delivered_ns, ts_ns)
+        self._forget_acked_ahead()
+
+    def _forget_acked_ahead(self) -> None:
+        if self.acked_ahead:
+            self.acked_ahead = {seq for seq in self.acked_ahead if seq > self.delivered_stream}

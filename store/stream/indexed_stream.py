@@ -1,0 +1,188 @@
+"""Queries on a stream that the index answers without reading the log.
+
+A missing message is None; filters are bytes with `*` and `>`, and an empty set of filters means every message.
+"""
+
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from jetraft.store.log.compaction import Live
+from jetraft.store.stream import _liveness
+from jetraft.store.stream._index import Index
+from jetraft.store.stream._runs import Runs
+from jetraft.store.stream._select import FilterSet
+from jetraft.store.stream._seqset import PackedRanges
+from jetraft.store.stream.retention import SizeModel
+
+FILTER_SETS_MAX: Final = 1024  # cached with their verdicts; nats-server's default for consumers of a stream is 1,000
+DELETED_MAX: Final = 100_000  # listed individually: a gap can have up to 2**62 sequences
+VERDICT_BYTES_MAX: Final = 64 << 20  # of all sets: one byte for each subject and set
+
+
+class IndexedStream:
+    """The queries. StreamStore, a subclass, changes the index."""
+
+    _index: Index  # from `_begin` on
+
+    def __init__(self, size_model: SizeModel) -> None:
+        self._size_model = size_model
+        self._filter_sets: dict[tuple[bytes, ...], FilterSet] = {}  # the least recently used first
+
+    def _begin(self, first_seq: int) -> None:
+        """Start with an empty index."""
+        for filters in self._filter_sets.values():
+            filters.close()
+        self._filter_sets.clear()
+        self._index = Index(
+            overhead_bytes=self._size_model.overhead_bytes,
+            hdr_overhead_bytes=self._size_model.hdr_overhead_bytes,
+            first_seq=first_seq,
+        )
+
+    # -- messages and subjects ------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> int:
+        """Live messages."""
+        return self._index.messages
+
+    @property
+    def message_bytes_total(self) -> int:
+        """The bytes that the live messages count for max_bytes."""
+        return self._index.message_bytes
+
+    @property
+    def first_seq(self) -> int:
+        """The lowest live sequence; last_seq + 1 when there is none."""
+        return self._index.first_seq
+
+    @property
+    def last_seq(self) -> int:
+        """The highest sequence ever used; the initial first sequence - 1 when there was none."""
+        return self._index.last_seq
+
+    @property
+    def last_ts_ns(self) -> int:
+        """The timestamp of the last message ever applied, 0 when there was none."""
+        return self._index.last_ts_ns
+
+    @property
+    def num_subjects(self) -> int:
+        """Subjects with live messages."""
+        return len(self._index.tree)
+
+    @property
+    def num_deleted(self) -> int:
+        """Sequences from first_seq to last_seq that are not live."""
+        return self._index.last_seq + 1 - self._index.first_seq - self._index.messages
+
+    def deleted(self) -> list[int]:
+        """The sequences from first_seq to last_seq that are not live, ascending: the first DELETED_MAX of them."""
+        seqs = (seq for low, high in self.deleted_ranges() for seq in range(low, high + 1))
+        return list(islice(seqs, DELETED_MAX))
+
+    def deleted_ranges(self) -> list[tuple[int, int]]:
+        """The same as runs (first, last)."""
+        return PackedRanges(self._index.pack_deleted(), self._index.first_seq).to_list()
+
+    def subjects(self, subject_filter: bytes, *, offset: int = 0, limit: int | None = None) -> dict[bytes, int]:
+        """The matching subjects with their counts, in byte order: `limit` of them from the `offset`-th on."""
+        return self.page_of_subjects(subject_filter, offset=offset, limit=limit)[1]
+
+    def page_of_subjects(
+        self, subject_filter: bytes, *, offset: int = 0, limit: int | None = None
+    ) -> tuple[int, dict[bytes, int]]:
+        """How many subjects match, and a page of them as `subjects` has it.
+
+        All subjects are compared with the filter, some 50 ns each; only those of the page become objects, 500 ns each.
+        """
+        tree = self._index.tree
+        found = tree.match(subject_filter)
+        page = found[offset : None if limit is None else offset + limit]
+        return len(found), {tree.name_of(subject_id): tree.count_of(subject_id) for subject_id in page}
+
+    def count_for(self, subject: bytes) -> int:
+        """Live messages of a literal subject."""
+        found = self._index.subject_state(subject)
+        return found[0] if found else 0
+
+    def first_for(self, subject: bytes) -> int | None:
+        """The lowest live sequence of a literal subject."""
+        found = self._index.subject_state(subject)
+        return found[1] if found else None
+
+    def last_for(self, subject: bytes) -> int | None:
+        """The highest live sequence of a literal subject."""
+        found = self._index.subject_state(subject)
+        return found[2] if found else None
+
+    def subject_of(self, seq: int) -> bytes | None:
+        """The subject of a message, without reading it; None when it is not live."""
+        return self._index.subject_at(seq)
+
+    def place(self, seq: int) -> tuple[int, int, int] | None:
+        """(block, offset of the frame, offset of the record) of a message; None when it is not live."""
+        return self._index.place(seq)
+
+    def block_fill(self) -> list[tuple[int, int, int]]:
+        """[(block, number of sequences that it spans, number of live messages)], in order."""
+        return _liveness.blocks(self._index)
+
+    def live_in(self, block: int) -> Live:
+        """The live messages in a block of the log."""
+        offsets, counts, seqs, message_bytes = _liveness.live_frames(self._index, block)
+        return Live(offsets=offsets, counts=counts, seqs=seqs, message_bytes=message_bytes)
+
+    def message_bytes(self, subject_len: int, hdr_len: int, payload_len: int) -> int:
+        """The bytes that a message counts for max_bytes and in the stream's state."""
+        return self._size_model.message_bytes(subject_len, hdr_len, payload_len)
+
+    # -- filters --------------------------------------------------------------------------------------------------
+
+    def next_match(self, filters: Sequence[bytes], from_seq: int) -> int | None:
+        """The lowest live sequence at or above `from_seq` that the filters admit."""
+        if not filters:
+            return self._index.next_from(from_seq)
+        return self._filter_set(filters).next_match(from_seq)
+
+    def next_matches(self, filters: Sequence[bytes], from_seq: int, count: int) -> list[int]:
+        """The first `count` such sequences; fewer only when there are no more up to last_seq."""
+        return self._filter_set(filters).next_matches(from_seq, count)
+
+    def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
+        """The same sequences as runs, without an object for each message."""
+        return self._filter_set(filters).next_runs(from_seq, count)
+
+    def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
+        """The exact number of live messages at or above `from_seq` that the filters admit."""
+        if not filters:
+            return self._index.count_from(from_seq)
+        return self._filter_set(filters).num_pending(from_seq)
+
+    def last_match(self, filters: Sequence[bytes]) -> int | None:
+        """The highest live sequence that the filters admit."""
+        return self._filter_set(filters).last_match()
+
+    def last_per_subject(
+        self, filters: Sequence[bytes], up_to_seq: int | None = None, *, count_max: int = sys.maxsize
+    ) -> list[int]:
+        """The last message (at or below `up_to_seq`) of each subject that the filters admit, ascending.
+
+        At most `count_max` of them, for callers that refuse longer lists.
+        """
+        up_to_seq = self._index.last_seq if up_to_seq is None else up_to_seq
+        return self._filter_set(filters).last_per_subject(up_to_seq, count_max)
+
+    def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:
+        """The cached set with its verdicts and count; a new one replaces the least recently used."""
+        key = tuple(filters)
+        found = self._filter_sets.pop(key, None)
+        if found is None:
+            room = max(1, min(FILTER_SETS_MAX, VERDICT_BYTES_MAX // (self.num_subjects + 1)))
+            while len(self._filter_sets) >= room:
+                self._filter_sets.pop(next(iter(self._filter_sets))).close()
+            found = FilterSet(self._index, key)
+        self._filter_sets[key] = found
+        return found

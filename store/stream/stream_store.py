@@ -1,0 +1,412 @@
+"""The messages of one stream: state derived from one group's log, equal on all replicas at the same applied index.
+
+The log has the bytes; the store has the live messages and their places (`_index.pyx`), the subjects (`_subjtree.pyx`),
+and answers queries of consumers and readers (`indexed_stream.py`). Nothing here is written to disk: a restart restores
+the `snapshot()` of the last checkpoint, reads the frames that the log still has, and applies the later entries.
+
+All methods are synchronous. Only applied entries change the store, and an applied entry is never refused. Sequences
+never go back: purging everything leaves first_seq = last_seq + 1.
+
+Source of the semantics: nats-server filestore.go, memstore.go (limits, Compact, PurgeEx, size of a message), measured
+against 2.15.1 where the tests say so.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final, Protocol, runtime_checkable
+
+import attrs
+import msgpack
+
+from jetraft.store.frames._frame import parse_header
+from jetraft.store.frames._holes import holes
+from jetraft.store.frames.format import FRAME_HOLED, Kind
+from jetraft.store.frames.placeholder import MESSAGES_MAX, is_placeholder
+from jetraft.store.model.index_ranges import merged
+from jetraft.store.model.state import LostStreamData, StreamState
+from jetraft.store.port import Entry, GroupLog, StoreCorrupt
+from jetraft.store.stream._records import RecordReader, StoredMessage
+from jetraft.store.stream._seqset import PackedRanges
+from jetraft.store.stream.indexed_stream import IndexedStream
+from jetraft.store.stream.lost_messages import LostMessages, Runs, missing_runs
+from jetraft.store.stream.retention import UNLIMITED, SizeModel, StoreLimits
+
+__all__ = ["StoreLimits", "StoreStatistics", "StoredMessage", "StreamStore"]
+
+SNAPSHOT_VERSION: Final = 1
+LOST_SEQS_MAX: Final = 10_000  # listed in stream info: a range with an estimated end can be long
+EVERYTHING: Final = b">"
+TS_NS_MAX: Final = (1 << 63) - 1  # a message's time has 64 bits, with a sign
+NO_FRAME: Final = 1 << 63  # above every sequence
+SEQ_MAX: Final = 1 << 62  # a stream starts, or is moved by a purge, at most here, so that sequences never overflow
+
+
+@runtime_checkable
+class RecordEraser(Protocol):
+    """A log that can overwrite a record in place."""
+
+    def erase_record(self, block: int, frame_offset: int, record_offset: int) -> None:
+        """Rewrite the frame with the record's payload zeroed and a new checksum."""
+        ...
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StoreStatistics:
+    """A snapshot of a store's figures."""
+
+    messages: int
+    message_bytes: int  # as counted for max_bytes
+    subjects: int
+    frames: int  # in the index
+    index_bytes: int  # allocated for the index and the subjects
+    filter_sets: int
+    verdict_bytes: int
+
+
+class StreamStore(IndexedStream):
+    """The live messages of one stream replica."""
+
+    def __init__(
+        self,
+        log: GroupLog,
+        limits: StoreLimits,
+        *,
+        size_model: SizeModel = SizeModel.FILE,
+        first_seq: int = 1,
+        on_damage: Callable[[StoreCorrupt], None] = lambda _error: None,
+    ) -> None:
+        """An empty store; apply entries or `restore` next. The first message gets `first_seq`, at most SEQ_MAX.
+
+        `on_damage` is called for every frame that a read finds damaged, before the reader gets the error.
+        """
+        self._log = log
+        self._on_damage = on_damage
+        self._limits = limits
+        super().__init__(size_model)
+        self._applied_index = 0  # of the last MESSAGES entry
+        self._oldest: tuple[int, int] = (0, 0)  # (a sequence, its timestamp): first_seq when last asked for
+        self._has_placeholders = False  # in the frames that were read by the last restore
+        self._start(min(first_seq, SEQ_MAX), limits)
+
+    # -- changes, only from applied entries ----------------------------------------------------------------------
+
+    def apply_messages(self, entry: Entry) -> int:
+        """Add the messages of an entry of the log, enforce the limits, return last_seq.
+
+        Limits are enforced after each message: first the subject's, then the totals, by dropping the oldest.
+        """
+        place = self._log.locate(entry.index)
+        assert place is not None, f"entry {entry.index} is not in the log"
+        header = parse_header(entry.frame)
+        if not header.record_count and is_placeholder(header):
+            self._lost.entries_at_end += 1
+        elif self._lost.entries_at_end:
+            self._lost.entries_at_end = 0
+        before = self._index.last_seq
+        self._index.apply(entry.frame, place.block, place.offset)
+        self._applied_index = entry.index
+        if header.first_stream_seq > before + 1:  # the entries in between are damaged on every member
+            if not header.record_count:
+                self._index.finish_load(header.first_stream_seq - 1, self._index.last_ts_ns)
+            self._lost.note([(before + 1, header.first_stream_seq - 1)], self._index.first_seq)
+        if header.flags & FRAME_HOLED:
+            seqs = [header.first_stream_seq + number for number in holes(entry.frame)]
+            self._lost.note(merged((seq, seq) for seq in seqs), self._index.first_seq)
+        return self._index.last_seq
+
+    def set_limits(self, limits: StoreLimits) -> int:
+        """Change the limits and enforce them: subjects first, then totals. Returns how many messages were dropped."""
+        self._limits = limits
+        self._lost.drops_oldest = (limits.max_msgs, limits.max_bytes) != (UNLIMITED, UNLIMITED)
+        return self._index.limit(
+            max_msgs=limits.max_msgs, max_bytes=limits.max_bytes, max_msgs_per_subject=limits.max_msgs_per_subject
+        )
+
+    def remove(self, seqs: Iterable[int], *, erase: bool = False) -> list[int]:
+        """Remove messages, return the sequences that were live.
+
+        With `erase` their bytes are overwritten too, if the log supports that; otherwise they stay in the block until
+        it is dropped.
+        """
+        if not self._lost:
+            return self._remove(seqs, erase=erase)
+        wanted = list(seqs)
+        self._lost.noted(self.first_seq)
+        removed = self._remove(wanted, erase=erase)
+        self._lost.removed(wanted, self.first_seq)
+        return removed
+
+    def _remove(self, seqs: Iterable[int], *, erase: bool) -> list[int]:
+        if not (erase and isinstance(self._log, RecordEraser)):
+            return self._index.remove_many(seqs)
+        removed = []
+        for seq in seqs:
+            place = self._index.place(seq)
+            if place is not None:
+                self._log.erase_record(*place)
+                self._index.remove(seq)
+                removed.append(seq)
+        self.records.forget()
+        return removed
+
+    def remove_below(self, seq: int) -> int:
+        """Remove every message below `seq`, return how many. last_seq stays, even if `seq` is above it."""
+        removed = self._index.remove_below(seq)
+        self._lost.forget_below(seq, self._index.first_seq)
+        return removed
+
+    def purge(self, *, subject: bytes | None = None, below_seq: int | None = None, keep: int | None = None) -> int:
+        """Remove the messages of a subject (with wildcards; None: all) below a sequence, or all but the last `keep`.
+
+        Returns how many. Without a subject, a `below_seq` above last_seq becomes the next sequence (nats-server:
+        Compact). 0 means the same as None, as in the protocol.
+        """
+        assert not (below_seq and keep)
+        if subject is None or subject == EVERYTHING:
+            if keep:
+                subject = EVERYTHING
+            else:
+                return self._purge_to(below_seq or self._index.last_seq + 1)
+        filters = self._filter_set((subject,))
+        count_max = max(0, filters.num_pending(0) - keep) if keep else self._index.messages
+        return filters.remove_matching(below_seq or self._index.last_seq + 1, count_max)
+
+    def skip_to(self, seq: int, ts_ns: int) -> int:
+        """Use this sequence for the next message; the ones in between stay empty. No effect if it is in the past.
+
+        `ts_ns` becomes the time of the last message, unless it is 0. Returns last_seq.
+        """
+        if seq > self._index.last_seq + 1:
+            self._index.finish_load(seq - 1, ts_ns or self._index.last_ts_ns)
+        return self._index.last_seq
+
+    @property
+    def next_seq(self) -> int:
+        """The sequence of the next message: above the last one, and above all that lost entries may have used."""
+        return self._index.last_seq + 1 + self._lost.entries_at_end * MESSAGES_MAX
+
+    @property
+    def limits(self) -> StoreLimits:
+        """The limits that are enforced."""
+        return self._limits
+
+    @property
+    def state(self) -> StreamState:
+        """The figures of stream info, as nats-server reports them: an unused stream has first_seq 0."""
+        index = self._index
+        return StreamState(
+            messages=index.messages,
+            bytes=index.message_bytes,
+            first_seq=index.first_seq if index.last_seq else 0,
+            first_ts_ns=self._first_ts_ns(),
+            last_seq=index.last_seq,
+            last_ts_ns=index.last_ts_ns,
+            num_subjects=self.num_subjects,
+            num_deleted=self.num_deleted,
+            lost=self._lost_data(),
+        )
+
+    def _first_ts_ns(self) -> int:
+        """The time of the first message; 0 when there is none, or when it cannot be read."""
+        try:
+            return self.oldest_ts_ns() or 0
+        except StoreCorrupt:
+            return 0
+
+    def _lost_data(self) -> LostStreamData | None:
+        runs = self.lost()
+        if not runs and not self.forgotten_ns:
+            return None
+        seqs = (seq for low, high in runs for seq in range(low, high + 1))
+        return LostStreamData(msgs=tuple(islice(seqs, LOST_SEQS_MAX)), forgotten_ns=self.forgotten_ns or None)
+
+    def lost(self) -> list[tuple[int, int]]:
+        """Runs (first, last) of sequences whose messages are damaged on every member, until they are removed.
+
+        They do not count as messages, nor for limits.
+        """
+        runs, last_seq = self._lost.noted(self._index.first_seq), self._index.last_seq
+        return [*runs, (last_seq + 1, self.next_seq - 1)] if self._lost.entries_at_end else runs
+
+    @property
+    def forgotten_ns(self) -> int:
+        """When a majority of the members had lost this stream, so that messages may be lost (Unix time); 0: never."""
+        return self._lost.forgotten_ns
+
+    @property
+    def forgotten_by_all(self) -> bool:
+        """Whether all members had lost it, so that everything up to then is lost."""
+        return self._lost.forgotten_by_all
+
+    def note_forgotten(self, ts_ns: int, *, by_all: bool) -> None:
+        """Record that a majority of the members has lost the stream: an unknown number may be lost. 0: clear it."""
+        self._lost.forgotten_ns, self._lost.forgotten_by_all = ts_ns, by_all
+
+    def is_lost(self, seq: int) -> bool:
+        """Whether the message of this sequence is damaged on every member."""
+        return any(low <= seq <= high for low, high in self.lost())
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def load(self, seq: int) -> StoredMessage | None:
+        """The message, None when it is not live. Raises StoreCorrupt when its frame is damaged."""
+        try:
+            found = self.records.load(seq)
+        except StoreCorrupt as error:
+            self._on_damage(error)
+            raise
+        if found is None and self._lost and self.is_lost(seq):
+            raise StoreCorrupt(f"the message of sequence {seq} is damaged on every member")
+        return found
+
+    def load_many(self, seqs: Iterable[int]) -> list[StoredMessage]:
+        """The messages of those sequences that are live, in the order given; fastest if ascending."""
+        return self.records.load_many(seqs)
+
+    def seq_at_time(self, ts_ns: int) -> int:
+        """The first live sequence with a timestamp at or after `ts_ns` (Unix), last_seq + 1 when there is none.
+
+        Accepts any integer: clients send times above 64 bits, which no message has. Raises StoreCorrupt when a frame
+        that must be read is damaged, as does `oldest_ts_ns`.
+        """
+        ts_ns = min(max(ts_ns, 0), TS_NS_MAX)
+        window = self._index.spans.time_window(ts_ns) or (0, None)
+        low = max(self._index.first_seq, window[0])
+        high = self._index.last_seq + 1 if window[1] is None else window[1]
+        found = None
+        while low < high:
+            middle = (low + high) // 2
+            live = self._index.next_from(middle)
+            if live is None or live >= high:
+                high = middle
+            elif self._ts_of(live) >= ts_ns:
+                found, high = live, middle
+            else:
+                low = live + 1
+        if found is None:
+            found = self._index.next_from(low)
+        return self._index.last_seq + 1 if found is None else found
+
+    def oldest_ts_ns(self) -> int | None:
+        """The timestamp of the oldest message, None when the stream is empty."""
+        if self._index.messages == 0:
+            return None
+        seq, ts_ns = self._oldest
+        if seq != self._index.first_seq:
+            seq = self._index.first_seq
+            ts_ns = self._ts_of(seq)
+            self._oldest = (seq, ts_ns)
+        return ts_ns
+
+    # -- restart --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The state that is not in the frames of the log: limits, removed and lost messages, the last sequence.
+
+        Lost messages are not live in the index, and a trim drops the block that shows the damage, so only the runs of
+        lost messages distinguish them from removed ones.
+        """
+        index = self._index
+        fields = (
+            SNAPSHOT_VERSION,
+            self._applied_index,
+            (self._limits.max_msgs, self._limits.max_bytes, self._limits.max_msgs_per_subject),
+            (index.first_seq, index.last_seq, index.last_ts_ns, index.messages, index.message_bytes),
+            index.pack_deleted(),
+        )
+        forgotten = self._lost.forgotten_ns, self._lost.forgotten_by_all
+        lost = (self._lost.entries_at_end, self._lost.noted(index.first_seq), *forgotten)
+        packed: bytes = msgpack.packb((*fields, *lost) if any(lost) else fields)
+        return packed
+
+    def restore(self, state: bytes) -> None:
+        """Restore the state of a `snapshot`, by reading the frames that the log still has up to its entry.
+
+        A log that was trimmed after the snapshot lacks its oldest messages. They are left out: later entries remove
+        them, and limits drop the oldest messages first, so the messages above them are not affected. Raises
+        StoreCorrupt when a message above the oldest frame is missing: nothing is lost, because the index is derived,
+        and an older checkpoint or a peer can be used.
+        """
+        version, applied_index, limits, figures, deleted, *lost = msgpack.unpackb(state)
+        if version != SNAPSHOT_VERSION:
+            raise StoreCorrupt(f"stream: unknown snapshot version {version}")
+        first_seq, last_seq, last_ts_ns, messages, message_bytes = figures
+        max_msgs, max_bytes, max_msgs_per_subject = limits
+        self._applied_index = applied_index
+        self._start(first_seq, StoreLimits())
+        lost = [*lost, *(0, (), 0, False)[len(lost) :]]  # older servers wrote only the first one or two of these
+        self._lost.entries_at_end, known, self._lost.forgotten_ns, self._lost.forgotten_by_all = lost
+        missing: Runs = ()
+        oldest_kept = self._load_frames(applied_index, PackedRanges(deleted, first_seq)) if messages else last_seq + 1
+        self._index.finish_load(last_seq, last_ts_ns)
+        if (self._index.messages, self._index.message_bytes) == (messages, message_bytes):
+            pass
+        elif self._log.lost or self._has_placeholders:
+            gone = [(first_seq, self._index.first_seq - 1), *self.deleted_ranges()]
+            missing = missing_runs(gone, PackedRanges(deleted, first_seq).to_list())
+        else:
+            expected = _live_from(max(first_seq, oldest_kept), last_seq, PackedRanges(deleted, first_seq).to_list())
+            if self._index.messages != expected or oldest_kept <= first_seq:
+                raise StoreCorrupt(
+                    f"the snapshot at entry {applied_index} has {messages} messages of {message_bytes} bytes, "
+                    f"the frames {self._index.messages} of {self._index.message_bytes}"
+                )
+        self._lost.note(merged([*((low, high) for low, high in known), *missing]), self._index.first_seq)
+        self.set_limits(StoreLimits(max_msgs=max_msgs, max_bytes=max_bytes, max_msgs_per_subject=max_msgs_per_subject))
+
+    def statistics(self) -> StoreStatistics:
+        """Figures for monitoring and tests."""
+        return StoreStatistics(
+            messages=self._index.messages,
+            message_bytes=self._index.message_bytes,
+            subjects=self.num_subjects,
+            frames=self._index.spans.frames,
+            index_bytes=self._index.memory_bytes,
+            filter_sets=len(self._filter_sets),
+            verdict_bytes=sum(filters.memory_bytes for filters in self._filter_sets.values()),
+        )
+
+    # -- helpers --------------------------------------------------------------------------------------------------
+
+    def _start(self, first_seq: int, limits: StoreLimits) -> None:
+        """Start with an empty index."""
+        self._begin(first_seq)
+        self.records = RecordReader(self._index, self._log)
+        self._lost = LostMessages(first_seq)
+        self.set_limits(limits)
+
+    def _load_frames(self, last_index: int, dead: PackedRanges) -> int:
+        """Index the messages of the log's frames up to an entry; return the first sequence of the oldest frame."""
+        oldest_kept, self._has_placeholders = None, False
+        for place, entry in self._log.frames(1, last_index):
+            if entry.kind == Kind.MESSAGES:
+                header = parse_header(entry.frame)
+                is_whole = not is_placeholder(header) and not header.flags & FRAME_HOLED
+                self._has_placeholders = self._has_placeholders or not is_whole
+                self._index.load(entry.frame, place.block, place.offset, dead)
+                if header.record_count:
+                    oldest_kept = oldest_kept or header.first_stream_seq
+        return NO_FRAME if oldest_kept is None else oldest_kept
+
+    def _purge_to(self, seq: int) -> int:
+        """Remove everything below `seq`; if it is above last_seq, continue there."""
+        removed = self._index.remove_below(seq)
+        self._lost.forget_below(seq, self._index.first_seq)
+        if seq > self._index.last_seq + 1:
+            self._index.skip_to(seq)
+        return removed
+
+    def _ts_of(self, seq: int) -> int:
+        try:
+            ts_ns = self.records.ts_of(seq)
+        except StoreCorrupt as error:
+            self._on_damage(error)
+            raise
+        assert ts_ns is not None
+        return ts_ns
+
+
+def _live_from(low: int, last_seq: int, dead: Sequence[tuple[int, int]]) -> int:
+    """The number of sequences in low..last_seq that are in none of the runs."""
+    gone = sum(max(0, last - max(first, low) + 1) for first, last in dead)
+    return max(0, last_seq - low + 1) - gone

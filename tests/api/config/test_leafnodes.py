@@ -1,0 +1,119 @@
+"""The `leafnodes` block and `jetstream { domain }`. Texts are those of `nats-server -t`, where it has one."""
+
+from pathlib import Path
+
+import pytest
+
+from jetraft.api.config.build import OptionsError, build_options
+from jetraft.api.config.file import load_settings
+from jetraft.api.config.options import Options
+from jetraft.api.leafnodes.options import LeafOptions
+
+HUB = 'url: "nats://127.0.0.1:1"'
+MINE = "is not served by jetraft yet"
+
+
+def options_of(tmp_path: Path, text: str) -> Options:
+    path = tmp_path / "n.conf"
+    path.write_text(text)
+    return build_options(load_settings(path))
+
+
+def leaf_of(tmp_path: Path, text: str) -> LeafOptions:
+    options = options_of(tmp_path, f"accounts {{ A {{}} }}\nleafnodes {{ {text} }}").leafnodes
+    assert options is not None
+    return options
+
+
+def wrong(tmp_path: Path, text: str) -> str:
+    with pytest.raises(OptionsError) as caught:
+        options_of(tmp_path, text)
+    return str(caught.value).removeprefix(f"{tmp_path / 'n.conf'}:")
+
+
+def test_a_listener_and_its_users(tmp_path: Path) -> None:
+    users = 'users: [{user: x, password: hidden, account: A}, {user: z, pass: "$2a$11$abc"}], timeout: 3'
+    listener = 'listen: "127.0.0.1:-1", no_advertise: true, min_version: 2.9.1'
+    found = leaf_of(tmp_path, f"{listener}, authorization {{ {users} }}")
+    assert (found.host, found.port, found.no_advertise, found.min_version) == ("127.0.0.1", -1, True, (2, 9, 1))
+    assert [(user.name, user.account) for user in found.auth.users] == [("x", "A"), ("z", "$G")]
+    assert found.auth_timeout_ns == 3_000_000_000
+    assert "hidden" not in repr(found.auth)
+
+
+def test_remotes_and_what_they_deny(tmp_path: Path) -> None:
+    text = 'urls: ["nats://u:p%40@a:1", "b"], account: A, deny_imports: x, deny_exports: ["y.>", z], no_randomize: true'
+    (remote,) = leaf_of(tmp_path, f'reconnect: "3s", remotes: [ {{ {text} }}, {{ {HUB}, disabled: true }} ]').remotes
+    urls = [(url.host, url.port, url.user, url.password) for url in remote.urls]
+    assert urls == [("a", 1, "u", "p@"), ("b", 7422, "", "")]
+    assert (remote.account, remote.deny_imports, remote.deny_exports) == ("A", ("x",), ("y.>", "z"))
+    assert remote.no_randomize
+    assert "p@" not in repr(remote)
+
+
+def test_without_a_port_or_a_remote_there_are_no_leaf_nodes(tmp_path: Path) -> None:
+    assert options_of(tmp_path, "leafnodes { remotes: [] }").leafnodes is None
+
+
+def test_compression_can_only_be_off(tmp_path: Path) -> None:
+    for word in ("off", '"accept"', "disabled", "{ mode: off }"):
+        assert leaf_of(tmp_path, f"port: 1, compression: {word}").port == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port: 1234, foo: 1", '1:25: unknown field "foo" in leafnodes'),
+        ("port: 1, authorization { token: x }", 'unknown field "token" in leafnodes.authorization'),
+        (
+            "port:1, authorization {user: a, password: b, users: [{user: x, password: y}]}",
+            "can not have a single user/pass and a users array",
+        ),
+        (
+            "port:1, authorization {users: [{user: x, password: y, permissions: {}}]}",
+            'unknown field "permissions" in leafnodes.authorization.users',
+        ),
+        ("remotes: {url: x}", "Expected remotes field to be an array"),
+        (f"remotes: [{{{HUB}, foo: 1}}]", 'unknown field "foo" in leafnodes.remotes'),
+        (f'remotes: [{{{HUB}, deny_imports: "a b"}}]', 'subject "a b" is not a valid subject'),
+        ("remotes: [{url: 5}]", "Expected remote leafnode url to be an array or string, got 5"),
+        ('remotes: [{urls: ["nats://a:1","nats://a:1"]}]', "Duplicate leafnode entry detected"),
+        (f"remotes: [{{{HUB}}},{{{HUB}}}]", 'duplicate remote urls=["nats://127.0.0.1:1"], account="$G"'),
+        ("port: 1, min_version: 2.7.0", "the minimum version should be at least 2.8.0"),
+        ("port: 1, min_version: x", "invalid leafnode's minimum version: invalid semver"),
+        ("port: 70000", "expected a port from -1 to 65535, got 70000"),
+        ("port: 1, authorization {user: x, password: y, account: NOPE}", 'cannot find local account "NOPE"'),
+        (f"remotes: [{{{HUB}, account: NOPE}}]", 'cannot find local account "NOPE"'),
+        ('port: 1, compression: "s2_fast"', MINE),
+        ("port: 1, tls {}", '"tls" in leafnodes ' + MINE),
+        (f'remotes: [{{{HUB}, credentials: "/x"}}]', '"credentials" in leafnodes.remotes ' + MINE),
+        (f"remotes: [{{{HUB}, tls {{}}}}]", '"tls" in leafnodes.remotes ' + MINE),
+        ('remotes: [{url: "tls://a:1"}]', MINE),
+        ('remotes: [{url: "wss://a:1"}]', MINE),
+        ("remotes: [{}]", "a remote leafnode needs an url"),
+    ],
+)
+def test_what_is_wrong_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    assert message in wrong(tmp_path, f"leafnodes {{ {text} }}")
+
+
+def test_no_error_shows_a_password(tmp_path: Path) -> None:
+    for text in ('remotes: [{url: "nats://u:secret@a:x"}]', "port: 1, authorization { password: [secret] }"):
+        assert "secret" not in wrong(tmp_path, f"leafnodes {{ {text} }}")
+
+
+def test_a_domain_is_one_token(tmp_path: Path) -> None:
+    jetstream = options_of(tmp_path, "jetstream { domain: hub }").jetstream
+    assert jetstream is not None
+    assert jetstream.domain == "hub"
+    for name in ("a.b", "a b", "*", ">"):
+        assert "not one token of a subject" in wrong(tmp_path, f'jetstream {{ domain: "{name}" }}')
+
+
+def test_a_callout_is_not_passed_by(tmp_path: Path) -> None:
+    issuer = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
+    callout = f"auth_callout {{ issuer: {issuer}, auth_users: [s] }}"
+    text = f"authorization {{ users: [{{user: s, password: p}}] {callout} }}"
+    assert MINE in wrong(tmp_path, f"{text}\nleafnodes {{ port: 1 }}")
+    own = "leafnodes { port: 1, authorization { user: x, password: y } }"
+    assert options_of(tmp_path, f"{text}\n{own}").leafnodes is not None

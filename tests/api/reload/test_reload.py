@@ -1,0 +1,174 @@
+"""A running server follows its configuration, or nothing of it."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.doubles.callout_service import CalloutService, Request, answer, user_token
+from tests.harness.certificates import Authority
+from tests.harness.raw import RawClient
+from tests.harness.raw_tls import TlsClient
+from tests.harness.server import Server
+from tests.harness.tokens import JETSTREAM, Keys, TokenOperator
+
+DONE = "Reloaded server configuration"
+REFUSED = "Failed to reload server configuration"
+
+
+def reload(server: Server, config: str, answer: str = DONE) -> str:
+    """Let a server read another configuration; returns the line that says what came of it."""
+    before = len(server.running.lines)
+    (server.directory / "server.conf").write_text(config, encoding="utf-8")
+    server.running.signal(signal.SIGHUP)
+
+    def answers() -> list[str]:
+        return [line for line in server.running.lines[before:] if DONE in line or REFUSED in line]
+
+    server.running.wait_until(lambda: bool(answers()), what="the end of the reload")
+    assert answer in answers()[0]
+    return answers()[0]
+
+
+def login(user: str) -> dict[str, Any]:
+    return {"user": user, "pass": "x"}
+
+
+def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path, config="max_payload: 2000\n") as server:
+        others = (
+            "mappings: { a: b }",
+            "accounts { A: { limits: { max_conn: 1 } } }",
+            "accounts { A: { exports: [ { stream: a } ] } }",
+        )
+        for bad in ("port: [", "no_such_key: 1", "http_base_path: x", *others):
+            reload(server, f"max_payload: 100\n{bad}", REFUSED)
+        with RawClient(server.address) as client:
+            assert client.info["max_payload"] == 2000
+            client.publish("a", b"x" * 1000)
+            assert client.settle() == []
+
+
+def test_a_smaller_and_a_larger_payload_are_followed_by_those_who_are_connected(tmp_path: Path) -> None:
+    with (
+        Server("jetraft", directory=tmp_path, config="max_payload: 2000\n") as server,
+        RawClient(server.address) as one,
+    ):
+        sid = one.subscribe("a")
+        one.settle()
+        one.send(b"PUB a 1900\r\n" + b"x" * 1000)  # what is on its way was within the limit
+        reload(server, "max_payload: 4000000\nmax_control_line: 1024\n")
+        one.send(b"x" * 900 + b"\r\n")
+        one.publish("a", b"y" * 3_000_000)
+        assert [len(message.payload) for message in one.messages(sid, 2)] == [1900, 3_000_000]
+        reload(server, "max_payload: 100\n")
+        one.publish("a", b"z" * 200)
+        assert any("Maximum Payload Violation" in str(event) for event in one.settle())
+        assert one.closed
+
+
+def test_an_account_that_comes_has_jetstream(tmp_path: Path) -> None:
+    account = "{ jetstream: enabled, users: [ {user: %s, password: x} ] }"
+    before = f"accounts {{\n A {account % 'a'}\n }}\n"
+    with (
+        Server("jetraft", directory=tmp_path, config=before) as server,
+        RawClient(server.address, **login("a")) as one,
+    ):
+        one.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+        reload(server, f"accounts {{\n A {account % 'a'}\n B {account % 'b'}\n }}\n")
+        with RawClient(server.address, **login("b")) as other:
+            assert "error" not in other.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            assert other.acknowledged("s", b"1")["seq"] == 1
+        assert one.acknowledged("s", b"1")["seq"] == 1
+        limited = "accounts {\n A { jetstream { max_streams: 1 }, users: [ {user: a, password: x} ] }\n }\n"
+        line = reload(server, limited, REFUSED)
+        assert "JetStream limits of account A" in line
+
+
+def test_certificates_are_replaced_under_their_names(tmp_path: Path) -> None:
+    old, new = Authority.make(tmp_path, "old"), Authority.make(tmp_path, "new")
+    signed = old.server()
+    config = f"tls {{ {signed.block} }}\n"
+    with (
+        Server("jetraft", directory=tmp_path, config=config) as server,
+        TlsClient(server.address, old.client_context()) as before,
+    ):
+        later = new.server("later")
+        signed.cert_file.write_bytes(later.cert_file.read_bytes())
+        signed.key_file.write_bytes(later.key_file.read_bytes())
+        reload(server, config)
+        with TlsClient(server.address, new.client_context()) as after:
+            assert after.settle() == []
+        assert before.settle() == []
+        signed.key_file.write_text("no key")
+        reload(server, config, REFUSED)
+        with TlsClient(server.address, new.client_context()) as still:
+            assert still.settle() == []
+
+
+def test_the_log_goes_on_in_another_file(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path, config="") as server:
+        log = tmp_path / "other.log"
+        (tmp_path / "server.conf").write_text(f'log_file: "{log}"\n')
+        server.running.signal(signal.SIGHUP)
+        server.running.wait_until(lambda: log.exists() and DONE in log.read_text(), what="the line in the other file")
+        (tmp_path / "server.conf").write_text('log_file: "/no/such/directory/x.log"\n')
+        server.running.signal(signal.SIGHUP)
+        server.running.wait_until(lambda: REFUSED in log.read_text(), what="the refusal")
+
+
+def test_an_account_that_comes_is_shown_and_may_ask_about_itself(tmp_path: Path) -> None:
+    before = "accounts { A { users: [ {user: a, password: x} ] } }\n"
+    after = "accounts { B { users: [ {user: b, password: x} ] } }\n"
+    with Server("jetraft", directory=tmp_path, config=before) as server:
+        reload(server, after)
+        assert server.get("/accountz")[1]["accounts"] == ["$G", "$SYS", "B"]
+        with RawClient(server.address, **login("b")) as client:
+            [message] = client.request("$SYS.REQ.USER.INFO", b"")
+            assert json.loads(message.payload)["data"]["account"] == "B"
+            assert client.api("INFO")["error"]["err_code"] == 10039
+
+
+def test_a_reload_leaves_clients_with_tokens_alone(tmp_path: Path) -> None:
+    operator = TokenOperator()
+    account = operator.account("A", limits=JETSTREAM)
+    config = operator.config(operator.account("SYS"), account)
+    with (
+        Server("jetraft", directory=tmp_path, config=config) as server,
+        RawClient(server.address, connect=False) as client,
+    ):
+        client.connect(**account.user().login(client.info["nonce"]))
+        reload(server, config + "\nmax_payload: 1000\n")
+        assert client.info["max_payload"] == 1048576
+        assert client.api("INFO")["streams"] == 0
+        line = reload(server, operator.config(operator.account("SYS"), operator.account("B")), REFUSED)
+        assert "config reload not supported for" in line
+        with RawClient(server.address, connect=False) as other:
+            other.connect(**account.user().login(other.info["nonce"]))
+            assert other.info["max_payload"] == 1000
+        assert not client.closed
+
+
+def test_the_service_is_not_asked_again_about_those_whom_it_let_in(tmp_path: Path) -> None:
+    issuer = Keys.new("account")
+
+    def good(request: Request) -> bytes:
+        return answer(issuer, request, jwt=user_token(issuer, request))
+
+    callout = f"auth_callout {{ issuer: {issuer.public}, auth_users: [service], account: AUTH }}"
+    auth = "AUTH { users: [ { user: service, password: s }, { user: other, password: o } ] }"
+    config = f"accounts {{\n {auth}\n A {{}}\n }}\nauthorization {{ timeout: 60, {callout} }}\n"
+    with (
+        Server("jetraft", directory=tmp_path, config=config) as server,
+        CalloutService(server.address, {"user": "service", "pass": "s"}, good) as service,
+        RawClient(server.address, user="x") as client,
+    ):
+        client.settle()
+        reload(server, config.replace(", { user: other, password: o }", ""))
+        client.settle()
+        assert not client.closed
+        assert len(service.requests) == 1
+        with RawClient(server.address, user="y") as later:
+            later.settle()
+            assert not later.closed
+        assert len(service.requests) == 2

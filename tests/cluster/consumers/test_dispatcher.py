@@ -1,0 +1,158 @@
+"""The dispatcher of a stream's leader: which consumers it runs, and when it writes down what they do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jetraft.store.log.mem_log import MemLog
+from jetraft.store.model.config import AckPolicy
+from tests.cluster.lab import Node, add_consumer, finish, start_stream
+
+if TYPE_CHECKING:
+    from jetraft.cluster.consumers.dispatcher import DispatcherStatistics
+    from jetraft.cluster.ports import DeliveryRun, MessageSource
+    from jetraft.cluster.streams.replica import StreamReplica
+
+S = 10**9
+
+
+def dispatcher(replica: StreamReplica) -> DispatcherStatistics:
+    assert replica._leadership is not None
+    return replica._leadership.dispatcher.statistics()
+
+
+def pull(node: Node, name: str) -> list[bytes]:
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S." + name.encode(), b'{"batch":1,"no_wait":true}', reply=b"_INBOX.r")
+    return [message.reply for message in node.turn() if message.reply]
+
+
+def test_a_consumer_that_nobody_has_used_is_its_state_and_nothing_else() -> None:
+    node = Node()
+    replica = start_stream(node)
+    node.publish(b"s.a", b"x")
+    node.turn()
+    for number in range(20):
+        created = add_consumer(node, replica, durable_name=f"c{number}", ack_policy=AckPolicy.EXPLICIT)
+        assert created.num_pending == 1
+    assert (dispatcher(replica).consumers, dispatcher(replica).running) == (20, 0)
+    assert replica.consumer_info("c7") == replica.consumer_info("c7")
+    assert dispatcher(replica).running == 0, "asking makes nothing"
+    assert len(pull(node, "c7")) == 1
+    assert (dispatcher(replica).consumers, dispatcher(replica).running) == (20, 1)
+    info = replica.consumer_info("c7")
+    assert info is not None
+    assert (info.num_pending, info.num_ack_pending) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "running"),
+    [({}, 0), ({"deliver_subject": "to.me"}, 1), ({"inactive_threshold": 60 * S}, 1)],
+)
+def test_what_can_happen_by_itself_is_watched_from_the_creation_on(fields: dict[str, object], running: int) -> None:
+    node = Node()
+    replica = start_stream(node)
+    add_consumer(node, replica, durable_name="c", **fields)
+    assert dispatcher(replica).running == running
+
+
+def test_a_new_leader_runs_the_consumers_that_wait_for_acks_and_no_others() -> None:
+    node, log = Node(), MemLog()
+    replica = start_stream(node, log)
+    for _ in range(2):
+        node.publish(b"s.a", b"x")
+    for name in ("idle", "waiting", "done"):
+        add_consumer(node, replica, durable_name=name, ack_policy=AckPolicy.EXPLICIT, ack_wait=S)
+    pull(node, "waiting")
+    (reply,) = pull(node, "done")
+    node.publish(reply)
+    node.sleep(S // 10)
+    replica.stop()
+    again = Node()
+    replica = start_stream(again, log)
+    assert (dispatcher(replica).consumers, dispatcher(replica).running) == (3, 1)
+    assert pull(again, "waiting")[0].startswith(b"$JS.ACK.S.waiting.2.1.")
+    assert pull(again, "done")[0].startswith(b"$JS.ACK.S.done.1.2.")
+
+
+def test_a_deleted_consumer_that_never_ran_is_gone() -> None:
+    node = Node()
+    replica = start_stream(node)
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT)
+    assert finish(node, lambda: replica.delete_consumer("c"))
+    assert replica.consumer_info("c") is None
+    assert pull(node, "c") == []
+
+
+def test_what_nobody_waits_for_is_written_down_a_hundred_times_a_second() -> None:
+    node, log = Node(), MemLog()
+    replica = start_stream(node, log)
+    for _ in range(50):
+        node.publish(b"s.a", b"x")
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT)
+    node.sleep(S)
+    before = log.last_index
+    for _ in range(50):
+        (reply,) = pull(node, "c")
+        node.publish(reply)
+        node.sleep(10**6)
+    node.sleep(S)
+    assert 5 <= log.last_index - before <= 7, "one at once, then every ten milliseconds"
+    assert replica.machine.consumers["c"].ack_floor == (50, 50)
+
+
+def pull_with_ack(node: Node, ack: bytes, body: bytes) -> list[bytes]:
+    """An ack and the next request in one turn; returns the ack subjects of what is delivered."""
+    node.publish(ack)
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", body, reply=b"_INBOX.r")
+    return [message.reply for message in node.turn() if message.reply]
+
+
+def test_an_ack_makes_room_for_the_request_that_comes_with_it() -> None:
+    node = Node()
+    replica = start_stream(node)
+    for _ in range(2):
+        node.publish(b"s.a", b"x")
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT, max_ack_pending=1)
+    (first,) = pull(node, "c")
+    (second,) = pull_with_ack(node, first, b'{"batch":1,"no_wait":true}')
+    assert second.startswith(b"$JS.ACK.S.c.1.2.2.")
+
+
+def test_a_message_is_not_repeated_to_a_request_that_comes_with_its_ack() -> None:
+    node = Node()
+    replica = start_stream(node)
+    for _ in range(2):
+        node.publish(b"s.a", b"x")
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT, ack_wait=S)
+    (first,) = pull(node, "c")
+    node.clock.now_ns += 2 * S  # its wait is over, and its timer comes in the same turn as the ack
+    (second,) = pull_with_ack(node, first, b'{"batch":2,"no_wait":true}')
+    assert second.startswith(b"$JS.ACK.S.c.1.2.2.")
+
+
+def test_acks_are_noted_after_the_request_that_comes_with_them_is_served() -> None:
+    node = Node()
+    replica = start_stream(node)
+    for _ in range(2):
+        node.publish(b"s.a", b"x")
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT)
+    (first,) = pull(node, "c")
+    pending: list[int] = []
+    deliver = node.deliver
+
+    def spy(run: DeliveryRun, source: MessageSource) -> int:
+        info = replica.consumer_info("c")
+        assert info is not None
+        pending.append(info.num_ack_pending)
+        return deliver(run, source)
+
+    node.deliver = spy  # type: ignore[method-assign]  # what the consumer looks like when its message leaves
+    (second,) = pull_with_ack(node, first, b"1")
+    assert pending == [2], "the first is not noted yet"
+    node.publish(second)
+    node.turn()
+    info = replica.consumer_info("c")
+    assert info is not None
+    assert (info.num_ack_pending, info.ack_floor.stream_seq) == (0, 2)

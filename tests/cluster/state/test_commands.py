@@ -1,0 +1,74 @@
+import contextlib
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetraft.cluster.state import commands
+from jetraft.cluster.state.commands import MalformedCommandError, to_runs
+
+seqs = st.sets(st.integers(1, 500), max_size=60).map(sorted)
+runs = seqs.map(to_runs)
+pairs = st.lists(st.tuples(st.integers(1, 500), st.integers(1, 9)), max_size=9).map(tuple)
+numbers = st.integers(0, 2**63 - 1)
+names = st.text(min_size=1, max_size=8)
+consumer_commands = st.one_of(
+    st.builds(commands.CreateConsumer, names, st.binary(max_size=20), numbers),
+    st.builds(commands.UpdateConsumer, names, st.binary(max_size=20)),
+    st.builds(commands.DeleteConsumer, names),
+    st.builds(commands.Delivered, names, numbers, numbers, runs),
+    st.builds(commands.Redelivered, names, numbers, numbers, pairs),
+    st.builds(commands.Acked, names, runs),
+    st.builds(commands.AckedUpTo, names, numbers),
+    st.builds(commands.ConsumerProgress, names, numbers, runs),
+    st.builds(commands.Dropped, names, runs),
+    st.builds(commands.ResetConsumer, names, numbers),
+)
+stream_commands = st.one_of(
+    st.builds(commands.UpdateConfig, st.binary(max_size=20)),
+    st.builds(commands.SetConfig, st.binary(max_size=20), numbers),
+    st.builds(commands.Remove, runs, st.booleans()),
+    st.builds(commands.RemoveBelow, numbers),
+    st.builds(commands.Purge, st.none() | st.binary(max_size=9), st.none() | numbers, st.none() | numbers),
+)
+
+
+@given(st.lists(consumer_commands, max_size=5))
+def test_consumer_commands_come_back_as_they_were(batch: list[commands.ConsumerCommand]) -> None:
+    assert commands.decode_consumer_commands(commands.encode_consumer_commands(batch)) == batch
+
+
+@given(stream_commands)
+def test_a_stream_command_comes_back_as_it_was(command: commands.StreamCommand) -> None:
+    assert commands.decode_stream_command(commands.encode_stream_command(command)) == command
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        msgpack.packb(3),
+        msgpack.packb([]),
+        msgpack.packb([99, 1]),
+        msgpack.packb([3]),
+        msgpack.packb([3, "a"]),
+        msgpack.packb([3, -1]),
+        msgpack.packb([3, 1, 2]),
+        msgpack.packb([2, [[1, 2]], True]),
+        msgpack.packb([2, b"\x01", True]),
+        msgpack.packb([2, b"\x01\x00", True]),
+        msgpack.packb([2, b"\x01\x01\x00\x01", True]),
+        msgpack.packb([2, b"\x01\x02", 1]),
+    ],
+)
+def test_what_is_not_a_command_is_refused(body: bytes) -> None:
+    with pytest.raises(MalformedCommandError):
+        commands.decode_stream_command(body)
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_make_decoding_fail_otherwise(body: bytes) -> None:
+    with contextlib.suppress(MalformedCommandError):
+        commands.decode_consumer_commands(body)

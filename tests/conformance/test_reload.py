@@ -1,0 +1,169 @@
+"""A new configuration on both servers: what the log says, and what clients see that are connected."""
+
+import json
+import re
+import signal
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.harness.raw import Line, RawClient
+from tests.harness.server import Kind, Server
+
+pytestmark = [pytest.mark.reference]
+DONE = re.compile(r"Reloaded server configuration|Failed to reload server configuration")
+HEAD = "server_name: n1\n"  # nats-server forgets that of the command line
+# nats-server says these at every reload.
+ALWAYS = ("Reloaded: authorization users", "Reloaded: accounts")
+A: dict[str, Any] = {"user": "a", "pass": "a"}
+Z: dict[str, Any] = {"user": "z", "pass": "z"}
+USER_A, USER_Z = '{user: "a", password: "a"}', '{user: "z", password: "z"}'
+# both of "a", with 4 rounds
+HASHED = '{user: "a", password: "$2b$04$v1SMEGPv8c9k/8g7H2rf6.AdRc8lSQVcE1LnCHjguRzAXy5eYjJDu"}'
+
+
+def users(*listed: str) -> str:
+    """The block of these users."""
+    return f"authorization {{ users: [ {', '.join(listed)} ] }}\n"
+
+
+def accounts(**listed: str) -> str:
+    """Accounts with one user each."""
+    return "accounts {\n" + "".join(f"{name} {{ users: [ {user} ] }}\n" for name, user in listed.items()) + "}\n"
+
+
+@attrs.frozen
+class Client:
+    """A client that is connected when the configuration changes."""
+
+    options: dict[str, Any] = attrs.field(factory=dict)
+    subscriptions: tuple[str, ...] = ("foo",)
+
+
+@attrs.frozen
+class Case:
+    """Two configurations, one after the other."""
+
+    before: str
+    after: str
+    clients: tuple[Client, ...] = ()
+
+
+LISTED = (Client(A), Client(Z))
+DENIED = '{user: "a", password: "a", permissions: {subscribe: {deny: ["foo", "q.>"]}, publish: ["x"]}}'
+CASES = {
+    "the same hash": Case(users(HASHED, USER_Z), users(HASHED), LISTED),
+    "nothing": Case("", "# nothing\n"),
+    "a user is gone": Case(users(USER_A, USER_Z), users(USER_Z), LISTED),
+    "another password": Case(users(USER_A, USER_Z), users('{user: "a", password: "b"}', USER_Z), LISTED),
+    "other permissions": Case(
+        users(USER_A, USER_Z),
+        users(DENIED, USER_Z),
+        (Client(A, ("foo", "bar", "q.a w", ">")), Client(Z)),
+    ),
+    "permissions end": Case(users(DENIED), users(USER_A), (Client(A, ("bar",)),)),
+    "names are needed now": Case("", users(USER_A), (Client(), Client(A))),
+    "names are needed no more": Case(users(USER_A), "", (Client(A),)),
+    "users are elsewhere": Case(accounts(A=USER_A, B=USER_Z), accounts(A=USER_Z, B=USER_A), LISTED),
+    "an account is gone": Case(accounts(A=USER_A, B=USER_Z), accounts(A=USER_A), LISTED),
+    "an account comes": Case(accounts(A=USER_A), accounts(A=USER_A, B=USER_Z), (Client(A),)),
+    "another token": Case("authorization { token: a }", "authorization { token: b }", (Client({"auth_token": "a"}),)),
+    "levels": Case("", "debug: true\ntrace_verbose: false\nlogtime_utc: true\n"),
+    "limits": Case("", "max_payload: 500\nmax_control_line: 1024\nping_interval: 30s\nping_max: 5\n", (Client(),)),
+    "a deadline": Case("", "write_deadline: 3s\n"),
+    "an address": Case("", 'client_advertise: "1.2.3.4:5"\n', (Client(),)),
+    "metadata": Case("", "server_metadata: {a: b}\n"),
+    "a timeout": Case(users(USER_A), "authorization { timeout: 3, users: [ " + USER_A + " ] }", (Client(A),)),
+    "one thing that cannot change": Case("", "ping_max: 5\nmax_subscriptions: 10\n", (Client(),)),
+    "no pending": Case("", "max_pending: 100000000\n"),
+    "no lame duck": Case("", "lame_duck_duration: 40s\n"),
+    "no system account": Case("", "accounts { A {} }\nsystem_account: A\n"),
+    "no default user": Case(users(USER_A), users(USER_A) + "no_auth_user: a\n"),
+    "no log size": Case("", "log_size_limit: 100000\n"),
+    "no path": Case("", "http_base_path: /x\n"),
+}
+
+
+def observed(kind: Kind, case: Case, directory: Path) -> dict[str, Any]:
+    """The lines of the log, and what each client sees."""
+    with Server(kind, directory=directory / kind, config=HEAD + case.before) as server:
+        clients = [RawClient(server.address, **client.options) for client in case.clients]
+        for connection, client in zip(clients, case.clients, strict=True):
+            for sid, subscription in enumerate(client.subscriptions, 1):
+                connection.send(f"SUB {subscription} {sid}\r\n".encode())
+            connection.settle()
+        before = len(server.running.lines)
+        (directory / kind / "server.conf").write_text(HEAD + case.after, encoding="utf-8")
+        server.running.signal(signal.SIGHUP)
+        server.running.wait_until(
+            lambda: any(DONE.search(line) for line in server.running.lines[before:]), what="the end of the reload"
+        )
+        lines = [shown(line) for line in server.running.lines[before:] if "[DBG]" not in line]
+        end = next(place for place, line in enumerate(lines) if DONE.search(line))
+        seen = []
+        for connection in clients:
+            events = connection.settle()
+            texts = [event.text for event in events if isinstance(event, Line) and not event.text.startswith("INFO")]
+            seen.append({"says": sorted(text for text in texts if text != "PING"), "closed": connection.closed})
+            connection.close()
+    return {"log": without_order([line for line in lines[: end + 1] if not line.endswith(ALWAYS)]), "clients": seen}
+
+
+def without_order(lines: list[str]) -> list[str]:
+    """The subscriptions of a connection are a map in the reference: each run goes through them in another order."""
+    return [
+        line
+        for is_removal, run in groupby(lines, lambda line: "Removed sub " in line)
+        for line in (sorted(run) if is_removal else run)
+    ]
+
+
+def shown(line: str) -> str:
+    """A line without what differs between two processes."""
+    text = re.sub(r"^\[\d+\] (\S+ \S+ )?", "", line)
+    text = re.sub(r"127\.0\.0\.1:\d+ - cid:\d+ - (\"v[^\"]*\" - )?", "CLIENT - ", text)
+    return re.sub(r"sha256:\w+", "DIGEST", text)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reloads_as_the_reference_does(name: str, tmp_path: Path) -> None:
+    expected = observed("reference", CASES[name], tmp_path)
+    assert observed("jetraft", CASES[name], tmp_path) == expected
+
+
+SYSTEM = "accounts { SYS { users: [ {user: sys, password: x} ] } }\nsystem_account: SYS\n"
+SYSTEM_USER: dict[str, Any] = {"user": "sys", "pass": "x"}
+REQUESTS: tuple[tuple[str, bytes], ...] = (
+    ("ping_max: 5\n", b""),
+    ("ping_max: 6\n", b"{}"),
+    ("ping_max: 7\nmax_subscriptions: 10\n", b""),
+    ("ping_max: 7\n", b"x"),
+    ("ping_max: 7\n", b'{"server_name":"n1"}'),
+)
+
+
+def answered(kind: Kind, directory: Path) -> list[dict[str, Any]]:
+    """What requests of the system account for a reload are told."""
+    found = []
+    with (
+        Server(kind, directory=directory / kind, config=HEAD + SYSTEM) as server,
+        RawClient(server.address, **SYSTEM_USER) as client,
+    ):
+        for config, body in REQUESTS:
+            (directory / kind / "server.conf").write_text(HEAD + SYSTEM + config, encoding="utf-8")
+            [answer] = client.request(f"$SYS.REQ.SERVER.{client.info['server_id']}.RELOAD", body)
+            document = json.loads(answer.payload)
+            found.append({name: value for name, value in document.items() if name != "server"})
+            found.append({"ping_max": server.get("/varz")[1]["ping_max"]})
+        (directory / kind / "server.conf").unlink()
+        [answer] = client.request(f"$SYS.REQ.SERVER.{client.info['server_id']}.RELOAD", b"")
+        found.append({"fails": "error" in json.loads(answer.payload)})
+    return found
+
+
+def test_a_request_of_the_system_account_reloads_as_with_the_reference(tmp_path: Path) -> None:
+    expected = answered("reference", tmp_path)
+    assert answered("jetraft", tmp_path) == expected

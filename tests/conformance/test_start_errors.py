@@ -1,0 +1,46 @@
+"""What both servers say when they cannot start: the reason, in the same words."""
+
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import HOST
+from tests.harness.server import Kind, command, environment
+
+pytestmark = [pytest.mark.reference]
+CASES = {
+    "clients": ("-p", "TAKEN"),
+    "monitoring": ("-p", "-1", "-m", "TAKEN"),
+    "peers": ("-p", "-1", "--cluster", f"nats://{HOST}:TAKEN", "--cluster_name", "C"),
+    "another machine": ("-a", "192.0.2.1", "-p", "-1"),
+    "no directory": ("-p", "-1", "-js", "-sd", "FILE"),
+}
+
+
+def reason(kind: Kind, words: tuple[str, ...]) -> str:
+    """The last line of a server that does not start, without what begins it."""
+    done = subprocess.run(
+        [*command(kind), "-a", HOST, *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", **environment(kind)},
+    )
+    assert done.returncode == 1, done.stderr
+    fatal = [line for line in done.stderr.splitlines() if "[FTL]" in line]
+    return re.sub(r"^\[\d+\] \S+ \S+ ", "", fatal[-1])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_says_why_as_the_reference_does(case: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    with socket.create_server((HOST, 0)) as listener:
+        port = str(listener.getsockname()[1])
+        words = tuple(word.replace("TAKEN", port).replace("FILE", str(path)) for word in CASES[case])
+        assert reason("jetraft", words) == reason("reference", words)

@@ -1,0 +1,66 @@
+"""The page of configuration keys is made from its table, and the table from what both servers accept."""
+
+import csv
+import importlib.util
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.harness.server import ROOT, command
+
+SCRIPT = ROOT / "tools" / "gen_configuration.py"
+TIMEOUT_S = 60
+OUR_OWN = "jetraft only"
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gen_configuration", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert script().page() == (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8"), "run `make docs`"
+
+
+def test_no_key_that_is_refused_is_missing() -> None:
+    from jetraft.api.config.not_served import NOT_SERVED  # noqa: PLC0415
+
+    listed = {(row["block"], key) for row in rows() for key in row["keys"].split()}
+    blocks = {block for block, _ in listed}
+    old = {
+        "cluster_permissions", "default_permissions", "js_cluster_migrate", "lookup_accounts", "account", "gateway",
+        "max_traced_msg_len", "no_fast_producer_stall", "auth_hook", "jwt",
+    }  # fmt: skip  # of nats-server before 2.15, or of another block
+    missing = {(block, key) for block, keys in NOT_SERVED.items() if block in blocks for key in keys} - listed
+    assert {key for _, key in missing} <= old
+
+
+@pytest.mark.reference
+def test_the_reference_knows_every_key(tmp_path: Path) -> None:
+    around = script().AROUND
+    unknown = []
+    for row in rows():
+        for key in row["keys"].split() if not row["meaning"].startswith(OUR_OWN) else ():
+            path = tmp_path / "c.conf"
+            path.write_text(around[row["block"]].format(f"{key}: {row['sample']}"), encoding="utf-8")
+            done = subprocess.run(
+                [*command("reference"), "-t", "-c", str(path)],
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+            if f'nknown field "{key}"' in done.stderr:
+                unknown.append((row["block"], key))
+    assert unknown == []
+
+
+def rows() -> list[dict[str, str]]:
+    with (ROOT / "tools" / "configuration.tsv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))

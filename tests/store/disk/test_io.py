@@ -1,0 +1,304 @@
+"""The writer threads and the local disk, on real files."""
+
+import errno
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from jetraft.store.blocks.cache import BlockCache
+from jetraft.store.disk.io import LocalDisk, Writer, run_blocking
+from jetraft.store.frames import _frame
+from jetraft.store.frames.format import Identity, Kind
+from jetraft.store.log.file_log import FileLog
+from jetraft.store.log.opening import open_log
+from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.port import Entry, HardState
+from tests.harness.patience import PATIENCE_S
+from tests.store.ledgers import ledger_of
+
+IDENTITY = Identity(node_id=NodeId("N1234567"), group_id=GroupId("S-R1F-abcdefgh"), incarnation=7)
+
+
+@pytest.fixture
+def writer() -> Iterator[Writer]:
+    writer = Writer(threads=2)
+    yield writer
+    if writer.fileno() >= 0:
+        writer.stop()
+
+
+@pytest.fixture
+def disk(writer: Writer) -> LocalDisk:
+    return LocalDisk(writer)
+
+
+def wait_for(writer: Writer, done: list[OSError | None], count: int) -> None:
+    while len(done) < count:
+        assert select.select([writer], [], [], 10)[0]
+        writer.drain()
+
+
+def test_operations_are_done_in_order(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    fd = disk.open_file(tmp_path / "a.tmp", create=True)
+    directory = disk.open_directory(tmp_path)
+    batch = disk.batch()
+    batch.allocate(fd, 8192)
+    batch.write(fd, [b"one", b"", b"two"] + [b"x"] * 3000, 100)
+    batch.sync_data(fd)
+    batch.truncate(fd, 3106)
+    batch.rename(bytes(tmp_path / "a.tmp"), bytes(tmp_path / "a"))
+    batch.sync(directory)
+    done: list[OSError | None] = []
+
+    disk.submit(batch, done.append)
+    wait_for(writer, done, 1)
+
+    assert done == [None]
+    assert (tmp_path / "a").read_bytes() == bytes(100) + b"onetwo" + b"x" * 3000
+    assert disk.read(fd, 10, 3100) == b"x" * 6
+    disk.close_file(fd)
+    disk.close_file(directory)
+
+
+def test_a_thread_is_started_when_a_batch_comes_and_none_is_idle(tmp_path: Path) -> None:
+    writer = Writer(threads=4)
+    disk = LocalDisk(writer)
+    done: list[OSError | None] = []
+    fds = [disk.open_file(tmp_path / str(number), create=True) for number in range(24)]
+
+    def submit(fd: int) -> None:
+        batch = disk.batch()
+        batch.write(fd, [b"x" * 5000], 0)
+        batch.sync(fd)
+        disk.submit(batch, done.append)
+
+    for number, fd in enumerate(fds[:5], start=1):
+        submit(fd)
+        wait_for(writer, done, number)
+    assert writer.statistics().threads == 1
+    for fd in fds:
+        submit(fd)
+    wait_for(writer, done, 5 + len(fds))
+    assert 2 <= writer.statistics().threads <= 4
+    assert done == [None] * 29
+    writer.stop()
+    for fd in fds:
+        disk.close_file(fd)
+
+
+def test_a_batch_for_many_logs_goes_ahead_of_those_that_wait(tmp_path: Path) -> None:
+    """The ledger's has the votes of a thousand groups: it must not wait for a thousand logs."""
+    writer = Writer(threads=1)
+    disk = LocalDisk(writer)
+    done: list[str] = []
+    fds = [disk.open_file(tmp_path / str(number), create=True) for number in range(200)]
+
+    def submit(fd: int, name: str, *, ahead: bool) -> None:
+        batch = disk.batch()
+        batch.write(fd, [b"x" * 20_000], 0)
+        batch.sync(fd)
+
+        def called(error: OSError | None) -> None:
+            assert error is None
+            done.append(name)
+
+        disk.submit(batch, called, ahead=ahead)
+
+    for fd in fds:
+        submit(fd, "a log", ahead=False)
+    submit(fds[0], "the ledger", ahead=True)
+    writer.stop()
+    for fd in fds:
+        disk.close_file(fd)
+    assert len(done) == 201
+    assert done.index("the ledger") < 150, "at the place that the thread had come to"
+
+
+def test_what_a_callback_submits_while_the_writer_stops_is_dropped(tmp_path: Path) -> None:
+    writer = Writer(threads=2)
+    disk = LocalDisk(writer)
+    fd = disk.open_file(tmp_path / "a", create=True)
+    done: list[str] = []
+
+    def submit(text: str, then: str | None) -> None:
+        batch = disk.batch()
+        batch.write(fd, [text.encode()], 0)
+        batch.sync_data(fd)
+
+        def called(error: OSError | None) -> None:
+            assert error is None
+            done.append(text)
+            if then is not None:
+                submit(then, None)
+
+        disk.submit(batch, called)
+
+    submit("one", "two")
+    writer.stop()
+
+    assert done == ["one"]
+    assert (tmp_path / "a").read_bytes() == b"one"
+    disk.close_file(fd)
+
+
+def test_batch_stops_at_the_first_failure(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    fd = os.open("/dev/full", os.O_WRONLY)
+    batch = disk.batch()
+    batch.write(fd, [b"x"], 0)
+    batch.unlink(bytes(tmp_path))
+    done: list[OSError | None] = []
+    disk.submit(batch, done.append)
+    wait_for(writer, done, 1)
+    os.close(fd)
+    assert done[0] is not None
+    assert (done[0].errno, done[0].strerror) == (errno.ENOSPC, "write: No space left on device")
+    assert tmp_path.exists()
+    assert writer.statistics().batches_failed == 1
+
+
+def test_performed_batch_raises(tmp_path: Path, disk: LocalDisk) -> None:
+    batch = disk.batch()
+    batch.unlink(bytes(tmp_path / "missing"))
+    with pytest.raises(FileNotFoundError, match="unlink"):
+        disk.perform(batch)
+
+
+def test_stop_finishes_what_is_queued(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    fd = disk.open_file(tmp_path / "a", create=True)
+    done: list[OSError | None] = []
+    for number in range(50):
+        batch = disk.batch()
+        batch.write(fd, [b"%02d" % number], number * 2)
+        batch.sync_data(fd)
+        disk.submit(batch, done.append)
+    writer.stop()
+    assert done == [None] * 50
+    assert len((tmp_path / "a").read_bytes()) == 100
+    disk.close_file(fd)
+
+
+def test_callback_may_submit(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    fd = disk.open_file(tmp_path / "a", create=True)
+    done: list[OSError | None] = []
+
+    def again(error: OSError | None) -> None:
+        done.append(error)
+        if len(done) < 3:
+            batch = disk.batch()
+            batch.sync(fd)
+            disk.submit(batch, again)
+
+    disk.submit(disk.batch(), again)
+    wait_for(writer, done, 3)
+    assert done == [None, None, None]
+    disk.close_file(fd)
+
+
+def test_a_follower_is_done_after_its_predecessor_by_whichever_thread(
+    tmp_path: Path, writer: Writer, disk: LocalDisk
+) -> None:
+    done: list[OSError | None] = []
+    fd = disk.open_file(tmp_path / "a", create=True)
+    for round_number in range(200):
+        first, second = disk.batch(), disk.batch()
+        first.write(fd, [b"1" * 4096], 0)
+        second.write(fd, [b"2" * 4096], 0)
+        disk.submit(first, done.append)
+        if round_number % 2:
+            select.select([writer], [], [], 10)  # finished, not drained
+        disk.follow(second, done.append, first)
+        wait_for(writer, done, 2 * round_number + 2)
+        assert disk.read(fd, 1, 0) == b"2"
+    assert not any(done)
+    disk.close_file(fd)
+
+
+def test_a_follower_of_a_failure_does_nothing_and_fails_alike(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    for waits in (False, True):
+        done: list[OSError | None] = []
+        fd = disk.open_file(tmp_path / "a", create=True)
+        first, second = disk.batch(), disk.batch()
+        first.unlink(bytes(tmp_path / "missing"))
+        second.write(fd, [b"2"], 0)
+        disk.submit(first, done.append)
+        if waits:
+            select.select([writer], [], [], 10)
+        disk.follow(second, done.append, first)
+        wait_for(writer, done, 2)
+        assert [error.errno for error in done if error] == [errno.ENOENT, errno.ENOENT]
+        assert disk.size(fd) == 0
+        disk.close_file(fd)
+
+
+def test_one_background_batch_at_a_time(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    done: list[OSError | None] = []
+    fd = disk.open_file(tmp_path / "a", create=True)
+    for offset in range(10):
+        batch = disk.batch()
+        batch.write(fd, [b"x"], offset)
+        disk.submit(batch, done.append, background=True)
+        assert writer.statistics().batches_in_flight == 1
+    wait_for(writer, done, 10)
+    assert disk.read(fd, 20, 0) == b"x" * 10
+    disk.close_file(fd)
+
+
+def test_symbolic_link_is_not_followed(tmp_path: Path, disk: LocalDisk) -> None:
+    (tmp_path / "target").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="symbolic"):
+        disk.open_file(tmp_path / "link")
+
+
+def test_made_directories_are_named_for_syncing(tmp_path: Path, disk: LocalDisk) -> None:
+    assert disk.make_directory(tmp_path / "a" / "b") == [tmp_path / "a", tmp_path]
+    assert disk.make_directory(tmp_path / "a" / "b") == []
+    assert disk.list_directory(tmp_path / "none") == []
+
+
+async def test_blocking_calls_run_in_a_thread() -> None:
+    assert await run_blocking(lambda: 5) == 5
+
+
+async def test_log_on_real_files_comes_back(tmp_path: Path, writer: Writer, disk: LocalDisk) -> None:
+    def opened() -> FileLog:
+        return open_log(
+            ledger_of(disk, tmp_path / "groups" / "g"),
+            tmp_path / "groups" / "g",
+            IDENTITY,
+            BlockCache(bytes_max=1 << 16),
+        )
+
+    async def durable(log: FileLog) -> None:
+        log.submit()
+        with trio.fail_after(PATIENCE_S):
+            while log.durable_token < log.token():
+                await trio.lowlevel.wait_readable(writer.fileno())
+                writer.drain()
+
+    entries = []
+    for index in range(1, 200):
+        frame = _frame.seal(Kind.NOOP, index=index, term=1, incarnation=7, body=bytes(5000))
+        entries.append(Entry(index=index, term=1, kind=Kind.NOOP, frame=frame))
+    log = opened()
+    for start in range(0, 199, 20):
+        log.append(entries[start : start + 20])
+        log.set_hard_state(HardState(term=start, vote=NodeId("AAAAAAAA")))
+        await durable(log)
+    log.save_checkpoint(150, 1, b"m", b"s")
+    await durable(log)
+    assert log.entries(1, 199, 1 << 30) == entries
+    log.close()
+
+    log = await run_blocking(opened)
+
+    assert log.entries(1, 199, 1 << 30) == entries
+    assert log.hard_state == HardState(term=180, vote=NodeId("AAAAAAAA"))
+    assert log.trim(1 << 62, 150) > 0
+    await durable(log)
+    assert [entry for _, entry in log.frames(1, 199)] == entries[log.first_index - 1 :]
+    log.close()

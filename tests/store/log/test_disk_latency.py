@@ -1,0 +1,51 @@
+"""When a batch is done at once instead of by a writer thread."""
+
+from pathlib import Path
+
+from jetraft.store.disk.io import FAST_NS, SLOW_NS, DiskLatency, LocalDisk, Writer
+
+
+def test_a_new_disk_proves_itself_before_it_is_waited_for() -> None:
+    latency = DiskLatency()
+    assert not latency.is_fast
+    latency.note(FAST_NS // 10)
+    assert latency.is_fast
+
+
+def test_one_stall_sends_batches_to_the_threads_until_a_row_of_quick_ones() -> None:
+    latency = DiskLatency()
+    for _ in range(50):
+        latency.note(FAST_NS // 10)
+    latency.note(SLOW_NS * 1000)
+    assert not latency.is_fast
+    quick = 0
+    while not latency.is_fast:
+        latency.note(FAST_NS // 10)
+        quick += 1
+    assert 10 <= quick <= 60
+
+
+def convince(disk: LocalDisk) -> None:
+    while not disk.latency.is_fast:
+        disk.latency.note(1)
+
+
+def test_a_fast_disk_calls_back_before_submit_returns_and_reports_errors(tmp_path: Path) -> None:
+    writer = Writer()
+    disk = LocalDisk(writer)
+    convince(disk)
+    results: list[OSError | None] = []
+    fd = disk.open_file(tmp_path / "a", create=True)
+    batch = disk.batch()
+    batch.write(fd, [b"abc"], 0)
+    batch.sync_data(fd)
+    disk.submit(batch, results.append, may_block=True)
+    assert results == [None]
+    assert (tmp_path / "a").read_bytes() == b"abc"
+    disk.close_file(fd)
+    convince(disk)
+    failing = disk.batch()
+    failing.write(fd, [b"abc"], 0)
+    disk.submit(failing, results.append, may_block=True)
+    assert isinstance(results[1], OSError)
+    writer.stop()
