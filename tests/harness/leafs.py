@@ -11,7 +11,7 @@ import attrs
 
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST, free_port
-from tests.harness.raw import Event, Line, RawClient
+from tests.harness.raw import Event, Line, Message, RawClient
 from tests.harness.server import Kind, Server
 
 PAIRS: tuple[tuple[Kind, Kind], ...] = (("jetraft", "jetraft"), ("jetraft", "reference"), ("reference", "jetraft"))
@@ -79,6 +79,35 @@ def wait_interest(client: RawClient, subject: str, *, wanted: bool = True) -> No
     deadline = time.monotonic() + PATIENCE_S
     while has_interest(client, subject) is not wanted:
         assert time.monotonic() < deadline, f"interest in {subject} is not {wanted}"
+
+
+def wait_heard(sender: RawClient, receivers: list[RawClient]) -> None:
+    """Wait until the server of one client knows of everything that others have subscribed to.
+
+    Interest is told in order, so that whoever hears of a subscription of this receiver knows its earlier ones.
+    """
+    for receiver in receivers:
+        marker = f"heard.{receiver.new_inbox()}"
+        sid = receiver.subscribe(marker)
+        wait_interest(sender, marker)
+        receiver.messages(sid, 1)
+        receiver.send(f"UNSUB {sid}\r\n".encode())
+
+
+def real_messages(client: RawClient, sid: str, count: int) -> list[bytes]:
+    """Exactly so many messages that are no probe. One that does not come is a failure, and so is one too many."""
+    deadline = time.monotonic() + PATIENCE_S
+    seen: list[bytes] = []
+    while len(seen) < count:
+        assert time.monotonic() < deadline, f"{len(seen)} of {count} messages came: {seen}"
+        seen += real(client.messages(sid, 1))
+    assert len(seen) == count, seen
+    return seen
+
+
+def real(messages: list[Message]) -> list[bytes]:
+    """What is no probe."""
+    return [message.payload for message in messages if message.payload != PROBE]
 
 
 def wait_linked(one: RawClient, other: RawClient) -> None:

@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from tests.harness.cluster import Cluster
-from tests.harness.leafs import PROBE, listener, remote, wait_interest, wait_linked
+from tests.harness.leafs import listener, real_messages, remote, wait_heard, wait_interest, wait_linked
 from tests.harness.ports import free_port
-from tests.harness.raw import Message, RawClient
+from tests.harness.raw import RawClient
 from tests.harness.server import Server
 
 
@@ -23,10 +23,6 @@ class Site:
 
     def client(self, number: int) -> RawClient:
         return RawClient(self.cluster.nodes[number].address)
-
-
-def real(messages: list[Message]) -> list[bytes]:
-    return [message.payload for message in messages if message.payload != PROBE]
 
 
 @pytest.fixture(scope="module", params=["jetraft", "reference"])
@@ -50,22 +46,16 @@ def test_a_leaf_node_of_one_node_exchanges_messages_with_all(hub_cluster: Site) 
     with hub_cluster.client(1) as second, hub_cluster.client(2) as third, RawClient(hub_cluster.other.address) as leaf:
         wait_linked(second, leaf)
         sids = [second.subscribe("x"), third.subscribe("x"), leaf.subscribe("y")]
-        wait_interest(leaf, "x")
+        wait_heard(leaf, [second, third])
         for client in (second, third):
-            wait_interest(client, "y")
+            wait_heard(client, [leaf])
         leaf.publish("x", b"from the leaf")
         second.publish("y", b"from a node")
         leaf.publish("x", b"last")
         third.publish("y", b"last")
         for client, sid in zip((second, third), sids, strict=False):
-            seen: list[bytes] = []
-            while b"last" not in seen:
-                seen += real(client.messages(sid, 1))
-            assert seen == [b"from the leaf", b"last"]
-        seen = []
-        while len(seen) < 2:
-            seen += real(leaf.messages(sids[2], 1))
-        assert sorted(seen) == [b"from a node", b"last"]
+            assert real_messages(client, sid, 2) == [b"from the leaf", b"last"]
+        assert sorted(real_messages(leaf, sids[2], 2)) == [b"from a node", b"last"]
 
 
 def test_a_publish_from_a_leaf_node_is_stored_once_wherever_the_leader_is(hub_cluster: Site) -> None:
@@ -99,19 +89,17 @@ def test_a_leaf_node_that_is_a_cluster_answers_once(tmp_path: Path) -> None:
         for edge in edges:
             wait_linked(centre, edge)
         sids = [edge.subscribe("x") for edge in edges]
-        wait_interest(centre, "x")
+        wait_heard(centre, edges)
+        wait_heard(edges[0], edges[1:])
         hub.running.wait_until(lambda: tellers(hub) == 1, what="one node tells the names of the domain", timeout_s=60)
         centre.publish("x", b"1")
         edges[0].publish("x", b"2")
         here = centre.subscribe("y")
-        wait_interest(edges[0], "y")
+        wait_heard(edges[0], [centre])
         edges[0].publish("y", b"3")
-        assert real(centre.messages(here, 2)) == [b"3"]
+        assert real_messages(centre, here, 1) == [b"3"]
         for edge, sid in zip(edges, sids, strict=True):
-            seen: list[bytes] = []
-            while len(seen) < 2:
-                seen += real(edge.messages(sid, 1))
-            assert sorted(seen) == [b"1", b"2"]
+            assert sorted(real_messages(edge, sid, 2)) == [b"1", b"2"]
         for number in range(3):
             config = {"name": f"S{number}", "subjects": [f"s{number}.*"], "num_replicas": 1}
             answers = centre.request(f"$JS.leaf.API.STREAM.CREATE.S{number}", json.dumps(config).encode())
