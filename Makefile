@@ -15,7 +15,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-long lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store bench-many asan fuzz sim crash-states faults faults-disk corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store bench-many asan fuzz sim crash-states faults faults-disk corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,8 +41,11 @@ demo: setup      ## three nodes, 336,776 acknowledged publishes, Spark, a killed
 test: setup      ## the whole test suite in its short form, three files at a time (WORKERS=n): a part of the tests waits
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q --durations=15 --durations-min=5
 
+test-again: setup ## the tests that failed in the last `make test`, alone; more than five fail at once (decision 80)
+	$(BIN)/python -m tests.harness.again
+
 test-long: setup ## the tests that have a long form, in it: more seeds and moments, each mutation searched from seed 0 (WORKERS=n)
-	JETRAFT_LONG=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m long_form
+	JETRAFT_LONG=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m long_form -o timeout=900
 
 sim: setup       ## the deterministic simulator: SEEDS=n per mode [SEED=first] [MODE=m, node: whole nodes] [ENGINE=pysyncobj] [JOBS=n]
 	$(BIN)/python -m tests.simulator --seeds $(or $(SEEDS),50) --first $(or $(SEED),0) --mode $(or $(MODE),all) --engine $(or $(ENGINE),core) --jobs $(JOBS)
