@@ -15,6 +15,7 @@ from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.expiry import Expiry
+from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.stamps import StampClock
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
@@ -47,6 +48,7 @@ class StreamLeadership:
         self._sink: int | None = None
         self._subjects: tuple[str, ...] = ()
         self._ended = False
+        self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self.admission = PublishAdmission(machine.config, machine, domain=site.domain)
         self.dispatcher = ConsumerDispatcher(site, group, machine)
@@ -66,6 +68,8 @@ class StreamLeadership:
 
     def on_publishes(self, batch: bytes) -> None:
         """Admit a turn's captured messages and propose what passed."""
+        if self._mapping is not None:
+            batch = self._mapping.mapped(batch)
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self._refusal()))
 
     def _place_markers(self, expiring: Sequence[tuple[bytes, int]]) -> None:
@@ -129,6 +133,7 @@ class StreamLeadership:
     def config_changed(self, config: StreamConfig) -> None:
         """Follow the configuration that took effect."""
         self._config = config
+        self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
         self.admission.follow(config)
         self._listen()
         self._expiry.arm()

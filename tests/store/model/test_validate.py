@@ -17,7 +17,6 @@ from jetraft.store.model.config import (
     RetentionPolicy,
     StreamConfig,
     StreamSource,
-    SubjectTransform,
 )
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.unsupported import CONSUMER_FEATURES, STREAM_FEATURES
@@ -138,7 +137,6 @@ def test_where_a_work_queue_consumer_starts_is_checked_before_its_rivals() -> No
 STREAM_USES = {
     "mirror": StreamConfig(mirror=StreamSource(name="O")),
     "sources": StreamConfig(sources=(StreamSource(name="O"),)),
-    "subject_transform": StreamConfig(subject_transform=SubjectTransform()),
     "republish": StreamConfig(republish=Republish()),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
     "allow_msg_counter": StreamConfig(allow_msg_counter=True),
