@@ -16,6 +16,7 @@ from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.mapping import SubjectMapping
+from jetraft.cluster.streams.republish import Republisher
 from jetraft.cluster.streams.stamps import StampClock
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
@@ -49,6 +50,7 @@ class StreamLeadership:
         self._subjects: tuple[str, ...] = ()
         self._ended = False
         self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
+        self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self.admission = PublishAdmission(machine.config, machine, domain=site.domain)
         self.dispatcher = ConsumerDispatcher(site, group, machine)
@@ -122,6 +124,10 @@ class StreamLeadership:
             acks = publish.acks(self._stream, self._site.domain)
             if acks:
                 self._site.outbox.send_batch(acks)
+            if self._republisher is not None:
+                copies = self._republisher.copies(publish.records)
+                if copies:
+                    self._site.outbox.send_batch(copies)
 
     def _published(self, publish: Publish, outcome: Outcome, _result: object) -> None:
         """Count what is applied no longer among what is in flight."""
@@ -134,12 +140,15 @@ class StreamLeadership:
         """Follow the configuration that took effect."""
         self._config = config
         self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
+        self._republisher = Republisher.of(config, self._machine, self._site.rng.randrange)
         self.admission.follow(config)
         self._listen()
         self._expiry.arm()
 
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied: consumers may have something to deliver."""
+        if self._republisher is not None:
+            self._republisher.applied()
         if messages_added:
             self.dispatcher.pump()
             self._expiry.messages_added()

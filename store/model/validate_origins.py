@@ -76,7 +76,9 @@ def check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
     rule = _implied_by_transform(config, rule, pedantic=pedantic)
     if any(overlaps(rule.dest.encode(), subject.encode()) for subject in config.subjects):
         _refuse("stream configuration for republish destination forms a cycle")
-    if not valid_subject(rule.src.encode()) or not valid_subject(rule.dest.encode()):
+    try:
+        transform_between(rule.src, rule.dest)
+    except TransformError:
         _refuse(f"stream configuration for republish with transform from '{rule.src}' to '{rule.dest}' not valid")
     return attrs.evolve(config, republish=rule)
 

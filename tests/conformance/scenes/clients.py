@@ -279,7 +279,6 @@ NOT_SERVED: tuple[Step, ...] = (
         for key, value in (
             ("mirror", {"name": "O"}),
             ("sources", [{"name": "O"}]),
-            ("republish", {"src": "republish.>", "dest": "r.>"}),
             ("allow_msg_counter", True),
             ("allow_atomic", True),
             ("allow_batched", True),

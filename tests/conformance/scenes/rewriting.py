@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.conformance.steps import Call, Scene, Step, consumer, stream
+from tests.conformance.steps import Call, Expect, Publish, Scene, Step, Subscribe, Until, consumer, stream
 
 
 def publish(name: str, subject: str, *headers: tuple[str, str], payload: bytes = b"x") -> Call:
@@ -123,4 +123,58 @@ TRANSFORMS: tuple[Step, ...] = (
     stored("at its end as", "P", 3),
 )
 
-SCENES = (Scene(name="rewriting/transforms", steps=TRANSFORMS),)
+REPUBLISH: tuple[Step, ...] = (
+    *attempts("republish"),
+    Subscribe(name="copies", subject="rp.>"),
+    stream("R", republish={"src": "r.a.*", "dest": "rp.$1"}, max_msgs_per_subject=2),
+    publish("first", "r.a.x"),
+    publish("second", "r.a.x"),
+    publish("with headers", "r.a.x", ("Other", "a"), ("Nats-Msg-Id", "1")),
+    publish("a repeat", "r.a.x", ("Other", "a"), ("Nats-Msg-Id", "1")),
+    publish("of no interest", "r.b.x"),
+    publish("refused", "r.a.x", ("Nats-Expected-Last-Sequence", "77")),
+    publish("last", "r.a.y"),
+    Expect(name="republished", of="copies", count=4),
+    Call(
+        name="headers only",
+        subject="$JS.API.STREAM.UPDATE.R",
+        payload={
+            "name": "R",
+            "subjects": ["r.>"],
+            "storage": "file",
+            "republish": {"src": ">", "dest": "rp.>", "headers_only": True},
+        },
+    ),
+    publish("long", "r.a.x", ("Other", "a"), ("Nats-Stream", "Z"), payload=b"12345"),
+    publish("longer", "r.b.x", payload=b"123456"),
+    Call(name="purge", subject="$JS.API.STREAM.PURGE.R", payload=b""),
+    publish("after the purge", "r.b.x"),
+    Expect(name="republished in short", of="copies", count=3),
+    Call(
+        name="cycle",
+        subject="$JS.API.STREAM.UPDATE.R",
+        payload={
+            "name": "R",
+            "subjects": ["r.>", "rp.>"],
+            "storage": "file",
+            "republish": {"src": ">", "dest": "rp.>"},
+        },
+    ),
+    stream("B", ["rp.>"]),
+    publish("into another stream", "r.q"),
+    Expect(name="on its way", of="copies", count=1),
+    Until(name="it is there", subject="$JS.API.STREAM.INFO.B", field="state.messages", value=1),
+    stream(
+        "M", subject_transform={"src": "m.*", "dest": "n.$1"}, republish={"src": "n.*", "dest": "rp.n.$1"}, no_ack=True
+    ),
+    Publish(name="mapped first", subject="m.a"),
+    Expect(name="republished under both", of="copies", count=1),
+    stream("I", ["i.>"], subject_transform={"src": "i.>", "dest": "rp.i.>"}, republish={"src": ">", "dest": ">"}),
+    publish("implied", "i.a"),
+    Expect(name="republished as it is stored", of="copies", count=1),
+)
+
+SCENES = (
+    Scene(name="rewriting/transforms", steps=TRANSFORMS),
+    Scene(name="rewriting/republish", steps=REPUBLISH),
+)

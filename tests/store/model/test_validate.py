@@ -13,7 +13,6 @@ from jetraft.store.model.config import (
     DeliverPolicy,
     PersistMode,
     PriorityPolicy,
-    Republish,
     RetentionPolicy,
     StreamConfig,
     StreamSource,
@@ -137,7 +136,6 @@ def test_where_a_work_queue_consumer_starts_is_checked_before_its_rivals() -> No
 STREAM_USES = {
     "mirror": StreamConfig(mirror=StreamSource(name="O")),
     "sources": StreamConfig(sources=(StreamSource(name="O"),)),
-    "republish": StreamConfig(republish=Republish()),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
     "allow_msg_counter": StreamConfig(allow_msg_counter=True),
     "allow_atomic": StreamConfig(allow_atomic=True),
