@@ -27,9 +27,11 @@ from jetraft.cluster.streams.candidate import (
     PublishRefused,
     check_rollup,
     check_shape,
+    check_size,
     check_supported,
     check_unsupported_origin,
 )
+from jetraft.cluster.streams.counters import Counters, Sum, check_increment
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack
 from jetraft.cluster.streams.publish import Admitted, Known, Publish, TraceOutcome
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
+    from jetraft.store.stream.stream_store import StoredMessage
 
 ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
 IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
@@ -81,6 +84,9 @@ class AppliedState(Protocol):
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""
 
+    def load(self, seq: int) -> StoredMessage | None:
+        """A live message. Raises StoreCorrupt for one that is damaged."""
+
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""
 
@@ -95,6 +101,7 @@ class PublishAdmission:
         self._domain = domain
         self._stream = config.name.encode()
         self._applied = applied
+        self._counters = Counters(applied) if config.allow_msg_counter else None
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
         self._next_seq = applied.next_seq
         self._overheads = self._size_model.overhead_bytes, self._size_model.hdr_overhead_bytes
@@ -110,7 +117,7 @@ class PublishAdmission:
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on."""
         self.config = config
-        self._takes_plain = not config.sealed and not config.discard_new_per_subject
+        self._takes_plain = not config.sealed and not config.discard_new_per_subject and not config.allow_msg_counter
         self._bounds_room = config.discard is DiscardPolicy.NEW
         self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
         self._is_acked = not config.no_ack
@@ -175,6 +182,8 @@ class PublishAdmission:
         self._in_flight_stored -= publish.records.stored_bytes
         for msg_id in publish.msg_ids:
             self._in_flight_ids.pop(msg_id, None)
+        if self._counters is not None:
+            self._counters.settled(publish)
 
     @property
     def in_flight_messages(self) -> int:
@@ -225,8 +234,12 @@ class PublishAdmission:
     def _take_one(self, turn: _Turn, publish: Publish, batch: bytes, start: int) -> int:
         """Judge one message in full; add it to the publish or answer it."""
         message = Candidate.at(batch, start)
+        total = None
         try:
             duplicate = self._check(publish, message)
+            if self._counters is not None and duplicate is None:
+                total = self._counters.sum_with(message)
+                check_size(len(total.hdr), len(total.payload), self.config)
         except PublishRefused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
             turn.trace(message, refused_text(refused.error, message.headers))
@@ -246,6 +259,8 @@ class PublishAdmission:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
         self._last_msg_id = message.msg_id
+        if self._counters is not None and total is not None:
+            return self._add_sum(self._counters, publish, message, total, flags)
         hdr = message.hdr
         if flags & RECORD_HAS_TTL and self.config.subject_delete_marker_ttl:
             hdr = lengthened(hdr, parse_ttl(message.headers[b"Nats-TTL"]) or NEVER_NS, self.config)
@@ -255,11 +270,22 @@ class PublishAdmission:
         publish.records.add_at(changed, 0, flags, not self.config.no_ack)
         return message.end
 
+    def _add_sum(self, counters: Counters, publish: Publish, message: Candidate, total: Sum, flags: int) -> int:
+        """Add the message of a counter; the ack says what the counter comes to."""
+        if message.reply and not self.config.no_ack:
+            publish.sums.append((message.reply, publish.records.next_seq, total.value))
+        record = encode_capture(message.subject, hdr=total.hdr, payload=total.payload)
+        publish.records.add_at(record, 0, flags, acked=False)
+        counters.note(message.subject, total, publish)
+        return message.end
+
     def _check(self, publish: Publish, message: Candidate) -> Known | None:
         """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
         check_shape(message, self.config)
         headers = message.headers
         if headers:
+            if not headers.get(b"Nats-Batch-Id"):  # refused below, whatever it adds
+                check_increment(message, self.config)
             check_supported(headers, self._stream, self.config)
             self._check_expected_sequences(publish, message)
             check_unsupported_origin(headers)

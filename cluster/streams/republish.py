@@ -3,8 +3,8 @@
 A message is republished when it is committed, at the time of its acknowledgement, and with its place in the stream in
 headers; `Nats-Last-Sequence` is that of the message before it under the same subject, so that a subscriber without a
 consumer sees gaps. Nothing is republished twice or later: what is committed while leadership changes is not
-republished, as in nats-server. Only streams that republish have a `Republisher`. Source: ADR-28, stream.go (processJetStreamMsg),
-observed on 2.15.1.
+republished, as in nats-server. Only streams that republish have a `Republisher`. Source: ADR-28, stream.go
+(processJetStreamMsg), observed on 2.15.1.
 """
 
 from __future__ import annotations

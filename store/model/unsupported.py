@@ -40,7 +40,6 @@ class ConsumerFeature:
 STREAM_FEATURES: Final = (
     StreamFeature("mirror", lambda config: config.mirror is not None),
     StreamFeature("sources", lambda config: bool(config.sources)),
-    StreamFeature("allow_msg_counter", lambda config: config.allow_msg_counter),
     StreamFeature("allow_atomic", lambda config: config.allow_atomic),
     StreamFeature("allow_batched", lambda config: config.allow_batched),
     StreamFeature("allow_msg_schedules", lambda config: config.allow_msg_schedules),

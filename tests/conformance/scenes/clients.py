@@ -279,7 +279,6 @@ NOT_SERVED: tuple[Step, ...] = (
         for key, value in (
             ("mirror", {"name": "O"}),
             ("sources", [{"name": "O"}]),
-            ("allow_msg_counter", True),
             ("allow_atomic", True),
             ("allow_batched", True),
             ("allow_msg_schedules", True),

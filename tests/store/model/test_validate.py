@@ -137,7 +137,6 @@ STREAM_USES = {
     "mirror": StreamConfig(mirror=StreamSource(name="O")),
     "sources": StreamConfig(sources=(StreamSource(name="O"),)),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
-    "allow_msg_counter": StreamConfig(allow_msg_counter=True),
     "allow_atomic": StreamConfig(allow_atomic=True),
     "allow_batched": StreamConfig(allow_batched=True),
     "allow_msg_schedules": StreamConfig(allow_msg_schedules=True),
