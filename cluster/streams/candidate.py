@@ -99,9 +99,7 @@ def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamCo
 
 
 def check_unsupported_origin(headers: dict[bytes, bytes]) -> None:
-    """It is neither scheduled nor sourced."""
-    if headers.get(b"Nats-Schedule"):
-        raise PublishRefused(errors.MESSAGE_SCHEDULES_DISABLED.with_values())
+    """It is not sourced."""
     if headers.get(b"Nats-Stream-Source"):
         raise PublishRefused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
 

@@ -17,6 +17,7 @@ from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.republish import Republisher
+from jetraft.cluster.streams.scheduler import Scheduler
 from jetraft.cluster.streams.stamps import StampClock
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
@@ -55,6 +56,7 @@ class StreamLeadership:
         self.admission = PublishAdmission(machine.config, machine, domain=site.domain)
         self.dispatcher = ConsumerDispatcher(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
+        self._scheduler: Scheduler | None = None
         self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
 
     @classmethod
@@ -64,6 +66,7 @@ class StreamLeadership:
         leadership.dispatcher.start()
         leadership._listen()
         leadership._expiry.arm()
+        leadership._look_after_schedules()
         return leadership
 
     # --- publishes
@@ -77,6 +80,28 @@ class StreamLeadership:
     def _place_markers(self, expiring: Sequence[tuple[bytes, int]]) -> None:
         """Put markers in the place of messages that are the last of their subject and expire."""
         self._propose(self.admission.admit_markers(expiring, self._stamps.now_ns()))
+
+    def _look_after_schedules(self) -> None:
+        """Begin to, in a stream that may have them."""
+        if self._config.allow_msg_schedules and self._scheduler is None:
+            self._scheduler = Scheduler(
+                self._site,
+                self._machine,
+                stamps=self._stamps,
+                produce=self._publish_scheduled,
+                is_last=self.admission.is_last,
+            )
+            self._scheduler.start()
+
+    def _publish_scheduled(self, batch: bytes) -> int | None:
+        """Publish what schedules have produced; how many were taken, None when nothing is taken now."""
+        if self.admission.is_overloaded or self._refusal() is not None:
+            return None
+        if self._mapping is not None:
+            batch = self._mapping.mapped(batch)
+        admitted = self.admission.admit_scheduled(batch, self._stamps.now_ns())
+        self._propose(admitted)
+        return sum(publish.records.count for publish in admitted.publishes)
 
     def _propose(self, admitted: Admitted) -> None:
         for publish in admitted.publishes:
@@ -144,11 +169,14 @@ class StreamLeadership:
         self.admission.follow(config)
         self._listen()
         self._expiry.arm()
+        self._look_after_schedules()
 
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied: consumers may have something to deliver."""
         if self._republisher is not None:
             self._republisher.applied()
+        if self._scheduler is not None:
+            self._scheduler.applied()
         if messages_added:
             self.dispatcher.pump()
             self._expiry.messages_added()
@@ -161,6 +189,8 @@ class StreamLeadership:
             self._sink = None
         self.dispatcher.end(reason)
         self._expiry.end()
+        if self._scheduler is not None:
+            self._scheduler.end()
 
     def _listen(self) -> None:
         """Capture the stream's subjects into one sink, so that messages of different subjects keep their order."""

@@ -13,7 +13,6 @@ from jetraft.store.model.api_error import ApiErrorSpec
 from jetraft.store.model.config import (
     AckPolicy,
     ConsumerConfig,
-    PersistMode,
     PriorityPolicy,
     StreamConfig,
 )
@@ -42,8 +41,6 @@ STREAM_FEATURES: Final = (
     StreamFeature("sources", lambda config: bool(config.sources)),
     StreamFeature("allow_atomic", lambda config: config.allow_atomic),
     StreamFeature("allow_batched", lambda config: config.allow_batched),
-    StreamFeature("allow_msg_schedules", lambda config: config.allow_msg_schedules),
-    StreamFeature("persist_mode", lambda config: config.persist_mode is not PersistMode.DEFAULT),
 )
 
 CONSUMER_FEATURES: Final = (

@@ -281,8 +281,6 @@ NOT_SERVED: tuple[Step, ...] = (
             ("sources", [{"name": "O"}]),
             ("allow_atomic", True),
             ("allow_batched", True),
-            ("allow_msg_schedules", True),
-            ("persist_mode", "async"),
         )
     ),
     *(

@@ -174,7 +174,31 @@ REPUBLISH: tuple[Step, ...] = (
     Expect(name="republished as it is stored", of="copies", count=1),
 )
 
+PERSISTENCE: tuple[Step, ...] = (
+    *(
+        step
+        for name, config in (
+            ("file", {"storage": "file"}),
+            ("memory", {}),
+            ("replicas", {"storage": "file", "num_replicas": 3}),
+            ("atomic", {"storage": "file", "allow_atomic": True}),
+        )
+        for step in (try_create(name, persist_mode="async", **config), delete(f"delete {name}"))
+    ),
+    try_create("unknown", persist_mode="bogus"),
+    stream("P", persist_mode="async"),
+    publish("acknowledged", "p.a"),
+    stored("stored", "P", 1),
+    Call(
+        name="no longer",
+        subject="$JS.API.STREAM.UPDATE.P",
+        payload={"name": "P", "subjects": ["p.>"], "storage": "file"},
+    ),
+    Call(name="info", subject="$JS.API.STREAM.INFO.P"),
+)
+
 SCENES = (
+    Scene(name="rewriting/persistence", steps=PERSISTENCE),
     Scene(name="rewriting/transforms", steps=TRANSFORMS),
     Scene(name="rewriting/republish", steps=REPUBLISH),
 )

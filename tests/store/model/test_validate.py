@@ -11,7 +11,6 @@ from jetraft.store.model.config import (
     ConsumerConfig,
     ConsumerLimits,
     DeliverPolicy,
-    PersistMode,
     PriorityPolicy,
     RetentionPolicy,
     StreamConfig,
@@ -139,8 +138,6 @@ STREAM_USES = {
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
     "allow_atomic": StreamConfig(allow_atomic=True),
     "allow_batched": StreamConfig(allow_batched=True),
-    "allow_msg_schedules": StreamConfig(allow_msg_schedules=True),
-    "persist_mode": StreamConfig(persist_mode=PersistMode.ASYNC),
 }
 CONSUMER_USES = {
     "ack_policy flow_control": ConsumerConfig(ack_policy=AckPolicy.FLOW_CONTROL),
