@@ -39,7 +39,7 @@ class ScheduleTable:
 
     def __init__(self) -> None:
         self.rows: dict[bytes, Schedule] = {}
-        self.changed: list[bytes] | None = None  # subjects with another row; None: nobody asks
+        self.changed: list[bytes] | None = None  # subjects with another row; None: no leader asks
 
     def __len__(self) -> int:
         return len(self.rows)

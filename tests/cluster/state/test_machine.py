@@ -402,3 +402,15 @@ def test_a_snapshot_without_schedules_is_one_that_earlier_servers_read() -> None
     assert msgpack.unpackb(bench.machine.snapshot(), strict_map_key=False)[0] == 2
     schedule(bench, b"s.a")
     assert msgpack.unpackb(bench.machine.snapshot(), strict_map_key=False)[0] == 3
+
+
+def test_a_snapshot_has_the_schedules() -> None:
+    bench = Bench()
+    schedule(bench, b"s.a")
+    produced(bench, b"s.a", b"1970-01-01T00:00:05Z")
+    schedule(bench, b"s.b")
+    bench.stream_op(commands.Purge(b"s.b", None, None))
+    restored = Bench(bench.log)
+    restored.machine.restore(bench.machine.snapshot())
+    assert rows(restored) == {b"s.a": (1, 5_000_000_000)}
+    assert restored.machine.snapshot() == bench.machine.snapshot()
