@@ -81,8 +81,6 @@ def check_shape(message: Candidate, config: StreamConfig) -> None:
 
 def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamConfig) -> None:
     """What the headers ask for is served and allowed here, and it is this stream that they mean."""
-    if headers.get(b"Nats-Batch-Id"):
-        raise PublishRefused(errors.ATOMIC_PUBLISH_DISABLED.with_values())
     if headers.get(b"Nats-Incr"):
         raise PublishRefused(errors.MESSAGE_INCR_DISABLED.with_values())
     expected = headers.get(b"Nats-Expected-Stream")

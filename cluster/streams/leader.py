@@ -14,6 +14,7 @@ from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.streams.admit import PublishAdmission
+from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.stamps import StampClock
 from jetraft.raft.engine.port import Proposal
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.machine import StreamMachine
-    from jetraft.cluster.streams.publish import Admitted, Publish, TraceOutcome
+    from jetraft.cluster.streams.publish import Abandoned, Admitted, Publish, TraceOutcome
     from jetraft.raft.group import Group
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
@@ -48,7 +49,10 @@ class StreamLeadership:
         self._subjects: tuple[str, ...] = ()
         self._ended = False
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
-        self.admission = PublishAdmission(machine.config, machine, domain=site.domain)
+        self.admission = PublishAdmission(machine.config, machine, domain=site.domain, room=site.batches)
+        self._batch_timer = BatchTimer(
+            site, self._stamps, self.admission.batching.atomic, abandon=self._batch_abandoned
+        )
         self.dispatcher = ConsumerDispatcher(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
         self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
@@ -83,8 +87,16 @@ class StreamLeadership:
             )
         for outcome in admitted.traced:
             self._settle_trace(outcome)
+        for abandoned in admitted.abandoned:
+            self._batch_abandoned(abandoned)
+        if admitted.has_staged:
+            self._batch_timer.arm()
         if admitted.answers:
             self._site.outbox.send_batch(b"".join(admitted.answers))
+
+    def _batch_abandoned(self, abandoned: Abandoned) -> None:
+        batch_id = abandoned.batch_id.decode(errors="replace")
+        self._site.advisories.batch_abandoned(self._config.name, batch_id, abandoned.reason)
 
     def _settle_trace(self, outcome: TraceOutcome) -> None:
         assert self._site.traces is not None, "only a sink that was announced gets traced messages"
@@ -147,6 +159,7 @@ class StreamLeadership:
             self._sink = None
         self.dispatcher.end(reason)
         self._expiry.end()
+        self._batch_timer.end()
 
     def _listen(self) -> None:
         """Capture the stream's subjects into one sink, so that messages of different subjects keep their order."""

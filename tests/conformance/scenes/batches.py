@@ -1,0 +1,217 @@
+"""Batch publishing: atomic batches, what refuses them, and what is stored of them."""
+
+from tests.conformance.steps import Call, Expect, Publish, Raw, Scene, Step, Subscribe, stream
+from tests.harness.raw import header_block
+
+ID = "Nats-Batch-Id"
+SEQ = "Nats-Batch-Sequence"
+COMMIT = "Nats-Batch-Commit"
+MSG_ID = "Nats-Msg-Id"
+LAST_ID = "Nats-Expected-Last-Msg-Id"
+LAST_SEQ = "Nats-Expected-Last-Sequence"
+LAST_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
+LAST_SUBJECT_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
+ROLLUP = "Nats-Rollup"
+LEVEL = "Nats-Required-Api-Level"
+Header = tuple[str, str]
+
+
+def member(name: str, batch: str, seq: object, *headers: Header, subject: str = "b.a", payload: bytes = b"x") -> Call:
+    """A message of a batch, whose answer is compared."""
+    return Call(name=name, subject=subject, payload=payload, headers=((ID, batch), (SEQ, str(seq)), *headers))
+
+
+def last(name: str, batch: str, seq: int, *headers: Header, subject: str = "b.a") -> Call:
+    """The last message of a batch."""
+    return member(name, batch, seq, *headers, (COMMIT, "1"), subject=subject)
+
+
+def pair(
+    name: str, *headers: Header, first: Header | None = None, subjects: tuple[str, str] = ("b.a", "b.b")
+) -> tuple[Step, ...]:
+    """A batch of two messages; `headers` are of the second."""
+    begin = member(f"{name}: begun", name, 1, *([first] if first else []), subject=subjects[0])
+    return begin, last(f"{name}: committed", name, 2, *headers, subject=subjects[1])
+
+
+def plain(name: str, *headers: Header, subject: str = "b.a") -> Call:
+    """A message of no batch."""
+    return Call(name=name, subject=subject, payload=b"x", headers=headers)
+
+
+def members(batch: str, count: int) -> bytes:
+    """The first messages of a batch, as the protocol has them; nothing is asked for in answer."""
+    blocks = [header_block(((ID, batch), (SEQ, str(seq)))) for seq in range(1, count + 1)]
+    return b"".join(b"HPUB b.a %d %d\r\n%b\r\n" % (len(block), len(block), block) for block in blocks)
+
+
+def info(name: str, of: str) -> Call:
+    """The state of a stream, with its subjects."""
+    return Call(name=name, subject=f"$JS.API.STREAM.INFO.{of}", payload={"subjects_filter": ">"})
+
+
+ATOMIC: tuple[Step, ...] = (
+    stream("N"),
+    Call(name="disabled", subject="n.a", headers=((ID, "b"), (SEQ, "1"))),
+    Call(name="disabled, id too long", subject="n.a", headers=((ID, "b" * 65),)),
+    Call(name="an empty id is none", subject="n.a", headers=((ID, ""), (SEQ, "1"))),
+    Call(name="a sequence alone", subject="n.a", headers=((SEQ, "1"),)),
+    Call(name="a commit alone", subject="n.a", headers=((COMMIT, "1"),)),
+    stream("B", allow_atomic=True),
+    member("id of 64", "b" * 64, 1),
+    member("id of 65", "b" * 65, 1),
+    plain("no sequence", (ID, "b")),
+    *(
+        member(f"sequence {seq!r} of an unknown batch", "b", seq)
+        for seq in ("x", "", "-1", "+1", "0", "2", "1000", "1001")
+    ),
+    *pair("two"),
+    last("one", "one", 1),
+    member("three: begun", "three", 1),
+    member("three: second", "three", 2, subject="b.b"),
+    member("three: ended before this one", "three", 3, (COMMIT, "eob"), subject="b.c"),
+    member("nothing: ended before the first", "nothing", 1, (COMMIT, "eob")),
+    member("bad commit: begun", "bad commit", 1),
+    member("bad commit", "bad commit", 2, (COMMIT, "2")),
+    last("bad commit: unknown now", "bad commit", 3),
+    member("empty commit", "empty commit", 1, (COMMIT, "")),
+    member("gap: begun", "gap", 1),
+    member("gap", "gap", 3),
+    last("gap: unknown now", "gap", 2),
+    member("repeated: begun", "repeated", 1),
+    member("repeated", "repeated", 1),
+    member("level: begun", "level", 1, (LEVEL, "1")),
+    member("level that is not served", "level", 2, (LEVEL, "99")),
+    last("level: unknown now", "level", 2),
+    *pair("levels served", (LEVEL, "2"), first=(LEVEL, "1")),
+    *pair('an id with "quotes"'),
+    info("state", "B"),
+    *(Call(name=f"stored {seq}", subject="$JS.API.STREAM.MSG.GET.B", payload={"seq": seq}) for seq in range(1, 9)),
+)
+CHECKS: tuple[Step, ...] = (
+    stream("B", allow_atomic=True),
+    plain("stored", (MSG_ID, "stored"), subject="b.s"),
+    *pair("last id", (LAST_ID, "stored")),
+    *pair("last id on the first", first=(LAST_ID, "stored")),
+    *pair("id twice", (MSG_ID, "1"), first=(MSG_ID, "1")),
+    *pair("id of a stored one", (MSG_ID, "stored")),
+    *pair("ids", (MSG_ID, "2"), first=(MSG_ID, "1")),
+    plain("an id of the batch again", (MSG_ID, "1")),
+    plain("the last id is the batch's", (LAST_ID, "2")),
+    *pair("last sequence", first=(LAST_SEQ, "4")),
+    *pair("last sequence differs", first=(LAST_SEQ, "1")),
+    *pair("last sequence on the second", (LAST_SEQ, "7")),
+    *pair("last sequence differs on the second", (LAST_SEQ, "1")),
+    *pair("last sequence not a number", (LAST_SEQ, "x")),
+    *pair("new subjects", (LAST_SUBJECT_SEQ, "0"), first=(LAST_SUBJECT_SEQ, "0"), subjects=("b.n1", "b.n2")),
+    *pair("its own subject", (LAST_SUBJECT_SEQ, "0"), first=(LAST_SUBJECT_SEQ, "0"), subjects=("b.n3", "b.n3")),
+    *pair(
+        "a subject it has written", (LAST_SUBJECT_SEQ, "0"), (LAST_SUBJECT_SUBJECT, "b.n4"), subjects=("b.n4", "b.n5")
+    ),
+    *pair(
+        "a filter over what it has written",
+        (LAST_SUBJECT_SEQ, "0"),
+        (LAST_SUBJECT_SUBJECT, "b.*"),
+        subjects=("b.n6", "b.n7"),
+    ),
+    *pair("a subject of no message", (LAST_SUBJECT_SEQ, "1"), (LAST_SUBJECT_SUBJECT, "b.q")),
+    *pair("subject without sequence", (LAST_SUBJECT_SUBJECT, "b.n1")),
+    *pair("other stream", first=("Nats-Expected-Stream", "Z")),
+    *pair("ttl not allowed", first=("Nats-TTL", "1s")),
+    *pair("counter not allowed", first=("Nats-Incr", "+1")),
+    *pair("rollup not allowed", first=(ROLLUP, "sub")),
+    *pair("schedule not allowed", first=("Nats-Schedule", "@at 2030-01-01T00:00:00Z")),
+    *pair("stream source refused", ("Nats-Stream-Source", "x")),
+    info("state", "B"),
+)
+RULES: tuple[Step, ...] = (
+    stream("B", allow_atomic=True, allow_rollup_hdrs=True, allow_msg_ttl=True, max_msg_size=200),
+    plain("stored a"),
+    plain("stored b", subject="b.b"),
+    *pair("rollup of a subject it has written", (ROLLUP, "sub"), subjects=("b.a", "b.a")),
+    *pair("rollup of all on the second", (ROLLUP, "all")),
+    *pair("rollup of something else", (ROLLUP, "some")),
+    *pair("rollups", (ROLLUP, "sub"), first=(ROLLUP, "sub")),
+    info("after rollups", "B"),
+    *pair("rollup of all on the first", first=(ROLLUP, "all")),
+    info("after a rollup of all", "B"),
+    *pair("ttl", ("Nats-TTL", "1h"), first=("Nats-TTL", "never")),
+    *pair("ttl not a duration", ("Nats-TTL", "x")),
+    member("size: begun", "size", 1),
+    member("size: too large", "size", 2, payload=bytes(300)),
+    last("size: goes on", "size", 2),
+    stream("D", allow_atomic=True, discard="new", max_msgs=3),
+    plain("one is there", subject="d.a"),
+    member("three: first", "three", 1, subject="d.a"),
+    member("three: second", "three", 2, subject="d.a"),
+    last("three do not fit", "three", 3, subject="d.a"),
+    *pair("two fit", subjects=("d.a", "d.b")),
+    stream("E", allow_atomic=True, discard="new", max_msgs_per_subject=1, discard_new_per_subject=True),
+    *pair("one too many of a subject", subjects=("e.a", "e.a")),
+    *pair("one of each subject", subjects=("e.a", "e.b")),
+    *pair("full subject", subjects=("e.c", "e.a")),
+    stream("O", allow_atomic=True, max_msgs=2),
+    member("old: first", "old", 1, subject="o.a"),
+    member("old: second", "old", 2, subject="o.b"),
+    last("old: third", "old", 3, subject="o.c"),
+    info("the oldest of the batch has left", "O"),
+    stream("Q", allow_atomic=True, no_ack=True),
+    Publish(name="no ack: begun", subject="q.a", headers=((ID, "q"), (SEQ, "1"))),
+    Call(name="no ack: committed", subject="q.a", headers=((ID, "q"), (SEQ, "2"), (COMMIT, "1")), replies=0),
+    stream("S", allow_atomic=True, sealed=False),
+    member("before it is sealed", "sealed", 1, subject="s.a"),
+    Call(
+        name="seal",
+        subject="$JS.API.STREAM.UPDATE.S",
+        payload={"name": "S", "subjects": ["s.>"], "storage": "file", "allow_atomic": True, "sealed": True},
+    ),
+    last("sealed", "sealed", 2, subject="s.a"),
+)
+MANY: tuple[Step, ...] = (
+    stream("B", allow_atomic=True),
+    Raw(name="fifty begin", data=b"".join(members(f"b{number}", 1) for number in range(50))),
+    member("one too many", "more", 1),
+    last("one ends", "b0", 2),
+    member("room for one", "more", 1),
+    Call(
+        name="no more batches",
+        subject="$JS.API.STREAM.UPDATE.B",
+        payload={"name": "B", "subjects": ["b.>"], "storage": "file"},
+    ),
+    last("disabled now", "b1", 2),
+    Call(
+        name="batches again",
+        subject="$JS.API.STREAM.UPDATE.B",
+        payload={"name": "B", "subjects": ["b.>"], "storage": "file", "allow_atomic": True},
+    ),
+    last("what was staged is gone", "b1", 2),
+    Raw(name="a thousand members", data=members("large", 1000)),
+    member("a thousand, and an end", "large", 1001, (COMMIT, "eob")),
+    Raw(name="a thousand members again", data=members("larger", 1000)),
+    last("one more than a thousand", "larger", 1001),
+)
+ABANDONED: tuple[Step, ...] = (
+    Subscribe(name="advisories", subject="$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.>"),
+    stream("B", allow_atomic=True),
+    member("gap: begun", "gap", 1),
+    member("gap", "gap", 3),
+    Expect(name="of the gap", of="advisories", count=1),
+    member("level: begun", "level", 1),
+    member("level", "level", 2, (LEVEL, "99")),
+    Expect(name="of the level", of="advisories", count=1),
+    member("nothing", "nothing", 1, (COMMIT, "eob")),
+    Expect(name="of the end without a message", of="advisories", count=1),
+    *pair("refused at the commit", (LAST_SEQ, "9")),
+    member("bad commit", "bad", 1, (COMMIT, "2")),
+    member("late: begun", "late", 1),
+    Expect(name="of a batch without its next message", of="advisories", count=1),
+    last("late: unknown now", "late", 2),
+)
+
+SCENES = (
+    Scene(name="batches/atomic", steps=ATOMIC),
+    Scene(name="batches/checks", steps=CHECKS),
+    Scene(name="batches/rules", steps=RULES),
+    Scene(name="batches/many", steps=MANY),
+    Scene(name="batches/abandoned", steps=ABANDONED),
+)
