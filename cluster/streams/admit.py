@@ -96,8 +96,8 @@ class PublishAdmission:
     ) -> None:
         """`room` is what batches take on this server; None: of this stream alone."""
         self._domain = domain
-        self.batching = Batching(room or BatchRoom(), domain=domain)
         self._stream = config.name.encode()
+        self.batching = Batching(room or BatchRoom(), stream=self._stream, domain=domain)
         self._applied = applied
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
         self._next_seq = applied.next_seq
@@ -146,7 +146,7 @@ class PublishAdmission:
         if publish.records.size < ENTRY_BYTES_MAX:
             position = self._take_one(turn, publish, batch, position)
         while position < end:
-            publish = self._open(turn)
+            publish = self.open(turn)
             position = self._take_plain(publish, batch, position)
             if position < end and publish.records.size < ENTRY_BYTES_MAX:
                 position = self._take_one(turn, publish, batch, position)
@@ -163,7 +163,7 @@ class PublishAdmission:
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         hdr = marker_hdr(self.config.subject_delete_marker_ttl)
         for subject, seq in expiring:
-            publish = self._open(turn)
+            publish = self.open(turn)
             if self._last_seq_of(publish, subject) == seq:
                 marker = encode_capture(subject, hdr=hdr)
                 publish.records.add_at(marker, 0, RECORD_HAS_ROLLUP | RECORD_HAS_TTL, acked=False)
@@ -186,7 +186,7 @@ class PublishAdmission:
         """Messages proposed and not yet applied."""
         return self._in_flight_messages
 
-    def _open(self, turn: Turn) -> Publish:
+    def open(self, turn: Turn) -> Publish:
         """The publish that takes records now; a full one is closed and followed by another."""
         if turn.open is not None and turn.open.records.size >= ENTRY_BYTES_MAX:
             self._close(turn)
@@ -231,11 +231,11 @@ class PublishAdmission:
     def _take_one(self, turn: Turn, publish: Publish, batch: bytes, start: int) -> int:
         """Judge one message in full; add it to the publish or answer it."""
         message = Candidate.at(batch, start)
-        if message.headers.get(b"Nats-Batch-Id") and not message.is_trace_only:
+        if message.is_of_batch and not message.is_trace_only:
             self.batching.take(self, turn, batch[start : message.end], message, self._last_ts_ns)
             return message.end
         try:
-            duplicate = self._check(publish, message)
+            duplicate = self.check(publish, message)
         except PublishRefused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
             turn.trace(message, refused_text(refused.error, message.headers))
@@ -285,7 +285,11 @@ class PublishAdmission:
         for msg_id in publish.msg_ids:
             del self._in_flight_ids[msg_id]
 
-    def _check(self, publish: Publish, message: Candidate) -> Known | None:
+    def newest(self, publish: Publish) -> Publish:
+        """The open publish when it has messages, else the last one that is in flight."""
+        return publish if publish.records.count else self._in_flight[-1]
+
+    def check(self, publish: Publish, message: Candidate) -> Known | None:
         """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
         check_shape(message, self.config)
         headers = message.headers

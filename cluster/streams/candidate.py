@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 HDR_BYTES_MAX: Final = 65_535  # as nats-server: the header length of its store is 16 bits
 
+FAST_SUFFIX: Final = b".$FI"  # of the reply subjects of fast batches; `_admission.pyx` looks for it too
+
 # The origin of a captured message that is traced: these bits, and a number below them (api/plane/_tracing.pyx).
 TRACED_ORIGIN: Final = 0x8000_0000
 TRACED_ONLY: Final = 0x4000_0000
@@ -55,6 +57,16 @@ class Candidate:
             trace=found.origin & TRACE_NUMBERS if found.origin & TRACED_ORIGIN else None,
             is_trace_only=found.origin & TRACED_ORIGIN != 0 and found.origin & TRACED_ONLY != 0,
         )
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the reply subject is one of a fast batch."""
+        return self.reply.endswith(FAST_SUFFIX)
+
+    @property
+    def is_of_batch(self) -> bool:
+        """Whether it says that it is of a batch."""
+        return self.is_fast or bool(self.headers.get(b"Nats-Batch-Id"))
 
     @property
     def msg_id(self) -> bytes:

@@ -50,9 +50,7 @@ class StreamLeadership:
         self._ended = False
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self.admission = PublishAdmission(machine.config, machine, domain=site.domain, room=site.batches)
-        self._batch_timer = BatchTimer(
-            site, self._stamps, self.admission.batching.atomic, abandon=self._batch_abandoned
-        )
+        self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
         self.dispatcher = ConsumerDispatcher(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
         self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
@@ -89,7 +87,7 @@ class StreamLeadership:
             self._settle_trace(outcome)
         for abandoned in admitted.abandoned:
             self._batch_abandoned(abandoned)
-        if admitted.has_staged:
+        if admitted.has_batches:
             self._batch_timer.arm()
         if admitted.answers:
             self._site.outbox.send_batch(b"".join(admitted.answers))
@@ -128,6 +126,8 @@ class StreamLeadership:
         """Tell the publishers of what is committed. Of anything else they hear nothing, and try again."""
         if not self._ended:
             acks = publish.acks(self._stream, self._site.domain)
+            if publish.in_fast:
+                acks += self.admission.batching.committed(publish)
             if acks:
                 self._site.outbox.send_batch(acks)
 

@@ -12,6 +12,7 @@ from jetraft.cluster.streams.puback import duplicate_ack, puback_prefix
 if TYPE_CHECKING:
     from jetraft.cluster.streams._admission import RecordBatch
     from jetraft.cluster.streams.candidate import Candidate
+    from jetraft.cluster.streams.fast import FastBatch
 
 
 @attrs.define(eq=False)
@@ -23,6 +24,7 @@ class Publish:
     msg_ids: list[bytes] = attrs.Factory(list)
     duplicates: list[tuple[bytes, int]] = attrs.Factory(list)  # (reply, sequence): repeats of messages in flight
     answers: list[tuple[bytes, bytes]] = attrs.Factory(list)  # (reply, ack), where the records have none of their own
+    in_fast: list[InFastBatch] = attrs.Factory(list)
 
     def acks(self, stream: bytes, domain: str = "") -> bytes:
         """The positive acks as a batch for `Outbox.send_batch`."""
@@ -32,6 +34,16 @@ class Publish:
         late = [encode_capture(reply, payload=ack) for reply, ack in self.answers]
         late += [encode_capture(reply, payload=duplicate_ack(stream, seq, domain)) for reply, seq in self.duplicates]
         return acks + b"".join(late)
+
+
+@attrs.frozen(slots=True)
+class InFastBatch:
+    """A message of a fast batch: its number there, and its sequence in the stream."""
+
+    batch: FastBatch
+    seq: int
+    stream_seq: int
+    reply: bytes
 
 
 @attrs.frozen(slots=True)
@@ -68,7 +80,7 @@ class Admitted:
     answers: list[bytes]  # capture records for `Outbox.send_batch`
     traced: list[TraceOutcome] = attrs.Factory(list)
     abandoned: list[Abandoned] = attrs.Factory(list)
-    has_staged: bool = False  # messages of batches wait for their commit
+    has_batches: bool = False  # some of the messages are of batches
 
 
 @attrs.define(eq=False)

@@ -43,7 +43,6 @@ STREAM_FEATURES: Final = (
     StreamFeature("subject_transform", lambda config: config.subject_transform is not None),
     StreamFeature("republish", lambda config: config.republish is not None),
     StreamFeature("allow_msg_counter", lambda config: config.allow_msg_counter),
-    StreamFeature("allow_batched", lambda config: config.allow_batched),
     StreamFeature("allow_msg_schedules", lambda config: config.allow_msg_schedules),
     StreamFeature("persist_mode", lambda config: config.persist_mode is not PersistMode.DEFAULT),
 )

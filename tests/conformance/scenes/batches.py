@@ -208,10 +208,181 @@ ABANDONED: tuple[Step, ...] = (
     last("late: unknown now", "late", 2),
 )
 
+FAST_INBOX = "_INBOX.fast"
+OPS = {"start": 0, "append": 1, "commit": 2, "eob": 3, "ping": 4}
+
+
+def fast(  # noqa: PLR0913  (the parts of a reply subject)
+    batch: str, seq: int, op: str, *headers: Header, flow: int = 2, gaps: str = "fail", answers: int = 1, of: str = "g"
+) -> tuple[Step, ...]:
+    """A message of a fast batch, and what is answered to its reply subject; all of it is stored when the next comes."""
+    name = f"{batch} {seq} {op}"
+    reply = f"{FAST_INBOX}.{batch}.{flow}.{gaps}.{seq}.{OPS[op]}.$FI"
+    sent = Publish(name=name, subject=f"{of}.a", payload=b"x", reply=reply, headers=headers)
+    expected = (Expect(name=f"{name}: answers", of="answers", count=answers),) if answers else ()
+    return sent, *expected, Call(name=f"{name}: settled", subject=f"{of}.settled", replies=0 if of == "q" else 1)
+
+
+def replied(name: str, reply: str, *headers: Header, of: str = "g", answers: int = 1) -> tuple[Step, ...]:
+    """A message with this reply subject, and what is answered to it."""
+    sent = Publish(name=name, subject=f"{of}.a", payload=b"x", reply=reply, headers=headers)
+    return sent, Expect(name=f"{name}: answers", of="answers", count=answers)
+
+
+BOTH: tuple[Header, ...] = ((ID, "b"), (SEQ, "1"))
+DISABLED: tuple[Step, ...] = (
+    Subscribe(name="answers", subject=f"{FAST_INBOX}.>"),
+    stream("N"),
+    stream("A", allow_atomic=True),
+    stream("G", allow_batched=True),
+    *replied("fast", f"{FAST_INBOX}.u.1.ok.1.0.$FI", of="n"),
+    *replied("the suffix alone", f"{FAST_INBOX}.$FI", of="n"),
+    *replied("no suffix", f"{FAST_INBOX}.x$FI", of="n"),
+    *replied("not at the end", f"{FAST_INBOX}.$FI.x", of="n"),
+    *replied("both, none is allowed", f"{FAST_INBOX}.u.1.ok.1.0.$FI", *BOTH, of="n"),
+    *replied("both, atomic is allowed", f"{FAST_INBOX}.u.1.ok.1.0.$FI", *BOTH, of="a"),
+    *replied("both, fast is allowed", f"{FAST_INBOX}.u.1.ok.1.0.$FI", *BOTH, answers=2),
+    *replied("atomic, fast is allowed", f"{FAST_INBOX}.plain", *BOTH),
+    *replied("plain", f"{FAST_INBOX}.plain"),
+    info("state", "N"),
+    info("state of fast", "G"),
+)
+PATTERNS: tuple[Step, ...] = (
+    Subscribe(name="answers", subject=f"{FAST_INBOX}.>"),
+    stream("G", allow_batched=True),
+    *(
+        step
+        for number, (pattern, answers) in enumerate(
+            (
+                ("", 1),
+                (".0", 1),
+                (".1.0", 1),
+                (".ok.1.0", 1),
+                (".10.ok.1.0", 1),
+                (".flow.x.ok.1.2", 1),
+                (".negative.-1.ok.1.2", 1),
+                (".signed.+5.ok.1.2", 1),
+                (".zero.0.ok.1.2", 1),
+                (".wide.99999999999999999999.ok.1.2", 1),
+                (".u.10.maybe.1.0", 1),
+                (".u.10.OK.1.0", 1),
+                (".u.10.ok.x.0", 1),
+                (".u.10.ok.0.0", 1),
+                (".u.10.ok.-1.0", 1),
+                (".u.10.ok.+1.0", 1),
+                (".u.10.ok.1.5", 1),
+                (".u.10.ok.1.x", 1),
+                (".u.10.ok.1.-1", 1),
+                (".u.10.ok.1.1", 1),
+                (".u.10.ok.1.3", 1),
+                (".u.10.ok.1.4", 1),
+                (".u.10.ok.2.0", 1),
+                (".u.10.ok.2.1", 1),
+                (".u.10.ok.2.2", 1),
+                (".u.10.ok.2.3", 1),
+                (".u.10.ok.2.4", 1),
+                (".u.10.ok.0.4", 1),
+                ("." + "u" * 64 + ".10.ok.1.2", 1),
+                ("." + "u" * 65 + ".10.ok.1.2", 1),
+                (".zeros.05.fail.01.02", 1),
+            )
+        )
+        for step in replied(f"{number}: {pattern}", f"{FAST_INBOX}{pattern}.$FI", answers=answers)
+    ),
+    info("state", "G"),
+)
+FLOW: tuple[Step, ...] = (
+    Subscribe(name="answers", subject=f"{FAST_INBOX}.>"),
+    stream("G", allow_batched=True),
+    *fast("two", 1, "start"),
+    *fast("two", 2, "append"),
+    *fast("two", 3, "append", answers=0),
+    *fast("two", 4, "append"),
+    *fast("two", 4, "ping"),
+    *fast("two", 5, "commit"),
+    *fast("two", 6, "append"),
+    *fast("first", 1, "start", flow=10),
+    *fast("shared", 1, "start", flow=10, answers=2),
+    *fast("shared", 2, "append", flow=10, answers=0),
+    *fast("shared", 3, "append", flow=10),
+    *fast("shared", 4, "append", flow=10, answers=0),
+    *fast("shared", 5, "eob", flow=10),
+    *fast("first", 2, "eob", flow=10),
+    *fast("large", 1, "start", flow=1000),
+    *fast("large", 2, "eob", flow=1000),
+    info("state", "G"),
+    *(Call(name=f"stored {seq}", subject="$JS.API.STREAM.MSG.GET.G", payload={"seq": seq}) for seq in (1, 5)),
+    stream("Q", allow_batched=True, no_ack=True),
+    *fast("quiet", 1, "start", of="q", answers=0),
+    *fast("quiet", 2, "append", of="q"),
+    *fast("quiet", 3, "commit", of="q"),
+)
+GAPS: tuple[Step, ...] = (
+    Subscribe(name="answers", subject=f"{FAST_INBOX}.>"),
+    stream("G", allow_batched=True),
+    *fast("ok", 1, "start", gaps="ok"),
+    *fast("ok", 4, "append", gaps="ok", answers=2),
+    *fast("ok", 3, "append", gaps="ok", answers=2),
+    *fast("ok", 5, "append", gaps="ok"),
+    *fast("pinged", 1, "start", gaps="ok"),
+    *fast("pinged", 5, "ping", gaps="ok", answers=2),
+    *fast("pinged", 6, "commit", gaps="ok"),
+    *fast("last", 1, "start", gaps="ok"),
+    *fast("last", 6, "commit", gaps="ok", answers=2),
+    *fast("end", 1, "start", gaps="ok"),
+    *fast("end", 5, "eob", gaps="ok", answers=2),
+    *fast("fail", 1, "start"),
+    *fast("fail", 3, "append", answers=2),
+    *fast("fail", 2, "append"),
+    *fast("fail-pinged", 1, "start"),
+    *fast("fail-pinged", 3, "ping", answers=2),
+    *fast("fail-last", 1, "start"),
+    *fast("fail-last", 3, "commit", answers=2),
+    *fast("again", 1, "start"),
+    *fast("again", 2, "append"),
+    *fast("again", 4, "append", answers=2),
+    info("state", "G"),
+)
+REFUSED: tuple[Step, ...] = (
+    Subscribe(name="answers", subject=f"{FAST_INBOX}.>"),
+    stream("G", allow_batched=True, max_msg_size=200),
+    *fast("first", 1, "start", (LAST_SEQ, "999"), answers=2),
+    *fast("first", 2, "append"),
+    *fast("only", 1, "commit", (LAST_SEQ, "999")),
+    *fast("goes-on", 1, "start", (LAST_SEQ, "999"), gaps="ok", answers=2),
+    *fast("goes-on", 2, "append", gaps="ok"),
+    *fast("goes-on", 3, "append", (LAST_SUBJECT_SEQ, "999"), gaps="ok"),
+    *fast("goes-on", 4, "commit", ("Nats-TTL", "1s"), gaps="ok", answers=2),
+    *fast("second", 1, "start"),
+    *fast("second", 2, "append", (ROLLUP, "sub"), answers=2),
+    *fast("second", 3, "append"),
+    *fast("level", 1, "start", (LEVEL, "99")),
+    *fast("level", 2, "append"),
+    *fast("level-served", 1, "commit", (LEVEL, "4")),
+    *fast("repeated", 1, "start", (MSG_ID, "1")),
+    *fast("repeated", 2, "append", (MSG_ID, "1")),
+    *fast("repeated", 3, "append", (MSG_ID, "2"), answers=0),
+    *fast("repeated", 4, "commit", (MSG_ID, "2"), answers=2),
+    *fast("only-one-repeated", 1, "commit", (MSG_ID, "1")),
+    *fast("only-one-may-have-gaps", 1, "commit", (MSG_ID, "1"), gaps="ok"),
+    info("state", "G"),
+    Call(
+        name="no more batches",
+        subject="$JS.API.STREAM.UPDATE.G",
+        payload={"name": "G", "subjects": ["g.>"], "storage": "file", "max_msg_size": 200},
+    ),
+    *fast("disabled", 1, "start"),
+)
+
 SCENES = (
     Scene(name="batches/atomic", steps=ATOMIC),
     Scene(name="batches/checks", steps=CHECKS),
     Scene(name="batches/rules", steps=RULES),
     Scene(name="batches/many", steps=MANY),
     Scene(name="batches/abandoned", steps=ABANDONED),
+    Scene(name="batches/fast disabled", steps=DISABLED),
+    Scene(name="batches/fast patterns", steps=PATTERNS),
+    Scene(name="batches/fast flow", steps=FLOW),
+    Scene(name="batches/fast gaps", steps=GAPS),
+    Scene(name="batches/fast refused", steps=REFUSED),
 )

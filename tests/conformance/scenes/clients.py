@@ -282,7 +282,6 @@ NOT_SERVED: tuple[Step, ...] = (
             ("subject_transform", {"src": "subject_transform.>", "dest": "m.>"}),
             ("republish", {"src": "republish.>", "dest": "r.>"}),
             ("allow_msg_counter", True),
-            ("allow_batched", True),
             ("allow_msg_schedules", True),
             ("persist_mode", "async"),
         )

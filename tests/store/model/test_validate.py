@@ -142,7 +142,6 @@ STREAM_USES = {
     "republish": StreamConfig(republish=Republish()),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
     "allow_msg_counter": StreamConfig(allow_msg_counter=True),
-    "allow_batched": StreamConfig(allow_batched=True),
     "allow_msg_schedules": StreamConfig(allow_msg_schedules=True),
     "persist_mode": StreamConfig(persist_mode=PersistMode.ASYNC),
 }
