@@ -125,7 +125,7 @@ def test_no_ack_counts_what_is_not_committed(
 
 def test_a_batch_is_not_counted_for_another_one_that_has_its_id() -> None:
     batches = FastBatches(BatchRoom(), PREFIX)
-    batches.take(place(1, START), None, 0, acked=True)
+    batches.take(place(1, START, flow=1), None, 0, acked=True)
     first = batches.admitted(place(1, START))
     assert batches.take(place(2, APPEND), b"99", 0, acked=True).error is not None  # it ends, with a message in flight
     batches.take(place(1, START, flow=1), None, 0, acked=True)
@@ -214,6 +214,19 @@ def test_a_repeat_of_a_message_in_flight_counts_when_the_first_copy_is_committed
     log.complete()
     (ack,) = shown(node.turn())
     assert ack == {"stream": "S", "seq": 1, "batch": "u", "count": 2}
+
+
+def test_a_repeat_of_what_another_publisher_has_in_flight_is_not_acknowledged_before_it() -> None:
+    node, log = Node(), MemLog()
+    start_stream(node, log, allow_batched=True)
+    log._durable_on_submit = False
+    hdr = headers(Msg_Id="1")
+    node.publish(b"s.a", b"x", hdr=hdr)
+    assert node.turn() == []
+    assert publish_fast(node, 1, COMMIT, hdr=hdr) == []
+    log.complete()
+    (ack,) = shown(node.turn())
+    assert (ack["seq"], ack["count"]) == (1, 1)
 
 
 def test_an_end_that_waits_is_acknowledged_at_its_own_reply_subject() -> None:
