@@ -28,7 +28,7 @@ from jetraft.cluster.capture._capture import captures
 from jetraft.store.model import errors, message
 from jetraft.store.model.jsoncodec import encode
 from jetraft.store.model.responses import ResponseType, answer, error_answer
-from jetraft.store.model.versioning import API_LEVEL
+from jetraft.store.model.versioning import is_level_served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,6 @@ PARKED_MAX: Final = 1024  # that wait for a stream to have a leader; these cost 
 REFUSED_LINE_S: Final = 10.0  # a line in the log, and an advisory, say how many were refused since the one before
 OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
 REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
-LEVEL_DIGITS_MAX: Final = 9
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -328,9 +327,5 @@ def error_json(kind: ResponseType, error: errors.ApiError) -> bytes:
 
 def _check_level(hdr: bytes) -> None:
     """Raise ApiError 10185 when the client needs a newer API than this one."""
-    wanted = message.get(hdr, REQUIRED_LEVEL) if hdr else None
-    if not wanted:
-        return
-    digits = wanted[1:] if wanted[:1] in (b"-", b"+") else wanted
-    if not digits.isdigit() or len(digits) > LEVEL_DIGITS_MAX or int(wanted) > API_LEVEL:
+    if hdr and not is_level_served(message.get(hdr, REQUIRED_LEVEL)):
         raise errors.REQUIRED_API_LEVEL.with_values()
