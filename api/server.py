@@ -143,7 +143,7 @@ class Server:
         self.reactor = Reactor(self.plane, self.clock, on_closed)
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say)
-        self.tls = serve_clients(options.tls, parts) if options.tls is not None else None
+        self.tls = serve_tls(options, parts, self.leaf)
         listener = ClientListener(self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.tls)
         self.listeners = [listener, *self._build_websocket(parts)]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
@@ -345,6 +345,13 @@ def make_leaf(server: Server) -> Any:
     from jetraft.api.leafnodes.assembly import LeafParts  # noqa: PLC0415  only servers with leaf nodes pay for it
 
     return LeafParts.make(server.options, server.identity, server.clock, server.say, server.logins)
+
+
+def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> Any:
+    """Serve handshakes of clients and of leaf nodes, where the options ask for TLS; returns what serves the clients."""
+    if leaf is not None:
+        leaf.serve_tls(parts)
+    return serve_clients(options.tls, parts) if options.tls is not None else None
 
 
 def make_reloader(server: Server) -> Reloader:

@@ -115,16 +115,16 @@ def remote_url(given: Any) -> RemoteUrl:
     if not isinstance(given, str):
         raise OptionsError(f"Expected remote leafnode url to be an array or string, got {given}")
     parts = urlsplit(given if "//" in given else f"nats://{given}")
-    if parts.scheme in ("ws", "wss", "tls"):
+    if parts.scheme in ("ws", "wss"):
         raise OptionsError(f'"{parts.scheme}://" in the url of a leafnode is not served by jetraft yet')
-    if parts.scheme not in ("nats", "nats-leaf", "leafnode") or not parts.hostname:
+    if parts.scheme not in ("nats", "nats-leaf", "leafnode", "tls") or not parts.hostname:
         raise wrong
     try:
         port = parts.port or DEFAULT_LEAF_PORT
     except ValueError:
         raise wrong from None
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return RemoteUrl(host=parts.hostname, port=port, user=user, password=password)
+    return RemoteUrl(host=parts.hostname, port=port, user=user, password=password, tls=parts.scheme == "tls")
 
 
 def remote_urls(_key: str, value: Any) -> tuple[RemoteUrl, ...]:
@@ -133,6 +133,13 @@ def remote_urls(_key: str, value: Any) -> tuple[RemoteUrl, ...]:
     if len(set(urls)) < len(urls):
         raise OptionsError("Duplicate leafnode entry detected")
     return tuple(urls)
+
+
+def tls(settings: Settings, value: Any) -> None:
+    """TLS of the listener, or towards a hub; its files are looked at."""
+    from jetraft.api.config.tls import checked, tls_options  # noqa: PLC0415  only servers with TLS pay for it
+
+    settings["tls"] = checked(tls_options(value))
 
 
 def subject_list(key: str, value: Any) -> tuple[str, ...]:
@@ -187,6 +194,7 @@ LEAFNODES: Mapping[str, Apply] = {
     **spelled(put("reconnect_ns", reconnect_ns, "reconnect"), "reconnect", "reconnect_delay", "reconnect_interval"),
     "compression": compression,
     "remotes": put("remotes", remotes),
+    "tls": tls,
 }
 
 REMOTE: Mapping[str, Apply] = {
@@ -201,5 +209,6 @@ REMOTE: Mapping[str, Apply] = {
     "ignore_discovered_servers": put("ignore_discovered_servers", boolean),
     "first_info_timeout": put("first_info_timeout_ns", duration_ns, "first_info_timeout"),
     "disabled": put("disabled", boolean),
+    "tls": tls,
     "compression": compression,
 }

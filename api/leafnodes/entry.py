@@ -12,6 +12,7 @@ from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.texts import SAME_CLUSTER, version_of
 from jetraft.api.reasons import Reason
+from jetraft.api.tls.facts import mapped_user
 from jetraft.store.model.gosyntax import go_quote
 
 LEAFNODE: Final = "LEAFNODE"
@@ -36,7 +37,12 @@ class LeafEntry:
 
     def judge(self, link: LeafLink, offered: Credentials) -> Outcome:
         """Who this is."""
-        return self.authenticator.judge(offered, ConnectionFacts(kind=LEAFNODE, nonce=link.nonce.encode()))
+        nonce, tls = link.nonce.encode(), self.options.tls
+        if tls is not None and tls.verify_and_map and self.own.rules.users:
+            user = mapped_user(link.tls, self.own.rules.by_name)
+            facts = ConnectionFacts(kind=LEAFNODE, nonce=nonce, maps_certificates=True, certificate_user=user)
+            return self.own.judge(offered, facts)
+        return self.authenticator.judge(offered, ConnectionFacts(kind=LEAFNODE, nonce=nonce))
 
     def account_of(self, verdict: Verdict) -> str:
         """The account of a user is its own. That of the block is for its one user, and where everybody may come in."""

@@ -162,6 +162,7 @@ class OwnNames:
             "port": listener["port"],
             "headers": True,
             **({"auth_required": True} if listener["auth_required"] else {}),
+            **listener.get("tls", {}),
             "max_payload": self.max_payload,
             **({"jetstream": True} if self.jetstream else {}),
             **({"ip": listener["ip"]} if listener.get("ip") else {}),

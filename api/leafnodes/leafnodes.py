@@ -42,6 +42,7 @@ from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import TEXTS, Reason
 from jetraft.api.session import new_nonce
+from jetraft.api.tls.clients import TlsClients
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gosyntax import go_quote
 
@@ -62,6 +63,7 @@ class Leafnodes:
     checks: PasswordChecks
     names: DomainNames
     listener: dict[str, Any] = attrs.field(factory=dict)  # what INFO says of it
+    tls: TlsClients | None = None  # handshakes of the listener
     links: dict[int, LeafLink] = attrs.field(factory=dict)
     loop_ids: dict[str, bytes] = attrs.field(factory=dict)  # by account
     deadlines: AuthDeadlines = attrs.field(init=False)
@@ -107,9 +109,20 @@ class Leafnodes:
             return
         link = LeafLink(cid=cid, ip=ip, port=port, start_unix_ns=self.clock.unix_ns(), nonce=new_nonce())
         self.links[cid] = link
-        self.deadlines.begin(cid)
         self.say.info(f"{link.title} - Leafnode connection created")
-        self.plane.write(cid, self._info({"client_id": cid, "nonce": link.nonce}))
+        if self.tls is not None:
+            self.tls.welcome(link, is_full=False)
+            return
+        self.began(link)
+        self.plane.write(cid, self.greeting(link))
+
+    def greeting(self, link: LeafLink) -> bytes:
+        """INFO for a connection that was accepted."""
+        return self._info({"client_id": link.cid, "nonce": link.nonce})
+
+    def began(self, link: LeafLink) -> None:
+        """Its time to say who it is begins."""
+        self.deadlines.begin(link.cid)
 
     def solicit(self, sock: socket.socket, remote: RemoteOptions, url: RemoteUrl) -> LeafLink:
         """This server has connected to a hub, which speaks first."""
@@ -235,13 +248,27 @@ class Leafnodes:
         if not info.is_leaf_port:
             self._fail(link, "attempted to connect to a port that is not one for leafnodes", Reason.WRONG_PORT)
             return
-        if info.tls_required:
-            self._fail(link, "the hub requires TLS, which leafnode remotes are not served with yet")
-            return
         if self.identity.cluster and info.peer.cluster == self.identity.cluster:
             link.delay_ns = LOOP_DELAY_NS
             self._end(link, SAME_CLUSTER, Reason.CLUSTER_NAMES_IDENTICAL)
             return
+        if link.tls is None and (remote.tls is not None or url.tls or info.tls_required):
+            link.needs_tls = True
+            self.plane.hold_leaf(link.cid)  # until the handshake begins
+        else:
+            self._connect(link)
+        link.spoken.set()
+
+    def on_secure(self, link: LeafLink) -> None:
+        """The handshake with a hub is complete: where it has said its INFO already, this server says who it is."""
+        if link.hub is not None:
+            self._connect(link)
+
+    def _connect(self, link: LeafLink) -> None:
+        remote, url, info = link.remote, link.url, link.hub
+        assert remote is not None
+        assert url is not None
+        assert info is not None
         line = self.identity.connect(
             user=url.user,
             password=url.password,
@@ -341,7 +368,8 @@ class Leafnodes:
         if link is None:
             return False
         self.deadlines.gone(cid)
-        link.ended.set()
+        for event in (link.spoken, link.secured, link.ended):
+            event.set()
         self._update_names()
         remote = f" - Remote: {link.peer.name}" if link.peer is not None and link.peer.name else ""
         text = TEXTS.get(Reason(reason), "Unknown")
