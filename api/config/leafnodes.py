@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from jetraft.api.auth.rules import AuthRules, PasswordUser
+from jetraft.api.auth.nkeys import public_user_key
+from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
 from jetraft.api.auth.secret import Secret
+from jetraft.api.auth.seeds import SeedError, UserKey
 from jetraft.api.config.authorization import subjects
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
@@ -63,6 +65,14 @@ def leaf_users(_key: str, value: Any) -> tuple[PasswordUser, ...]:
     return users
 
 
+def leaf_nkey(key: str, value: Any) -> str:
+    """The public key that leaf nodes prove to have."""
+    found = text(key, value)
+    if public_user_key(found) is None:
+        raise OptionsError("Not a valid public nkey for leafnode authorization")
+    return found
+
+
 def authorization(settings: Settings, value: Any) -> None:
     """`authorization { user, password, account, users [...], timeout }`."""
     found: Settings = {}
@@ -71,13 +81,16 @@ def authorization(settings: Settings, value: Any) -> None:
         **spelled(put("password", secret_text), "pass", "password"),
         "account": put("account", text),
         "users": put("users", leaf_users),
+        "nkey": put("nkey", leaf_nkey),
         "timeout": put("timeout", duration_ns),
     }
     apply_all("leafnodes.authorization", value, keys, found)
     if found.get("users") and found.get("user"):
         raise OptionsError("can not have a single user/pass and a users array")
+    nkey = "" if found.get("user") else found.get("nkey", "")
     rules = AuthRules(
         users=found.get("users", ()),
+        nkeys=(NkeyUser(nkey=nkey),) if nkey else (),
         username=found.get("user", ""),
         password=Secret(found.get("password", "")),
     )
@@ -147,6 +160,15 @@ def subject_list(key: str, value: Any) -> tuple[str, ...]:
     return subjects(key, value, with_queues=False)
 
 
+def remote_seed(_key: str, value: Any) -> Secret:
+    """The seed of the user that this server is; it is in no text."""
+    try:
+        UserKey.read(value if isinstance(value, str) else "")
+    except SeedError as error:
+        raise OptionsError("Remote leafnode nkey is not a valid seed") from error
+    return Secret(value)
+
+
 def remote(block: Any) -> RemoteOptions | None:
     """One hub; None for one that is disabled."""
     if not isinstance(block, Table):
@@ -157,6 +179,8 @@ def remote(block: Any) -> RemoteOptions | None:
         return None
     if not found.get("urls"):
         raise OptionsError("a remote leafnode needs an url")
+    if found.get("credentials") and found.get("seed"):
+        raise OptionsError("Remote leafnode can not have both creds and nkey defined")
     return RemoteOptions(**found)
 
 
@@ -202,6 +226,8 @@ REMOTE: Mapping[str, Apply] = {
     **spelled(put("account", text), "account", "local"),
     **spelled(put("deny_imports", subject_list), "deny_imports", "deny_import"),
     **spelled(put("deny_exports", subject_list), "deny_exports", "deny_export"),
+    **spelled(put("credentials", text), "credentials", "creds"),
+    **spelled(put("seed", remote_seed, "nkey"), "nkey", "seed"),
     "hub": put("hub", boolean),
     **spelled(put("no_randomize", boolean), "no_randomize", "dont_randomize"),
     **spelled(put("isolate", boolean), "isolate", "isolate_leafnode_interest"),

@@ -66,11 +66,13 @@ class LeafParts:
             say,
             LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator),
             logins.checks,
+            logins.verifications,
             DomainNames(
                 identity.domain,
                 lambda account: options.jetstream is not None and account != options.system_account,
             ),
         )
+        logins.on_account_changed.connect(leafnodes.account_changed)
         parts = cls(leaf, leafnodes, say)
         if leaf.listens:
             parts.sock = listen(leaf.host, leaf.port)
@@ -118,5 +120,5 @@ class LeafParts:
             if self.options.remotes:
                 secure = cast("SecurePlane", plane)
                 pins = self.options.tls.pinned_certs if self.options.tls is not None else frozenset[str]()
-                hub_tls = HubTls(secure, reactor, self.say, pins, self.leafnodes.on_secure)
+                hub_tls = HubTls(secure, reactor, self.say, pins, self.leafnodes.hubs.on_secure)
                 nursery.start_soon(Remotes(self.leafnodes, reactor, self.say, hub_tls).run)

@@ -3,6 +3,7 @@
 import attrs
 import trio
 
+from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.interfaces import join_host_port
 from jetraft.api.leafnodes.handshake import HubInfo, LeafPeer
 from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
@@ -30,6 +31,7 @@ class LeafLink:
     is_spoke: bool = False
     admitted: bool = False
     delay_ns: int = 0  # until this server connects again, where it is longer than usual
+    verdict: Verdict | None = None  # of an accepted one whose user is known
     tls: TlsState | None = None
     needs_tls: bool = False  # CONNECT waits for the handshake
     spoken: trio.Event = attrs.field(factory=trio.Event)

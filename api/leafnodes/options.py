@@ -3,6 +3,7 @@
 import attrs
 
 from jetraft.api.auth.rules import AuthRules
+from jetraft.api.auth.secret import Secret
 from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -53,6 +54,8 @@ class RemoteOptions:
     ignore_discovered_servers: bool = False
     first_info_timeout_ns: int = FIRST_INFO_TIMEOUT_NS
     tls: TlsOptions | None = None
+    credentials: str = ""  # a file
+    seed: Secret = attrs.field(factory=lambda: Secret(""))
 
 
 @attrs.frozen(kw_only=True)
