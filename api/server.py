@@ -216,7 +216,7 @@ class Server:
             raise StartError(f"error parsing route: {error}") from error
         server_id = self.identity.server_id
         known = {"client_url": urls[0] if urls else "", "client_urls": list(urls)}  # older nodes read the first
-        metadata = {**known, "version": __version__, "server_id": server_id}
+        metadata = {**known, "version": __version__, "server_id": server_id, "jetstream": bool(self.options.jetstream)}
         reactor = self.reactor
         return Mesh(setting, clock=self.clock, metadata=metadata, after_frames=reactor.end_turn, sockets=reactor)
 
@@ -254,6 +254,7 @@ class Server:
                     await self._start_mesh(nursery)
                     assert self.routes is not None
                     nursery.start_soon(self.routes.run)
+                    nursery.start_soon(serve_others, self)
                 # Before JetStream: it may have to repair a damaged meta log over the mesh.
                 nursery.start_soon(self.reactor.run_sockets, self.timers.next_deadline_ns)
                 if self.jetstream is not None:
@@ -345,6 +346,16 @@ def make_leaf(server: Server) -> Any:
     from jetraft.api.leafnodes.assembly import LeafParts  # noqa: PLC0415  only servers with leaf nodes pay for it
 
     return LeafParts.make(server.options, server.identity, server.clock, server.say, server.logins)
+
+
+async def serve_others(server: Server) -> None:
+    """Have other nodes carry out the JetStream requests of clients, where this one has no JetStream."""
+    if server.jetstream is not None or server.mesh is None:
+        return
+    from jetraft.api.jetstream.without import JetStreamOfOthers  # noqa: PLC0415  only nodes of this kind
+
+    clients = ClientDirectory(sessions=server.sessions, plane=server.plane, server_name=server.identity.server_name)
+    await JetStreamOfOthers.make(server.mesh, server.reactor, server.accounts, clients, server.clock).run()
 
 
 def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> Any:
