@@ -190,3 +190,24 @@ def test_a_connection_ends_with_its_token(kind: Kind, tmp_path: Path) -> None:
         user = operated.first.user(claims={"exp": int(time.time()) + 2})
         with raw_leaf(port, user, "one") as one:
             assert "User Authentication Expired" in until_err(one)
+
+
+@pytest.mark.parametrize("kind", ["jetraft", "reference"])
+def test_a_revoked_user_is_a_leaf_node_no_more(kind: Kind, tmp_path: Path) -> None:
+    operated, port = Operated.make(), free_port()
+    resolver = f'{{ type: full, dir: "{tmp_path / "jwt"}", interval: "1s" }}'
+    config = operated.operator.config(operated.system, operated.first, resolver=resolver)
+    config += hub_of().replace("LEAFPORT", str(port))
+    user = operated.first.user()
+    with (
+        Server(kind, directory=tmp_path, config="jetstream { domain: hub }\n" + config) as hub,
+        client_of(hub, operated.system) as admin,
+        raw_leaf(port, user, "one") as one,
+    ):
+        one.until("LS+ $LDS")
+        token = operated.first.token(revocations={user.keys.public: int(time.time()) + 1})
+        admin.request("$SYS.REQ.CLAIMS.UPDATE", token.encode())
+        while one.next_event(PATIENCE_S) is not None:
+            pass
+        hub.running.wait_for_line("Credentials Revoked" if kind == "jetraft" else "closed: ")
+        assert hub.get("/leafz")[1]["leafnodes"] == 0
