@@ -29,6 +29,7 @@ from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.facts import mapped_user
 from jetraft.api.websocket.facts import with_cookies
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
     from jetraft.api.auth.claims import AccountClaims
@@ -85,6 +86,7 @@ class Logins:
     registry: "AccountRegistry | None" = None  # of the accounts that operators have signed
     checks: PasswordChecks = attrs.field(factory=PasswordChecks)
     grants: Grants = attrs.field(factory=Grants)
+    on_account_changed: "Signal[[str, AccountClaims | None]]" = attrs.field(factory=Signal, init=False)
     authenticator: Authenticator = attrs.field(init=False)
     web_authenticator: Authenticator = attrs.field(init=False)
     log: LogBudget = attrs.field(init=False)
@@ -237,6 +239,7 @@ class Logins:
 
         changed = account or before
         assert changed is not None
+        self.on_account_changed.emit(changed.subject, account)
         assert self._plane is not None
         assert self._reactor is not None
         now_s, kept = self.sessions.clock.unix_ns() / NS_PER_S, 0

@@ -93,6 +93,7 @@ class AccountClaims:
     revocations: Mapping[str, int] = MappingProxyType({})  # user's key or `*` -> tokens up to this second
     default_permissions: Permissions | None = None
     max_connections: int = NO_LIMIT
+    max_leafnodes: int = NO_LIMIT
     max_subs: int = NO_LIMIT
     max_payload: int = NO_LIMIT
     allows_bearer: bool = True
@@ -227,6 +228,7 @@ def account_claims(token: Token) -> AccountClaims:
         revocations=MappingProxyType(_revocations(nats)),
         default_permissions=permissions_of(table(nats, "default_permissions"), are_templates=False),
         max_connections=integer(limits, "conn"),
+        max_leafnodes=integer(limits, "leaf"),
         max_subs=integer(limits, "subs"),
         max_payload=integer(limits, "payload"),
         allows_bearer=not flag(limits, "disallow_bearer"),

@@ -184,6 +184,7 @@ def verdict_of(user: UserClaims, rights: Rights, account: AccountClaims, until_s
         max_subs=least(rights.max_subs, account.max_subs),
         max_payload=least(rights.max_payload, account.max_payload),
         max_connections=account.max_connections,
+        max_leafnodes=account.max_leafnodes,
         claims=user,
     )
 

@@ -75,6 +75,7 @@ class Verdict:
     max_subs: int = NO_LIMIT
     max_payload: int = NO_LIMIT
     max_connections: int = NO_LIMIT  # of the account
+    max_leafnodes: int = NO_LIMIT  # of the account
     claims: UserClaims | None = None  # of a user with a token
 
 

@@ -33,12 +33,12 @@ NOT_SERVED: Mapping[str, frozenset[str]] = {
     """),
     "cluster.authorization": words("nkey permissions token users"),
     "leafnodes": words("""
-        proxy tls write_deadline write_timeout
+        proxy write_deadline write_timeout
     """),
-    "leafnodes.authorization": words("nkey proxy_required"),
+    "leafnodes.authorization": words("proxy_required"),
     "leafnodes.authorization.users": words("nkey proxy_required"),
     "leafnodes.remotes": words("""
-        account_name cluster_traffic credentials creds jetstream_cluster_migrate js_cluster_migrate nkey proxy seed tls
+        account_name cluster_traffic jetstream_cluster_migrate js_cluster_migrate proxy
         websocket ws_compression ws_no_masking
     """),
     "jetstream": words("""
