@@ -50,7 +50,11 @@ class Admission:
             known.pop(name, None)
         self._check(self._importers.get(name, set()), now_s)
 
-    def check_again(self, now_s: float) -> list[RefusedImport]:
+    def check_all(self, now_s: float) -> list[RefusedImport]:
+        """Ask for everything again; returns all that has no effect."""
+        return self._check(set(self._wanted), now_s)
+
+    def check_activations(self, now_s: float) -> list[RefusedImport]:
         """Activations begin and end with time."""
         names = {name for name, sharing in self._wanted.items() if any(one.activation for one in sharing.imports)}
         return self._check(names, now_s)
