@@ -12,14 +12,14 @@ import attrs
 import trio
 
 from jetraft import __version__
-from jetraft.api.auth.errors import RegistryError
-from jetraft.api.auth_assembly import (
+from jetraft.api.auth.assembly import (
     build_callouts,
     build_claims_service,
     build_registry,
     live_accounts,
     new_server_key,
 )
+from jetraft.api.auth.errors import RegistryError
 from jetraft.api.clock import SystemClock
 from jetraft.api.collector import tune_collector
 from jetraft.api.config.options import ClusterOptions, Options

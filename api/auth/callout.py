@@ -96,6 +96,8 @@ def judge_answer(
 def _judge_placed(user: UserClaims, account: str, asked: Asked, facts: ConnectionFacts) -> Verdict | LoginRefusal:
     """Who the client is that the service puts into an account of the configuration."""
     rights, now_s = user.rights, facts.unix_ns / NS_PER_S
+    if rights.proxy_required and not facts.is_proxied:
+        return LoginRefusal("auth callout: proxy required", needs_proxy=True)
     until_s = rights.conditions.open_until(now_s)
     if until_s is None:
         return LoginRefusal("auth callout: authorized user outside of valid connect times")
@@ -139,8 +141,6 @@ def _check_user(user: UserClaims, rules: CalloutRules, asked: Asked) -> None:
         raise TokenError("the account of the user is none in which the service may put a client")
     if user.subject != asked.user_key:
         raise TokenError("the response is for another user")
-    if user.rights.proxy_required:
-        raise TokenError("proxied connections are not served")
 
 
 def _verdict(user: UserClaims, rights: Rights, account: str, until_s: float) -> Verdict:

@@ -15,9 +15,9 @@ import attrs
 import orjson
 import trio
 
-from jetraft.api.auth.assembly import note_unserved
 from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.nkeys import is_account_key
+from jetraft.api.auth.opening import note_unserved
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.auth.token_directory import TokenDirectory

@@ -39,15 +39,20 @@ ACCOUNT_EXPIRED: Final = b"-ERR 'Account Authentication Expired'\r\n"
 
 @attrs.frozen(kw_only=True)
 class TrustRules:
-    """The operators, and the accounts that may be used (empty: all that they have signed)."""
+    """The operators, and the accounts that may be used (empty: all that they have signed).
+
+    `trusted` are keys of operators without their tokens; `default_sentinel` is the token of clients that show none.
+    """
 
     operators: tuple[OperatorClaims, ...] = ()
     pinned: frozenset[str] = frozenset()
+    trusted: frozenset[str] = frozenset()
+    default_sentinel: str = attrs.field(default="", repr=False)
 
     @property
     def keys(self) -> frozenset[str]:
         """The keys that accounts may be signed with."""
-        return frozenset().union(*(operator.keys for operator in self.operators))
+        return self.trusted.union(*(operator.keys for operator in self.operators))
 
 
 @attrs.frozen(eq=False)
@@ -88,6 +93,8 @@ class TokenJudge:
         except TemplateError as error:
             return LoginRefusal(f"User JWT is not valid: {error}")
         until_s = rights.conditions.open_until(facts.unix_ns / NS_PER_S)
+        if rights.proxy_required and not facts.is_proxied:
+            return LoginRefusal("proxy required", needs_proxy=True)
         problem = next(self._problems(user, rights, account, offered, facts), "")
         if not problem and until_s is None:
             problem = "Outside connect times"
@@ -116,8 +123,6 @@ class TokenJudge:
             yield problem
         if account.has_revoked(user):
             yield "User authentication revoked"
-        if rights.proxy_required:
-            yield "proxied connections are not served"
         if not rights.conditions.admits_address(facts.ip):
             yield f"Bad src Ip {facts.ip}"
 

@@ -56,6 +56,7 @@ class ConnectionFacts:
     certificate_user: str | None = None  # whom a verified certificate names
     ip: str = ""
     unix_ns: int = 0
+    is_proxied: bool = False  # a trusted proxy speaks for the client
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -82,6 +83,7 @@ class LoginRefusal:
     """The client may not connect; `why` is for debug lines and names no secret."""
 
     why: str
+    needs_proxy: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)

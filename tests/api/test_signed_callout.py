@@ -161,7 +161,7 @@ def test_requests_and_answers_may_be_sealed(kind: Any, tmp_path: Path) -> None:
 
 
 def test_a_token_that_is_revoked_or_unproved_asks_nobody(tmp_path: Path) -> None:
-    """Unlike nats-server, which asks for whoever shows a token that names the account."""
+    """Unlike nats-server, which asks about each token that names the account."""
     with (
         Server("jetraft", directory=tmp_path, config=config(tmp_path / "jwt", AUTH, OPEN)) as started,
         service(started, into(OPEN)) as asked,

@@ -3,9 +3,9 @@
 from typing import Any
 
 from jetraft.api.accounts import LiveAccounts
-from jetraft.api.auth.assembly import directory_of
 from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.claims_service import COMPARE, ClaimsService
+from jetraft.api.auth.opening import directory_of
 from jetraft.api.auth.registry import AccountRegistry
 from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.login import Logins
