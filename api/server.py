@@ -12,14 +12,14 @@ import attrs
 import trio
 
 from jetraft import __version__
-from jetraft.api.auth.errors import RegistryError
-from jetraft.api.auth_assembly import (
+from jetraft.api.auth.assembly import (
     build_callouts,
     build_claims_service,
     build_registry,
     live_accounts,
     new_server_key,
 )
+from jetraft.api.auth.errors import RegistryError
 from jetraft.api.clock import SystemClock
 from jetraft.api.collector import tune_collector
 from jetraft.api.config.options import ClusterOptions, Options
@@ -129,7 +129,7 @@ class Server:
         self.sessions = Sessions(options, self.identity, self.clock, port=port, jetstream=options.jetstream is not None)
         self.registry = build_registry(options, self.say)
         self.accounts = live_accounts(options, self.registry)
-        callouts = build_callouts(self.sessions, self.server_key)
+        callouts = build_callouts(self.sessions, self.server_key, self.registry)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry)
         self.tracer = Tracer(self.sessions, self.logins.log.line)
         self.leaf = make_leaf(self)
@@ -179,7 +179,7 @@ class Server:
             reload_configuration=self.reloader.reload,
         )
         self.monitor = open_monitor(options, self.pages)
-        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts)
+        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts, self.shared)
 
     def _build_websocket(self, parts: ListenerParts) -> list[ClientListener]:
         web = self.options.websocket

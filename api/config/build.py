@@ -113,6 +113,7 @@ def auth_rules(settings: Settings) -> AuthRules:
         token=Secret(settings.get("token") or ""),
         no_auth_user=settings.get("no_auth_user") or "",
         callout=settings.get("callout"),
+        proxy_required=bool(settings.get("proxy_required")),
     )
     if rules.callout is not None:
         from jetraft.api.config.callout import check_callout  # noqa: PLC0415  few servers have one
@@ -129,7 +130,8 @@ def auth_rules(settings: Settings) -> AuthRules:
 
 def trust_of(settings: Settings) -> TrustOptions | None:
     """Operator mode, when it was asked for."""
-    if not any(settings.get(key) for key in ("operators", "resolver", "resolver_preload", "pinned_accounts")):
+    asked = ("operators", "trusted_keys", "resolver", "resolver_preload", "pinned_accounts", "default_sentinel")
+    if not any(settings.get(key) for key in asked):
         return None
     from jetraft.api.config.operators import trust_options  # noqa: PLC0415  only servers with operators pay for it
 
@@ -254,6 +256,7 @@ def build_options(settings: Settings) -> Options:
         websocket=websocket_of(settings, rules, trust),
         accounts=tuple(settings.get("accounts") or ()),
         mappings=tuple(settings.get("mappings") or ()),
+        proxies=tuple(settings.get("proxies") or ()),
         system_account=system_account(settings, trust),
         tls=tls,
         debug=bool(settings.get("debug") or both),
