@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import Options
+from jetraft.api.exchange.setup import SharedAccounts
 from jetraft.api.logger import Logger
 from jetraft.api.login import Logins
 from jetraft.api.reactor import Reactor
@@ -21,25 +22,22 @@ if TYPE_CHECKING:
 
 def new_server_key(options: Options) -> "ServerKey | None":
     """Keys of this server, where it has to sign anything."""
-    if options.auth.callout is None:
+    if options.auth.callout is None and options.trust is None:
         return None
     from jetraft.api.auth.server_key import ServerKey  # noqa: PLC0415
 
     return ServerKey.new()
 
 
-def build_callouts(sessions: Sessions, key: "ServerKey | None") -> "Callouts | None":
-    """What asks a service who clients are; None where the configuration says it."""
-    rules = sessions.options.auth.callout
-    if rules is None or key is None:
+def build_callouts(
+    sessions: Sessions, key: "ServerKey | None", registry: "AccountRegistry | None"
+) -> "Callouts | None":
+    """What asks services who clients are; None where the configuration says it."""
+    if key is None:
         return None
     from jetraft.api.callouts import Callouts  # noqa: PLC0415
 
-    if not rules.xkey:
-        return Callouts(sessions, rules, key)
-    from jetraft.api.auth.sealing import SealingKeys  # noqa: PLC0415
-
-    return Callouts(sessions, rules, key, SealingKeys.new(rules.xkey))
+    return Callouts(sessions, sessions.options.auth.callout, key, registry)
 
 
 def build_registry(options: Options, say: Logger) -> "AccountRegistry | None":
@@ -58,11 +56,18 @@ def live_accounts(options: Options, registry: "AccountRegistry | None") -> LiveA
 
 
 def build_claims_service(
-    registry: "AccountRegistry | None", logins: Logins, reactor: Reactor, accounts: LiveAccounts
+    registry: "AccountRegistry | None",
+    logins: Logins,
+    reactor: Reactor,
+    accounts: LiveAccounts,
+    shared: SharedAccounts,
 ) -> "ClaimsService | None":
-    """What takes new tokens of accounts; None without operators."""
+    """What takes new tokens of accounts, whose exports and imports are in force; None without operators."""
     if registry is None:
         return None
+    from jetraft.api.auth.signed_sharing import SignedSharing  # noqa: PLC0415
     from jetraft.api.operator_mode import claims_service  # noqa: PLC0415
 
-    return claims_service(registry, logins, reactor, accounts)
+    sharing = SignedSharing(shared, logins.sessions.clock, logins.say, shared.sharing)
+    sharing.start(list(registry))
+    return claims_service(registry, logins, reactor, accounts, sharing)

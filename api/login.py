@@ -15,7 +15,7 @@ from jetraft.api.auth.granting import Grants
 from jetraft.api.auth.hashing import PasswordChecks
 from jetraft.api.auth.log_budget import LogBudget
 from jetraft.api.auth.nkeys import signed
-from jetraft.api.auth.rules import AuthRules
+from jetraft.api.auth.rules import AuthRules, CalloutRules
 from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.auth.violations import texts
@@ -152,9 +152,10 @@ class Logins:
         cid = session.cid
         offered, facts = credentials_of(document), self._facts_of(session)
         if self.callouts is not None and not self.callouts.is_exempt(offered):
-            is_asked = self.callouts.ask(session, document, facts, partial(self._answered, cid, document))
-            return PENDING if is_asked else self._refuse(session, offered, "too many callouts are in flight")
+            return self._ask(session, document, facts, None)
         outcome = self._authenticator_of(session).judge(offered, facts)
+        if self.callouts is not None and isinstance(outcome, Verdict) and (rules := self.callouts.rules_for(outcome)):
+            return self._ask(session, document, facts, rules)
         if isinstance(outcome, SlowCheck):
             queued = self.checks.submit(
                 session.ip,
@@ -165,6 +166,16 @@ class Logins:
             )
             return PENDING if queued else self._refuse(session, offered, "too many passwords wait to be hashed")
         return self._settle(session, document, outcome)
+
+    def _ask(
+        self, session: Session, document: dict[str, Any], facts: ConnectionFacts, rules: CalloutRules | None
+    ) -> ConnectOptions:
+        """Let a service say who a client is: that of the configuration, or an account's."""
+        assert self.callouts is not None
+        done = partial(self._answered, session.cid, document)
+        is_asked = self.callouts.ask(session, document, facts, done, rules)
+        refused = "too many callouts are in flight"
+        return PENDING if is_asked else self._refuse(session, credentials_of(document), refused)
 
     def judge_again(self, session: Session) -> Outcome:
         """Judge a client that is connected by the rules in force, with what its CONNECT said."""
@@ -246,7 +257,7 @@ class Logins:
             outcome = renewed(session.verdict, account, now_s)
             if isinstance(outcome, Eviction):
                 self._plane.close(session.cid, reason_of(outcome), outcome.last_words)
-            elif 0 <= outcome.max_connections <= kept:
+            elif account is not None and 0 <= account.sharing.limits.max_connections <= kept:
                 self._plane.close(session.cid, Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_CONNECTIONS)
             else:
                 kept += 1
@@ -261,11 +272,8 @@ class Logins:
         self.sessions.deadlines.expire(session.cid, verdict.expires_unix_ns, verdict.last_words)
 
     def _is_full(self, session: Session, verdict: Verdict) -> bool:
-        """Whether the account has as many connections as it may have."""
-        is_there = session.verdict is not None and session.account == verdict.account
-        if verdict.max_connections < 0 or self._plane is None or is_there:
-            return False
-        return self._plane.account(verdict.account).statistics()["connections"] >= verdict.max_connections
+        """Whether the account has as many connections as it may have. The plane keeps to it; nobody is told first."""
+        return self._plane is not None and self._plane.is_full(session.cid, verdict.account)
 
     def _silent(self, session: Session) -> ConnectOptions:
         verdict = self._authenticator_of(session).judge_silent(self._facts_of(session))

@@ -136,7 +136,7 @@ class Server:
         self.sessions = Sessions(options, self.identity, self.clock, port=port, jetstream=options.jetstream is not None)
         self.registry = build_registry(options, self.say)
         self.accounts = live_accounts(options, self.registry)
-        callouts = build_callouts(self.sessions, self.server_key)
+        callouts = build_callouts(self.sessions, self.server_key, self.registry)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry)
         self.tracer = Tracer(self.sessions, self.logins.log.line)
         self.leaf = make_leaf(self)
@@ -186,7 +186,7 @@ class Server:
             reload_configuration=self.reloader.reload,
         )
         self.monitor = open_monitor(options, self.pages)
-        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts)
+        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts, self.shared)
 
     def _build_websocket(self, parts: ListenerParts) -> list[ClientListener]:
         web = self.options.websocket

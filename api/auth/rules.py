@@ -45,6 +45,8 @@ class CalloutRules:
     account: str
     users: frozenset[str]
     xkey: str = ""  # the key for which requests are sealed; empty: they are not
+    allowed: frozenset[str] | None = None  # of a signed account: others in which it may put a client, `*`: all
+    signers: frozenset[str] = frozenset()  # of a signed account: keys that sign for it, beside its own
 
 
 @attrs.frozen(kw_only=True)

@@ -74,7 +74,6 @@ class Verdict:
     last_words: bytes = USER_EXPIRED
     max_subs: int = NO_LIMIT
     max_payload: int = NO_LIMIT
-    max_connections: int = NO_LIMIT  # of the account
     claims: UserClaims | None = None  # of a user with a token
 
 
