@@ -366,8 +366,9 @@ def make_reloader(server: Server) -> Reloader:
         reactor=server.reactor,
         tracer=server.tracer,
         accounts=server.accounts,
+        shared=server.shared,
         write_files=server.write_files,
         tls=server.tls,
         routes=server.routes,
-        has_jetstream=server.jetstream is not None,
+        jetstream=server.jetstream,
     )
