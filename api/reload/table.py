@@ -111,6 +111,8 @@ HOW: Final[Mapping[str, How]] = {
     "debug": log_line("debug"),
     "trace": log_line("trace"),
     "trace_verbose": log_line("trace_verbose"),
+    "max_traced_msg_len": Followed(line="max_traced_msg_len = {}"),
+    "no_header_support": Refused(title="NoHeaderSupport", show=go_bool),
     "logtime": log_line("logtime"),
     "logtime_utc": log_line("logtime_utc"),
     "max_connections": Followed(line="max_connections = {}"),

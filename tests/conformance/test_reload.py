@@ -84,6 +84,8 @@ CASES = {
     "no default user": Case(users(USER_A), users(USER_A) + "no_auth_user: a\n"),
     "no log size": Case("", "log_size_limit: 100000\n"),
     "mappings": Case("", "mappings: {a: b}\n", (Client(),)),
+    "payloads in the log": Case("", "max_traced_msg_len: 10\n"),
+    "no headers": Case("", "no_header_support: true\n"),
     "tags": Case("", 'server_tags: ["az:1"]\n'),
     "jetstream sizes": Case("jetstream { max_mem: 100MB }\n", "jetstream { max_mem: 200MB }\n"),
     "both jetstream sizes": Case(
