@@ -23,7 +23,12 @@ from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.limits import ServerLimits
 from jetraft.store.model.state import ConsumerInfo, SequencePair
 from jetraft.store.model.unsupported import check_consumer_is_served
-from jetraft.store.model.validate_consumer import check_consumer_action, check_consumer_fits, normalise_consumer
+from jetraft.store.model.validate_consumer import (
+    check_consumer_action,
+    check_consumer_fits,
+    normalise_consumer,
+    with_kept_threshold,
+)
 from jetraft.store.model.versioning import stored_consumer
 
 if TYPE_CHECKING:
@@ -79,21 +84,28 @@ class ConsumerFrontend:
         stream = self._machine.config
         assert stream is not None
         async with self._alone if _is_exclusive(within(stream, self._site.limits())) else nullcontext():
-            return await self._create(config, action=action, pedantic=pedantic)
+            created = await self._create(config, action=action, pedantic=pedantic)
+        state = self._machine.consumers.get(created.name)
+        until_ns = None if state is None else state.config.pause_until
+        if until_ns is not None and until_ns > self._site.clock.unix_ns():  # as nats-server, after updates too
+            self._site.advisories.paused(self._dispatcher.stream, created.name, until_ns, is_paused=True)
+        return created
 
     async def _create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerCreated:
         stream = self._machine.config
         assert stream is not None
         kept = self._machine.consumers.get(config.durable_name or config.name)
-        if kept is not None and config.pause_until is None:
-            config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE ends a pause
+        if kept is not None:
+            config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE changes it
         of_account = self._site.limits()
         stream, limits = within(stream, of_account), server_limits_of(of_account)
-        config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits)
-        check_consumer_is_served(config)
         name = config.durable_name or config.name or self._new_name()
         existing = self._machine.consumers.get(name)
+        config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits, is_new=existing is None)
+        check_consumer_is_served(config)
         check_consumer_action(existing.config if existing else None, config, action)
+        if existing is not None:
+            config = with_kept_threshold(config, existing.config)
         check_consumer_fits(name, config, stream, _Configs(self._machine.consumers))
         if existing is None:
             command: commands.ConsumerCommand = commands.CreateConsumer(
@@ -115,10 +127,16 @@ class ConsumerFrontend:
         state = self._machine.consumers.get(name)
         if state is None:
             return None
+        if until_ns == gotime.ZERO_TIME_NS:
+            until_ns = None
+        is_other = until_ns != state.config.pause_until
         config = stored_consumer(attrs.evolve(state.config, pause_until=until_ns))
         if not await self._propose(commands.UpdateConsumer(name, encode_config(config))):
             return None  # deleted meanwhile
-        return 0 if until_ns is None else gotime.until_ns(until_ns, self._site.clock.unix_ns())
+        left_ns = 0 if until_ns is None else gotime.until_ns(until_ns, self._site.clock.unix_ns())
+        if is_other:
+            self._site.advisories.paused(self._dispatcher.stream, name, until_ns, is_paused=left_ns > 0)
+        return left_ns
 
     async def delete(self, name: str) -> bool:
         """Delete a consumer; False when there is none. Committed when this returns."""

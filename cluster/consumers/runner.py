@@ -100,6 +100,9 @@ class ConsumerRunner:
             self._dispatcher.note(effects.commands)
         if effects.samples:
             publish_samples(self._dispatcher.site, self._dispatcher.stream, self.core, effects.samples)
+        if effects.has_resumed:
+            stream, until_ns = self._dispatcher.stream, self.state.config.pause_until
+            self._dispatcher.site.advisories.paused(stream, self.state.name, until_ns, is_paused=False)
         if effects.is_abandoned:
             self._dispatcher.abandon(self.state.name)
         self._set_timer(effects.wake_ns)
@@ -210,7 +213,7 @@ def make_core(dispatcher: ConsumerDispatcher, state: ConsumerState) -> PullConsu
 def needs_runner(state: ConsumerState) -> bool:
     """True when something may happen to a consumer before a client asks for it: the others get a runner then."""
     config = state.config
-    return bool(config.deliver_subject or config.inactive_threshold or len(state.pending))
+    return bool(config.deliver_subject or config.inactive_threshold or config.pause_until or len(state.pending))
 
 
 __all__ = ["STATUS_DELETED", "STATUS_LEADER", "STATUS_SHUTDOWN", "ConsumerRunner", "Now", "make_core", "needs_runner"]

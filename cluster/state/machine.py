@@ -355,6 +355,11 @@ class StreamMachine:
         """A live message; None for one that is damaged on every replica: consumers pass it over."""
         return None if self.store.subject_of(seq) is None else self.store.load(seq)
 
+    @property
+    def retains_by_acks(self) -> bool:
+        """True when the consumers' acks decide what the stream keeps."""
+        return self.config is not None and self.config.retention is not RetentionPolicy.LIMITS
+
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""
         return self.dedup.check(msg_id, now_ts_ns=now_unix_ns)

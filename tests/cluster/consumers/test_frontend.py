@@ -10,7 +10,7 @@ import trio
 
 from jetraft.store.model import errors
 from jetraft.store.model.config import AckPolicy, ConsumerAction, ConsumerConfig, RetentionPolicy
-from tests.cluster.lab import Node, finish, start_stream
+from tests.cluster.lab import Node, add_consumer, finish, start_stream
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,21 @@ def test_creations_that_cross_each_other_keep_to_the_limits(
     finish(node, create_all)
     assert len(replica.machine.consumers) == made
     assert sorted(outcomes) == [0] * made + [refused.err_code if refused else 0] * (5 - made)
+
+
+def test_an_update_without_the_durable_name_keeps_the_consumer() -> None:
+    node = Node()
+    replica = start_stream(node)
+    add_consumer(node, replica, durable_name="c", name="c")
+    add_consumer(node, replica, name="c", description="new")
+    node.sleep(60 * 10**9)
+    state = replica.machine.consumers["c"]
+    assert (state.config.inactive_threshold, state.config.description) == (0, "new")
+
+
+def test_an_update_of_an_ephemeral_has_the_default_threshold_again() -> None:
+    node = Node()
+    replica = start_stream(node)
+    add_consumer(node, replica, name="e", inactive_threshold=60 * 10**9)
+    add_consumer(node, replica, name="e")
+    assert replica.machine.consumers["e"].config.inactive_threshold == 5 * 10**9
