@@ -216,12 +216,16 @@ class Group:
         await self.turns.progress.until(lambda: not self.is_leader)
 
     def read_barrier(self, done: Done) -> None:
-        """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21)."""
+        """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21).
+
+        The end of the turn asks the members, once for all reads of the turn: what is asked after a read has come, and
+        answered by a majority, proves for that read that no later leader had committed anything before it.
+        """
         if not self.is_leader:
             done(Outcome.REFUSED, None)
             return
-        self.turns.proposals.add_read(self.core.begin_read(), self.core.commit_index, done)
-        self.turns.perform(self._clock.mono_ns())
+        self.turns.proposals.add_read(done)
+        self._mark_dirty()
 
     async def confirm_leadership(self) -> None:
         """Return when everything committed before the call is applied here (`read_barrier`). Raises NotLeaderError."""
