@@ -146,6 +146,13 @@ class Mesh:
         """Whether frames can be sent to the node."""
         return self._known.is_up(node)
 
+    def heard_ns(self, node: NodeId) -> int | None:
+        """When anything came from the node last (mono), keepalives included; None when it was never heard."""
+        link, peer = self._links.get(node), self._known.all.get(node)
+        if link is not None:
+            return link.last_received_ns
+        return None if peer is None else peer.last_seen_ns
+
     def relay_to(self, node: NodeId) -> NodeId | None:
         """A linked node that is linked with this one too; None when there is none."""
         return self._known.relay_to(node)

@@ -40,6 +40,10 @@ class WireMesh:
         others = (next(iter(pair - {self._node_id})) for pair in self._wire.linked if self._node_id in pair)
         return {other: Peer(up=True) for other in sorted(others)}
 
+    def heard_ns(self, node: NodeId) -> int | None:
+        del node
+        return None
+
     @property
     def own_routes(self) -> int:
         return self._wire.own_routes
