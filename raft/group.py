@@ -216,11 +216,7 @@ class Group:
         await self.turns.progress.until(lambda: not self.is_leader)
 
     def read_barrier(self, done: Done) -> None:
-        """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21).
-
-        The end of the turn asks the members, once for all reads of the turn: what is asked after a read has come, and
-        answered by a majority, proves for that read that no later leader had committed anything before it.
-        """
+        """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21)."""
         if not self.is_leader:
             done(Outcome.REFUSED, None)
             return

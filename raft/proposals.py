@@ -79,7 +79,12 @@ class Proposals:
         self._new_reads.append(done)
 
     def begin_reads(self, read_round: int, index: int) -> None:
-        """The reads that were kept wait for this round, which begins now, and for an index to be applied."""
+        """The reads that were kept wait for this round, which begins now, and for an index to be applied.
+
+        One round serves all reads of a turn, because it begins after each of them has come: what a majority answers
+        then proves that no later leader had committed anything before (rule 21). A round that had begun earlier would
+        not.
+        """
         for done in self._new_reads:
             self._reads.append((read_round, index, done))
         self._new_reads.clear()

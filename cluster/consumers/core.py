@@ -65,6 +65,7 @@ class ConsumerCore:
             state, WaitPolicy.of(state.config), now_ns=now.mono_ns, now_unix_ns=now.unix_ns
         )
         self._acked_ahead = set(state.acked_ahead)
+        self._takes_acks_ahead = True  # of deliveries that this state does not know: an earlier leader's
         self._selector = selector
         self._has_interest = has_interest
         self._ack_prefix = f"$JS.ACK.{stream}.{state.name}.".encode()
@@ -96,7 +97,7 @@ class ConsumerCore:
         done = self.pending.remove(seqs)
         if len(done) < len(seqs) and (late := self._selector.late(seqs, done, self.delivered_stream)):
             self._out.commands.append(commands.AckedLate(self.name, late))
-        if seqs.last > self.delivered_stream:
+        if seqs.last > self.delivered_stream and self._takes_acks_ahead:
             ahead = Runs(seq for seq in seqs.above(self.delivered_stream) if self._selector.exists(seq))
             self._acked_ahead.update(ahead)
             done.extend(ahead)
@@ -106,8 +107,8 @@ class ConsumerCore:
     def answer(self, subject: AckSubject, ack: Ack, reply: bytes, now: Now) -> None:
         """An ack that asks for more than to be noted; `reply` is answered when it is committed, unless it is empty."""
         seq = subject.stream_seq
-        if seq > self.delivered_stream and not self._selector.exists(seq):
-            return  # it names a message that the stream does not have yet
+        if seq > self.delivered_stream and not (self._takes_acks_ahead and self._selector.exists(seq)):
+            return  # it names a message that the stream does not have yet, or a delivery of before a reset
         self._last_active_ns = now.mono_ns
         if ack.kind is AckKind.NAK:
             self.pending.redeliver_at(seq, now.mono_ns + ack.delay_ns)
@@ -131,6 +132,10 @@ class ConsumerCore:
     def close(self, _reason: bytes) -> ConsumerEffects:
         """The consumer ends here; subclasses tell who waits."""
         return ConsumerEffects()
+
+    def begin_again(self, _before: ConsumerCore) -> None:
+        """Take the place of the core of before a reset: acks of what it delivered do not count."""
+        self._takes_acks_ahead = False
 
     def configure(self, config: ConsumerConfig, selector: Selector) -> None:
         """A new configuration took effect."""
@@ -195,11 +200,6 @@ class ConsumerCore:
     def num_waiting(self) -> int:
         """Pull requests in the queue."""
         return 0
-
-    @property
-    def takes_acks(self) -> bool:
-        """False where nothing is acknowledged: as in nats-server an ack finds no responder there."""
-        return self.config.ack_policy is not AckPolicy.NONE
 
     @property
     def is_hungry(self) -> bool:

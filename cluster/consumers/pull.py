@@ -68,6 +68,12 @@ class PullConsumer(ConsumerCore):
         else:
             self._waiting.add(Waiting.begin(reply, request, now.mono_ns))
 
+    def begin_again(self, before: ConsumerCore) -> None:
+        """Take the place of the core of before a reset, and its queue."""
+        super().begin_again(before)
+        assert isinstance(before, PullConsumer)
+        self._waiting = before._waiting  # noqa: SLF001  (its own class)
+
     def needs_acks(self, now: Now) -> bool:
         """True when acks that have come make a difference to the next step: to what is repeated, or to the limit."""
         pending, limit = self.pending, self.config.max_ack_pending

@@ -56,8 +56,8 @@ class StreamEvents(Protocol):
     def consumer_created(self, state: ConsumerState) -> None:
         """A consumer exists."""
 
-    def consumer_updated(self, state: ConsumerState) -> None:
-        """A consumer has a new configuration, or was reset."""
+    def consumer_updated(self, state: ConsumerState, *, is_reset: bool) -> None:
+        """A consumer has a new configuration, or starts again."""
 
     def consumer_deleted(self, state: ConsumerState) -> None:
         """A consumer is gone."""
@@ -278,7 +278,7 @@ class StreamMachine:
         consumer.packed = b""
         self._done(consumer, TRANSITIONS[type(command)](consumer, command))
         if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
-            self._events.consumer_updated(consumer)
+            self._events.consumer_updated(consumer, is_reset=isinstance(command, commands.ResetConsumer))
         return True
 
     def _done(self, consumer: ConsumerState, seqs: Sequence[int]) -> None:

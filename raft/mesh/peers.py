@@ -148,10 +148,9 @@ class Mesh:
 
     def heard_ns(self, node: NodeId) -> int | None:
         """When anything came from the node last (mono), keepalives included; None when it was never heard."""
-        link, peer = self._links.get(node), self._known.all.get(node)
-        if link is not None:
-            return link.last_received_ns
-        return None if peer is None else peer.last_seen_ns
+        if node in self._links:
+            return self._links[node].last_received_ns
+        return self._known.all[node].last_seen_ns if node in self._known.all else None
 
     def relay_to(self, node: NodeId) -> NodeId | None:
         """A linked node that is linked with this one too; None when there is none."""

@@ -146,7 +146,7 @@ class ConsumerState:
         self.pending.clear()
         self.acked_ahead.clear()
         self.delivered_stream = max(seq - 1, 0)
-        self.delivered_consumer = 0
+        self.delivered_consumer = self.delivered_ns = 0
 
     def to_tuple(self) -> tuple[object, ...]:
         """Everything except the configuration, for a snapshot."""
