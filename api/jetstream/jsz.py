@@ -205,7 +205,7 @@ class Jsz:
                     "name": view.name_of(lag.node),
                     "current": lag.current,
                     "offline": lag.offline,
-                    "active": silence_ns(lag, view.heard_ns(lag.node), now_ns),
+                    "active": silence_ns(lag, view.link_heard_ns(lag.node), now_ns),
                     "lag": lag.lag_entries,
                     "peer": lag.node,
                 }
@@ -216,7 +216,7 @@ class Jsz:
                 "name": view.name_of(node),
                 "current": view.is_up(node),
                 "offline": not view.is_up(node),
-                "active": 0 if (heard_ns := view.heard_ns(node)) is None else max(0, now_ns - heard_ns),
+                "active": 0 if (heard_ns := view.link_heard_ns(node)) is None else max(0, now_ns - heard_ns),
                 "peer": node,
             }
             for node in meta.members

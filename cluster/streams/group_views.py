@@ -25,7 +25,7 @@ def cluster_info(site: Site, group: Group) -> ClusterInfo:
             name=site.name_of(lag.node),
             current=lag.current,
             offline=lag.offline,
-            active_ns=silence_ns(lag, site.heard_ns(lag.node), now_ns),
+            active_ns=silence_ns(lag, site.link_heard_ns(lag.node), now_ns),
             lag=lag.lag_entries,
             peer=lag.node,
         )
