@@ -27,16 +27,20 @@ from jetraft.cluster.streams.candidate import (
     PublishRefused,
     check_rollup,
     check_shape,
+    check_size,
     check_supported,
     check_unsupported_origin,
 )
+from jetraft.cluster.streams.counters import Counters, Sum, check_increment
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack
 from jetraft.cluster.streams.publish import Admitted, Known, Publish, TraceOutcome
+from jetraft.cluster.streams.scheduling import SCHEDULER, check_schedule, check_scheduler, schedule_hdr
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
-from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_TTL
+from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.fifo import Fifo
+from jetraft.store.model.message import SCHEDULE
 from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.stream.retention import SizeModel
 
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
+    from jetraft.store.stream.stream_store import StoredMessage
 
 ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
 IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
@@ -81,6 +86,9 @@ class AppliedState(Protocol):
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""
 
+    def load(self, seq: int) -> StoredMessage | None:
+        """A live message. Raises StoreCorrupt for one that is damaged."""
+
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""
 
@@ -95,6 +103,7 @@ class PublishAdmission:
         self._domain = domain
         self._stream = config.name.encode()
         self._applied = applied
+        self._counters = Counters(applied) if config.allow_msg_counter else None
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
         self._next_seq = applied.next_seq
         self._overheads = self._size_model.overhead_bytes, self._size_model.hdr_overhead_bytes
@@ -110,7 +119,7 @@ class PublishAdmission:
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on."""
         self.config = config
-        self._takes_plain = not config.sealed and not config.discard_new_per_subject
+        self._takes_plain = not config.sealed and not config.discard_new_per_subject and not config.allow_msg_counter
         self._bounds_room = config.discard is DiscardPolicy.NEW
         self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
         self._is_acked = not config.no_ack
@@ -120,10 +129,7 @@ class PublishAdmission:
 
         With `refuse_with` every message gets that error (a store that is full, say). Timestamps never go back.
         """
-        is_overloaded = (
-            self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
-        )
-        if refuse_with is None and is_overloaded:
+        if refuse_with is None and self.is_overloaded:
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
             refused = _Turn(admitted=Admitted(publishes=[], answers=[]))
@@ -166,6 +172,19 @@ class PublishAdmission:
         self._close(turn)
         return turn.admitted
 
+    def admit_scheduled(self, batch: bytes, now_unix_ns: int) -> Admitted:
+        """Judge what schedules have produced; to be proposed in order, in this turn. No answer is given."""
+        turn, position = _Turn(admitted=Admitted(publishes=[], answers=[])), 0
+        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        while position < len(batch):
+            position = self._take_one(turn, self._open(turn), batch, position, is_scheduled=True)
+        self._close(turn)
+        return turn.admitted
+
+    def is_last(self, subject: bytes, seq: int) -> bool:
+        """Whether this is the last sequence of a subject, with what is in flight."""
+        return self._last_seq_of(self._new_publish(), subject) == seq
+
     def settled(self, publish: Publish) -> None:
         """Forget a publish that was applied: the applied state speaks for it now."""
         oldest = self._in_flight.popleft()
@@ -175,6 +194,13 @@ class PublishAdmission:
         self._in_flight_stored -= publish.records.stored_bytes
         for msg_id in publish.msg_ids:
             self._in_flight_ids.pop(msg_id, None)
+        if self._counters is not None:
+            self._counters.settled(publish)
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether nothing is taken because too much is in flight."""
+        return self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
 
     @property
     def in_flight_messages(self) -> int:
@@ -222,11 +248,15 @@ class PublishAdmission:
             self._last_msg_id = b""
         return end
 
-    def _take_one(self, turn: _Turn, publish: Publish, batch: bytes, start: int) -> int:
+    def _take_one(self, turn: _Turn, publish: Publish, batch: bytes, start: int, *, is_scheduled: bool = False) -> int:
         """Judge one message in full; add it to the publish or answer it."""
         message = Candidate.at(batch, start)
+        total = None
         try:
-            duplicate = self._check(publish, message)
+            duplicate = self._check(publish, message, is_scheduled=is_scheduled)
+            if self._counters is not None and duplicate is None:
+                total = self._counters.sum_with(message)
+                check_size(len(total.hdr), len(total.payload), self.config)
         except PublishRefused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
             turn.trace(message, refused_text(refused.error, message.headers))
@@ -239,29 +269,40 @@ class PublishAdmission:
             turn.trace(message, no_interest=self._applied.is_unwanted(message.subject))
             if message.is_trace_only:
                 return message.end
-        flags = RECORD_HAS_MSG_ID if message.msg_id else 0
-        flags |= RECORD_HAS_ROLLUP if message.headers.get(b"Nats-Rollup") else 0
-        flags |= RECORD_HAS_TTL if message.headers.get(b"Nats-TTL") else 0
+        hdr, flags = _as_stored(message, self.config)
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
         self._last_msg_id = message.msg_id
-        hdr = message.hdr
-        if flags & RECORD_HAS_TTL and self.config.subject_delete_marker_ttl:
-            hdr = lengthened(hdr, parse_ttl(message.headers[b"Nats-TTL"]) or NEVER_NS, self.config)
+        if self._counters is not None and total is not None:
+            return self._add_sum(self._counters, publish, message, total, flags)
         if hdr == message.hdr:
             return publish.records.add_at(batch, start, flags, not self.config.no_ack)
         changed = encode_capture(message.subject, message.reply, hdr, capture_at(batch, start).payload)
         publish.records.add_at(changed, 0, flags, not self.config.no_ack)
         return message.end
 
-    def _check(self, publish: Publish, message: Candidate) -> Known | None:
+    def _add_sum(self, counters: Counters, publish: Publish, message: Candidate, total: Sum, flags: int) -> int:
+        """Add the message of a counter; the ack says what the counter comes to."""
+        if message.reply and not self.config.no_ack:
+            publish.sums.append((message.reply, publish.records.next_seq, total.value))
+        record = encode_capture(message.subject, hdr=total.hdr, payload=total.payload)
+        publish.records.add_at(record, 0, flags, acked=False)
+        counters.note(message.subject, total, publish)
+        return message.end
+
+    def _check(self, publish: Publish, message: Candidate, *, is_scheduled: bool) -> Known | None:
         """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
         check_shape(message, self.config)
         headers = message.headers
         if headers:
+            if not headers.get(b"Nats-Batch-Id"):  # refused below, whatever it adds
+                check_increment(message, self.config)
             check_supported(headers, self._stream, self.config)
             self._check_expected_sequences(publish, message)
+            if not is_scheduled:
+                check_schedule(message, self.config, self._last_ts_ns)
+                check_scheduler(message, self.config)
             check_unsupported_origin(headers)
             duplicate = self._duplicate_of(message)
             if duplicate is not None:
@@ -364,6 +405,22 @@ class _Turn:
             subject = message.subject.decode(errors="replace") if not error else ""
             outcome = TraceOutcome(number=message.trace, subject=subject, no_interest=no_interest, error=error)
             self.admitted.traced.append(outcome)
+
+
+def _as_stored(message: Candidate, config: StreamConfig) -> tuple[bytes, int]:
+    """The header block that the stream stores, and the flags of the record."""
+    hdr, headers = message.hdr, message.headers
+    flags = RECORD_HAS_MSG_ID if message.msg_id else 0
+    flags |= RECORD_HAS_ROLLUP if headers.get(b"Nats-Rollup") else 0
+    flags |= RECORD_HAS_TTL if headers.get(b"Nats-TTL") else 0
+    if flags & RECORD_HAS_TTL and config.subject_delete_marker_ttl:
+        hdr = lengthened(hdr, parse_ttl(headers[b"Nats-TTL"]) or NEVER_NS, config)
+    if config.allow_msg_schedules:
+        is_schedule, is_produced = bool(headers.get(SCHEDULE)), bool(headers.get(SCHEDULER))
+        hdr = schedule_hdr(hdr, headers) if is_schedule else hdr
+        flags |= RECORD_HAS_ROLLUP if is_schedule else 0
+        flags |= RECORD_HAS_SCHEDULE if is_schedule or is_produced else 0
+    return hdr, flags
 
 
 def _last_match(records: RecordBatch, pattern: bytes) -> int:

@@ -73,9 +73,14 @@ def check_shape(message: Candidate, config: StreamConfig) -> None:
     """The stream takes messages, and of this size."""
     if config.sealed:
         raise PublishRefused(errors.STREAM_SEALED.with_values())
-    if len(message.hdr) > HDR_BYTES_MAX:
+    check_size(len(message.hdr), message.payload_len, config)
+
+
+def check_size(hdr_len: int, payload_len: int, config: StreamConfig) -> None:
+    """A message is not too large, in bytes."""
+    if hdr_len > HDR_BYTES_MAX:
         raise PublishRefused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM.with_values())
-    if 0 < config.max_msg_size < len(message.hdr) + message.payload_len:
+    if 0 < config.max_msg_size < hdr_len + payload_len:
         raise PublishRefused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.with_values())
 
 
@@ -83,8 +88,6 @@ def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamCo
     """What the headers ask for is served and allowed here, and it is this stream that they mean."""
     if headers.get(b"Nats-Batch-Id"):
         raise PublishRefused(errors.ATOMIC_PUBLISH_DISABLED.with_values())
-    if headers.get(b"Nats-Incr"):
-        raise PublishRefused(errors.MESSAGE_INCR_DISABLED.with_values())
     expected = headers.get(b"Nats-Expected-Stream")
     if expected and expected != stream:
         raise PublishRefused(errors.STREAM_NOT_MATCH.with_values())
@@ -96,9 +99,7 @@ def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamCo
 
 
 def check_unsupported_origin(headers: dict[bytes, bytes]) -> None:
-    """It is neither scheduled nor sourced."""
-    if headers.get(b"Nats-Schedule"):
-        raise PublishRefused(errors.MESSAGE_SCHEDULES_DISABLED.with_values())
+    """It is not sourced."""
     if headers.get(b"Nats-Stream-Source"):
         raise PublishRefused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
 

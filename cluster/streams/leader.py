@@ -15,6 +15,9 @@ from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.expiry import Expiry
+from jetraft.cluster.streams.mapping import SubjectMapping
+from jetraft.cluster.streams.republish import Republisher
+from jetraft.cluster.streams.scheduler import Scheduler
 from jetraft.cluster.streams.stamps import StampClock
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
@@ -47,10 +50,13 @@ class StreamLeadership:
         self._sink: int | None = None
         self._subjects: tuple[str, ...] = ()
         self._ended = False
+        self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
+        self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self.admission = PublishAdmission(machine.config, machine, domain=site.domain)
         self.dispatcher = ConsumerDispatcher(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
+        self._scheduler: Scheduler | None = None
         self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
 
     @classmethod
@@ -60,17 +66,42 @@ class StreamLeadership:
         leadership.dispatcher.start()
         leadership._listen()
         leadership._expiry.arm()
+        leadership._look_after_schedules()
         return leadership
 
     # --- publishes
 
     def on_publishes(self, batch: bytes) -> None:
         """Admit a turn's captured messages and propose what passed."""
+        if self._mapping is not None:
+            batch = self._mapping.mapped(batch)
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self._refusal()))
 
     def _place_markers(self, expiring: Sequence[tuple[bytes, int]]) -> None:
         """Put markers in the place of messages that are the last of their subject and expire."""
         self._propose(self.admission.admit_markers(expiring, self._stamps.now_ns()))
+
+    def _look_after_schedules(self) -> None:
+        """Begin to, in a stream that may have them."""
+        if self._config.allow_msg_schedules and self._scheduler is None:
+            self._scheduler = Scheduler(
+                self._site,
+                self._machine,
+                stamps=self._stamps,
+                produce=self._publish_scheduled,
+                is_last=self.admission.is_last,
+            )
+            self._scheduler.start()
+
+    def _publish_scheduled(self, batch: bytes) -> int | None:
+        """Publish what schedules have produced; how many were taken, None when nothing is taken now."""
+        if self.admission.is_overloaded or self._refusal() is not None:
+            return None
+        if self._mapping is not None:
+            batch = self._mapping.mapped(batch)
+        admitted = self.admission.admit_scheduled(batch, self._stamps.now_ns())
+        self._propose(admitted)
+        return sum(publish.records.count for publish in admitted.publishes)
 
     def _propose(self, admitted: Admitted) -> None:
         for publish in admitted.publishes:
@@ -118,6 +149,10 @@ class StreamLeadership:
             acks = publish.acks(self._stream, self._site.domain)
             if acks:
                 self._site.outbox.send_batch(acks)
+            if self._republisher is not None:
+                copies = self._republisher.copies(publish.records)
+                if copies:
+                    self._site.outbox.send_batch(copies)
 
     def _published(self, publish: Publish, outcome: Outcome, _result: object) -> None:
         """Count what is applied no longer among what is in flight."""
@@ -129,12 +164,19 @@ class StreamLeadership:
     def config_changed(self, config: StreamConfig) -> None:
         """Follow the configuration that took effect."""
         self._config = config
+        self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
+        self._republisher = Republisher.of(config, self._machine, self._site.rng.randrange)
         self.admission.follow(config)
         self._listen()
         self._expiry.arm()
+        self._look_after_schedules()
 
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied: consumers may have something to deliver."""
+        if self._republisher is not None:
+            self._republisher.applied()
+        if self._scheduler is not None:
+            self._scheduler.applied()
         if messages_added:
             self.dispatcher.pump()
             self._expiry.messages_added()
@@ -147,6 +189,8 @@ class StreamLeadership:
             self._sink = None
         self.dispatcher.end(reason)
         self._expiry.end()
+        if self._scheduler is not None:
+            self._scheduler.end()
 
     def _listen(self) -> None:
         """Capture the stream's subjects into one sink, so that messages of different subjects keep their order."""

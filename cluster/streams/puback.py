@@ -25,6 +25,11 @@ def duplicate_ack(stream: bytes, seq: int, domain: str = "") -> bytes:
     return b'%s%d,"duplicate": true}' % (puback_prefix(stream, domain), seq)
 
 
+def counter_ack(stream: bytes, seq: int, value: bytes, domain: str = "") -> bytes:
+    """The ack of a message of a counter, which comes to `value` with it."""
+    return b'%s%d,"val":"%s"}' % (puback_prefix(stream, domain), seq, value)
+
+
 def error_ack(stream: bytes, error: ApiError) -> bytes:
     """The refusal of a message."""
     description = quote(error.description).encode()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.capture._capture import encode_capture
-from jetraft.cluster.streams.puback import duplicate_ack, puback_prefix
+from jetraft.cluster.streams.puback import counter_ack, duplicate_ack, puback_prefix
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams._admission import RecordBatch
@@ -20,13 +20,17 @@ class Publish:
     records: RecordBatch
     msg_ids: list[bytes] = attrs.Factory(list)
     duplicates: list[tuple[bytes, int]] = attrs.Factory(list)  # (reply, sequence): repeats of messages in flight
+    sums: list[tuple[bytes, int, bytes]] = attrs.Factory(list)  # (reply, sequence, value): messages of counters
 
     def acks(self, stream: bytes, domain: str = "") -> bytes:
         """The positive acks as a batch for `Outbox.send_batch`."""
         acks = self.records.acks(puback_prefix(stream, domain))
-        if not self.duplicates:
+        if not self.duplicates and not self.sums:
             return acks
-        late = [encode_capture(reply, payload=duplicate_ack(stream, seq, domain)) for reply, seq in self.duplicates]
+        late = [
+            encode_capture(reply, payload=counter_ack(stream, seq, value, domain)) for reply, seq, value in self.sums
+        ]
+        late += [encode_capture(reply, payload=duplicate_ack(stream, seq, domain)) for reply, seq in self.duplicates]
         return acks + b"".join(late)
 
 

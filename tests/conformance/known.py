@@ -80,6 +80,12 @@ KNOWN: tuple[Known, ...] = (
         reason="a name with a control character is refused: it would reach log lines and terminals",
     ),
     Known(
+        scene="pull/late acks*",
+        step="all given up",
+        path="[0].payload.ack_floor.*",
+        reason=GIVEN_UP,
+    ),
+    Known(
         scene="pull/redelivery",
         step="given up",
         path="[0].payload.ack_floor.*",
