@@ -110,7 +110,7 @@ def test_nothing_is_delivered_or_acknowledged_behind_a_reset_that_is_on_its_way(
             client.node.kept += client.node.turn()
 
     client.node.kept.clear()
-    finish(client.node, reset_and_pull)
+    trio.run(reset_and_pull)
     assert seqs(client.node.kept + client.node.turn()) == [1, 2, 3, 4]
     client.node.sleep(10**9)
     assert client.replica.machine.consumers["c"].delivered_consumer == 4
