@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-import attrs
-
 from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
 from jetraft.cluster.state.headers import parse_seq
 from jetraft.cluster.state.ttl import NEVER_NS, lengthened, marker_hdr, parse_ttl
 from jetraft.cluster.streams._admission import RecordBatch
+from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.cluster.streams.batching import Batching
 from jetraft.cluster.streams.candidate import (
     TRACED_ORIGIN,
     Candidate,
@@ -31,9 +31,9 @@ from jetraft.cluster.streams.candidate import (
     check_supported,
     check_unsupported_origin,
 )
-from jetraft.cluster.streams.counters import Counters, Sum, check_increment
-from jetraft.cluster.streams.puback import duplicate_ack, error_ack
-from jetraft.cluster.streams.publish import Admitted, Known, Publish, TraceOutcome
+from jetraft.cluster.streams.counters import Counters, check_increment
+from jetraft.cluster.streams.puback import counter_ack, duplicate_ack, error_ack
+from jetraft.cluster.streams.publish import Admitted, Known, Publish, Turn
 from jetraft.cluster.streams.scheduling import SCHEDULER, check_schedule, check_scheduler, schedule_hdr
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
 from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL
@@ -99,9 +99,13 @@ class AppliedState(Protocol):
 class PublishAdmission:
     """The judge of one stream during one term of leadership. Synchronous; touched by the node's one task."""
 
-    def __init__(self, config: StreamConfig, applied: AppliedState, *, domain: str = "") -> None:
+    def __init__(
+        self, config: StreamConfig, applied: AppliedState, *, domain: str = "", room: BatchRoom | None = None
+    ) -> None:
+        """`room` is what batches take on this server; None: of this stream alone."""
         self._domain = domain
         self._stream = config.name.encode()
+        self.batching = Batching(room or BatchRoom(), stream=self._stream, domain=domain)
         self._applied = applied
         self._counters = Counters(applied) if config.allow_msg_counter else None
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
@@ -123,6 +127,7 @@ class PublishAdmission:
         self._bounds_room = config.discard is DiscardPolicy.NEW
         self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
         self._is_acked = not config.no_ack
+        self.batching.follow(config)
 
     def admit(self, batch: bytes, now_unix_ns: int, *, refuse_with: ApiError | None = None) -> Admitted:
         """Judge a capture batch in order; what it returns is to be proposed in order, in this turn.
@@ -132,7 +137,7 @@ class PublishAdmission:
         if refuse_with is None and self.is_overloaded:
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
-            refused = _Turn(admitted=Admitted(publishes=[], answers=[]))
+            refused = Turn(admitted=Admitted(publishes=[], answers=[]))
             self._refuse_all(refused, batch, refuse_with)
             return refused.admitted
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
@@ -143,11 +148,11 @@ class PublishAdmission:
             if end:
                 self._enlist(publish)
             return Admitted(publishes=[publish] if end else [], answers=[])
-        turn = _Turn(admitted=Admitted(publishes=[], answers=[]), open=publish)
+        turn = Turn(admitted=Admitted(publishes=[], answers=[]), open=publish)
         if publish.records.size < ENTRY_BYTES_MAX:
             position = self._take_one(turn, publish, batch, position)
         while position < end:
-            publish = self._open(turn)
+            publish = self.open(turn)
             position = self._take_plain(publish, batch, position)
             if position < end and publish.records.size < ENTRY_BYTES_MAX:
                 position = self._take_one(turn, publish, batch, position)
@@ -160,11 +165,11 @@ class PublishAdmission:
         A subject that has a newer message by now, or in flight, gets none. No limit stands in the way of a marker: it
         replaces what it rolls up.
         """
-        turn = _Turn(admitted=Admitted(publishes=[], answers=[]))
+        turn = Turn(admitted=Admitted(publishes=[], answers=[]))
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         hdr = marker_hdr(self.config.subject_delete_marker_ttl)
         for subject, seq in expiring:
-            publish = self._open(turn)
+            publish = self.open(turn)
             if self._last_seq_of(publish, subject) == seq:
                 marker = encode_capture(subject, hdr=hdr)
                 publish.records.add_at(marker, 0, RECORD_HAS_ROLLUP | RECORD_HAS_TTL, acked=False)
@@ -174,10 +179,10 @@ class PublishAdmission:
 
     def admit_scheduled(self, batch: bytes, now_unix_ns: int) -> Admitted:
         """Judge what schedules have produced; to be proposed in order, in this turn. No answer is given."""
-        turn, position = _Turn(admitted=Admitted(publishes=[], answers=[])), 0
+        turn, position = Turn(admitted=Admitted(publishes=[], answers=[])), 0
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         while position < len(batch):
-            position = self._take_one(turn, self._open(turn), batch, position, is_scheduled=True)
+            position = self._take_one(turn, self.open(turn), batch, position, is_scheduled=True)
         self._close(turn)
         return turn.admitted
 
@@ -207,7 +212,7 @@ class PublishAdmission:
         """Messages proposed and not yet applied."""
         return self._in_flight_messages
 
-    def _open(self, turn: _Turn) -> Publish:
+    def open(self, turn: Turn) -> Publish:
         """The publish that takes records now; a full one is closed and followed by another."""
         if turn.open is not None and turn.open.records.size >= ENTRY_BYTES_MAX:
             self._close(turn)
@@ -216,9 +221,10 @@ class PublishAdmission:
         return turn.open
 
     def _new_publish(self) -> Publish:
-        return Publish(records=RecordBatch(self._next_seq, self._last_ts_ns, *self._overheads))
+        records = RecordBatch(self._next_seq, self._last_ts_ns, *self._overheads)
+        return Publish(records=records, last_msg_id_before=self._last_msg_id)
 
-    def _close(self, turn: _Turn) -> None:
+    def _close(self, turn: Turn) -> None:
         publish, turn.open = turn.open, None
         if publish is not None and publish.records.count:
             self._enlist(publish)
@@ -248,15 +254,16 @@ class PublishAdmission:
             self._last_msg_id = b""
         return end
 
-    def _take_one(self, turn: _Turn, publish: Publish, batch: bytes, start: int, *, is_scheduled: bool = False) -> int:
+    def _take_one(self, turn: Turn, publish: Publish, batch: bytes, start: int, *, is_scheduled: bool = False) -> int:
         """Judge one message in full; add it to the publish or answer it."""
         message = Candidate.at(batch, start)
-        total = None
+        if message.is_of_batch and not message.is_trace_only and not is_scheduled:
+            self.batching.take(self, turn, batch[start : message.end], message, self._last_ts_ns)
+            return message.end
         try:
-            duplicate = self._check(publish, message, is_scheduled=is_scheduled)
-            if self._counters is not None and duplicate is None:
-                total = self._counters.sum_with(message)
-                check_size(len(total.hdr), len(total.payload), self.config)
+            duplicate = self.check(publish, message, is_scheduled=is_scheduled)
+            if duplicate is None and not message.is_trace_only:
+                self.add(publish, message, batch, start, acked=not self.config.no_ack)
         except PublishRefused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
             turn.trace(message, refused_text(refused.error, message.headers))
@@ -267,44 +274,71 @@ class PublishAdmission:
             return message.end
         if message.trace is not None:
             turn.trace(message, no_interest=self._applied.is_unwanted(message.subject))
-            if message.is_trace_only:
-                return message.end
+        return message.end
+
+    def add(self, publish: Publish, message: Candidate, batch: bytes, start: int, *, acked: bool) -> None:
+        """Give a message that was checked its sequence. Raises PublishRefused, and then nothing has changed."""
+        total = self._counters.sum_with(message) if self._counters is not None else None
+        if total is not None:
+            check_size(len(total.hdr), len(total.payload), self.config)
         hdr, flags = _as_stored(message, self.config)
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
         self._last_msg_id = message.msg_id
         if self._counters is not None and total is not None:
-            return self._add_sum(self._counters, publish, message, total, flags)
+            if message.reply and acked:
+                ack = counter_ack(self._stream, publish.records.next_seq, total.value, self._domain)
+                publish.answers.append((message.reply, ack))
+            record = encode_capture(message.subject, hdr=total.hdr, payload=total.payload)
+            publish.records.add_at(record, 0, flags, acked=False)
+            self._counters.note(message.subject, total, publish)
+            return
         if hdr == message.hdr:
-            return publish.records.add_at(batch, start, flags, not self.config.no_ack)
+            publish.records.add_at(batch, start, flags, acked)
+            return
         changed = encode_capture(message.subject, message.reply, hdr, capture_at(batch, start).payload)
-        publish.records.add_at(changed, 0, flags, not self.config.no_ack)
-        return message.end
+        publish.records.add_at(changed, 0, flags, acked)
 
-    def _add_sum(self, counters: Counters, publish: Publish, message: Candidate, total: Sum, flags: int) -> int:
-        """Add the message of a counter; the ack says what the counter comes to."""
-        if message.reply and not self.config.no_ack:
-            publish.sums.append((message.reply, publish.records.next_seq, total.value))
-        record = encode_capture(message.subject, hdr=total.hdr, payload=total.payload)
-        publish.records.add_at(record, 0, flags, acked=False)
-        counters.note(message.subject, total, publish)
-        return message.end
+    def begin_alone(self, turn: Turn) -> Publish:
+        """A publish of its own, behind all that the turn has admitted so far."""
+        self._close(turn)
+        if self._counters is not None:
+            self._counters.begin_alone()
+        return self._new_publish()
 
-    def _check(self, publish: Publish, message: Candidate, *, is_scheduled: bool) -> Known | None:
+    def end_alone(self, turn: Turn, publish: Publish) -> None:
+        """The publish is complete: it is to be proposed."""
+        if self._counters is not None:
+            self._counters.end_alone()
+        self._enlist(publish)
+        turn.admitted.publishes.append(publish)
+
+    def take_back(self, publish: Publish) -> None:
+        """The publish is not to be: none of its messages has passed."""
+        if self._counters is not None:
+            self._counters.take_back()
+        self._last_msg_id = publish.last_msg_id_before
+        for msg_id in publish.msg_ids:
+            del self._in_flight_ids[msg_id]
+
+    def newest(self, publish: Publish) -> Publish:
+        """The open publish when it has messages, else the last one that is in flight."""
+        return publish if publish.records.count else self._in_flight[-1]
+
+    def check(self, publish: Publish, message: Candidate, *, is_scheduled: bool = False) -> Known | None:
         """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
         check_shape(message, self.config)
         headers = message.headers
         if headers:
-            if not headers.get(b"Nats-Batch-Id"):  # refused below, whatever it adds
-                check_increment(message, self.config)
+            check_increment(message, self.config)
             check_supported(headers, self._stream, self.config)
             self._check_expected_sequences(publish, message)
             if not is_scheduled:
                 check_schedule(message, self.config, self._last_ts_ns)
                 check_scheduler(message, self.config)
             check_unsupported_origin(headers)
-            duplicate = self._duplicate_of(message)
+            duplicate = self.duplicate_of(message)
             if duplicate is not None:
                 return duplicate
             self._check_last_msg_id(headers)
@@ -327,7 +361,8 @@ class PublishAdmission:
             if parse_seq(expected) != last_seq:
                 raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
 
-    def _duplicate_of(self, message: Candidate) -> Known | None:
+    def duplicate_of(self, message: Candidate) -> Known | None:
+        """The first copy of a message with an id: stored, in flight, or admitted in this turn."""
         if not message.msg_id:
             return None
         # Applied state does not know it yet, so a repetition would be stored twice.
@@ -352,27 +387,41 @@ class PublishAdmission:
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
         if at_subject_limit:
             return  # it replaces the oldest of its subject
-        messages = self._applied.messages + self._in_flight_messages + publish.records.count
-        if 0 < config.max_msgs <= messages:
+        messages, stored = self.held_before()
+        if 0 < config.max_msgs <= messages + publish.records.count:
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages exceeded"))
-        size = self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
-        stored = self._applied.stored_bytes + self._in_flight_stored + publish.records.stored_bytes
-        if 0 < config.max_bytes < stored + size:
+        if 0 < config.max_bytes < stored + publish.records.stored_bytes + self.message_bytes(message):
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum bytes exceeded"))
 
     def _last_seq_of(self, publish: Publish, pattern: bytes) -> int:
         """The last sequence of a subject, or of all that match a pattern, counting what is in flight."""
-        for records in (publish.records, *(earlier.records for earlier in reversed(self._in_flight))):
-            found = records.last_seq_of(pattern) if is_literal(pattern) else _last_match(records, pattern)
+        return _last_in(publish.records, pattern) or self.last_seq_before(pattern)
+
+    def last_seq_before(self, pattern: bytes) -> int:
+        """The same without an open publish."""
+        for earlier in reversed(self._in_flight):
+            found = _last_in(earlier.records, pattern)
             if found:
                 return found
         return self._applied.last_for(pattern)
 
     def _count_of(self, publish: Publish, subject: bytes) -> int:
-        in_flight = sum(earlier.records.count_of(subject) for earlier in self._in_flight)
-        return self._applied.count_for(subject) + in_flight + publish.records.count_of(subject)
+        return self.count_before(subject) + publish.records.count_of(subject)
 
-    def _answer_duplicate(self, turn: _Turn, reply: bytes, known: Known) -> None:
+    def count_before(self, subject: bytes) -> int:
+        """Messages of one subject, applied or in flight."""
+        return self._applied.count_for(subject) + sum(one.records.count_of(subject) for one in self._in_flight)
+
+    def held_before(self) -> tuple[int, int]:
+        """Messages applied and in flight, and what they count against max_bytes."""
+        messages = self._applied.messages + self._in_flight_messages
+        return messages, self._applied.stored_bytes + self._in_flight_stored
+
+    def message_bytes(self, message: Candidate) -> int:
+        """What a message will count against max_bytes."""
+        return self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
+
+    def _answer_duplicate(self, turn: Turn, reply: bytes, known: Known) -> None:
         """Ack a repeat: at once when the first copy is applied, else together with the first copy."""
         if not reply or self.config.no_ack:
             return
@@ -381,7 +430,7 @@ class PublishAdmission:
         else:
             turn.answer(reply, duplicate_ack(self._stream, known.seq, self._domain))
 
-    def _refuse_all(self, turn: _Turn, batch: bytes, error: ApiError) -> None:
+    def _refuse_all(self, turn: Turn, batch: bytes, error: ApiError) -> None:
         answer = error_ack(self._stream, error)
         for refused in captures(batch):
             turn.answer(refused.reply if not self.config.no_ack else b"", answer)
@@ -389,22 +438,8 @@ class PublishAdmission:
                 turn.trace(Candidate.at(batch, refused.start), refused_text(error, {}))
 
 
-@attrs.define(eq=False)
-class _Turn:
-    """The publish that takes records, and what is finished."""
-
-    admitted: Admitted
-    open: Publish | None = None
-
-    def answer(self, reply: bytes, payload: bytes) -> None:
-        if reply:
-            self.admitted.answers.append(encode_capture(reply, payload=payload))
-
-    def trace(self, message: Candidate, error: str = "", *, no_interest: bool = False) -> None:
-        if message.trace is not None:
-            subject = message.subject.decode(errors="replace") if not error else ""
-            outcome = TraceOutcome(number=message.trace, subject=subject, no_interest=no_interest, error=error)
-            self.admitted.traced.append(outcome)
+def _last_in(records: RecordBatch, pattern: bytes) -> int:
+    return records.last_seq_of(pattern) if is_literal(pattern) else _last_match(records, pattern)
 
 
 def _as_stored(message: Candidate, config: StreamConfig) -> tuple[bytes, int]:

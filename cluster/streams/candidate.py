@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 HDR_BYTES_MAX: Final = 65_535  # as nats-server: the header length of its store is 16 bits
 
+FAST_SUFFIX: Final = b".$FI"  # of the reply subjects of fast batches; `_admission.pyx` looks for it too
+
 # The origin of a captured message that is traced: these bits, and a number below them (api/plane/_tracing.pyx).
 TRACED_ORIGIN: Final = 0x8000_0000
 TRACED_ONLY: Final = 0x4000_0000
@@ -57,6 +59,16 @@ class Candidate:
         )
 
     @property
+    def is_fast(self) -> bool:
+        """Whether the reply subject is one of a fast batch."""
+        return self.reply.endswith(FAST_SUFFIX)
+
+    @property
+    def is_of_batch(self) -> bool:
+        """Whether it says that it is of a batch."""
+        return self.is_fast or bool(self.headers.get(b"Nats-Batch-Id"))
+
+    @property
     def msg_id(self) -> bytes:
         """The id for de-duplication, empty for none."""
         return self.headers.get(b"Nats-Msg-Id", b"")
@@ -86,8 +98,6 @@ def check_size(hdr_len: int, payload_len: int, config: StreamConfig) -> None:
 
 def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamConfig) -> None:
     """What the headers ask for is served and allowed here, and it is this stream that they mean."""
-    if headers.get(b"Nats-Batch-Id"):
-        raise PublishRefused(errors.ATOMIC_PUBLISH_DISABLED.with_values())
     expected = headers.get(b"Nats-Expected-Stream")
     if expected and expected != stream:
         raise PublishRefused(errors.STREAM_NOT_MATCH.with_values())

@@ -92,6 +92,9 @@ class Counters:
     def __init__(self, applied: LastMessages) -> None:
         self._applied = applied
         self._in_flight: dict[bytes, tuple[Sum, Publish]] = {}  # by subject, the last one
+        self._replaced: list[tuple[bytes, tuple[Sum, Publish] | None]] | None = (
+            None  # by a publish that may be taken back
+        )
 
     def sum_with(self, candidate: Candidate) -> Sum:
         """What the counter comes to with this message. Raises PublishRefused."""
@@ -105,7 +108,26 @@ class Counters:
 
     def note(self, subject: bytes, total: Sum, publish: Publish) -> None:
         """A message with this sum is in flight."""
+        if self._replaced is not None:
+            self._replaced.append((subject, self._in_flight.get(subject)))
         self._in_flight[subject] = total, publish
+
+    def begin_alone(self) -> None:
+        """What is noted from now on may be taken back: a batch is judged."""
+        self._replaced = []
+
+    def end_alone(self) -> None:
+        """The batch has passed."""
+        self._replaced = None
+
+    def take_back(self) -> None:
+        """The batch has not passed: counters come to what they came to before it."""
+        for subject, before in reversed(self._replaced or []):
+            if before is None:
+                del self._in_flight[subject]
+            else:
+                self._in_flight[subject] = before
+        self._replaced = None
 
     def settled(self, publish: Publish) -> None:
         """A publish is applied: the applied state speaks for it now."""

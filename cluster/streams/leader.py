@@ -14,6 +14,7 @@ from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.streams.admit import PublishAdmission
+from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.republish import Republisher
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.machine import StreamMachine
-    from jetraft.cluster.streams.publish import Admitted, Publish, TraceOutcome
+    from jetraft.cluster.streams.publish import Abandoned, Admitted, Publish, TraceOutcome
     from jetraft.raft.group import Group
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
@@ -53,7 +54,8 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
         self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
-        self.admission = PublishAdmission(machine.config, machine, domain=site.domain)
+        self.admission = PublishAdmission(machine.config, machine, domain=site.domain, room=site.batches)
+        self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
         self.dispatcher = ConsumerDispatcher(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
         self._scheduler: Scheduler | None = None
@@ -114,8 +116,16 @@ class StreamLeadership:
             )
         for outcome in admitted.traced:
             self._settle_trace(outcome)
+        for abandoned in admitted.abandoned:
+            self._batch_abandoned(abandoned)
+        if admitted.has_batches:
+            self._batch_timer.arm()
         if admitted.answers:
             self._site.outbox.send_batch(b"".join(admitted.answers))
+
+    def _batch_abandoned(self, abandoned: Abandoned) -> None:
+        batch_id = abandoned.batch_id.decode(errors="replace")
+        self._site.advisories.batch_abandoned(self._config.name, batch_id, abandoned.reason)
 
     def _settle_trace(self, outcome: TraceOutcome) -> None:
         assert self._site.traces is not None, "only a sink that was announced gets traced messages"
@@ -147,6 +157,8 @@ class StreamLeadership:
         """Tell the publishers of what is committed. Of anything else they hear nothing, and try again."""
         if not self._ended:
             acks = publish.acks(self._stream, self._site.domain)
+            if publish.in_fast:
+                acks += self.admission.batching.committed(publish)
             if acks:
                 self._site.outbox.send_batch(acks)
             if self._republisher is not None:
@@ -191,6 +203,7 @@ class StreamLeadership:
         self._expiry.end()
         if self._scheduler is not None:
             self._scheduler.end()
+        self._batch_timer.end()
 
     def _listen(self) -> None:
         """Capture the stream's subjects into one sink, so that messages of different subjects keep their order."""

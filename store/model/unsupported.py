@@ -39,8 +39,6 @@ class ConsumerFeature:
 STREAM_FEATURES: Final = (
     StreamFeature("mirror", lambda config: config.mirror is not None),
     StreamFeature("sources", lambda config: bool(config.sources)),
-    StreamFeature("allow_atomic", lambda config: config.allow_atomic),
-    StreamFeature("allow_batched", lambda config: config.allow_batched),
 )
 
 CONSUMER_FEATURES: Final = (

@@ -279,8 +279,6 @@ NOT_SERVED: tuple[Step, ...] = (
         for key, value in (
             ("mirror", {"name": "O"}),
             ("sources", [{"name": "O"}]),
-            ("allow_atomic", True),
-            ("allow_batched", True),
         )
     ),
     *(

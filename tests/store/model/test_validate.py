@@ -136,8 +136,6 @@ STREAM_USES = {
     "mirror": StreamConfig(mirror=StreamSource(name="O")),
     "sources": StreamConfig(sources=(StreamSource(name="O"),)),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
-    "allow_atomic": StreamConfig(allow_atomic=True),
-    "allow_batched": StreamConfig(allow_batched=True),
 }
 CONSUMER_USES = {
     "ack_policy flow_control": ConsumerConfig(ack_policy=AckPolicy.FLOW_CONTROL),
