@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from jetraft.cluster.state import commands
+    from jetraft.cluster.state.source_header import SourcePosition
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
@@ -43,6 +44,7 @@ class Replicated(Protocol):
 
     store: StreamStore
     consumers: dict[str, ConsumerState]
+    sources: dict[bytes, SourcePosition]
 
 
 def digests_of(replicated: Replicated, command: commands.Digest) -> Digests:
@@ -51,6 +53,8 @@ def digests_of(replicated: Replicated, command: commands.Digest) -> Digests:
     consumers = blake2b(digest_size=DIGEST_BYTES)
     for name in names:
         consumers.update(digest_of_consumer(replicated.consumers[name]))
+    if not command.after_name and replicated.sources:
+        consumers.update(msgpack.packb(sorted((key, at.seq, at.identity) for key, at in replicated.sources.items())))
     try:
         messages = _digest_of_messages(replicated, command.first_seq, command.last_seq)
     except (StoreCorrupt, OSError):

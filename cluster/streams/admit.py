@@ -31,9 +31,9 @@ from jetraft.cluster.streams.candidate import (
     check_unsupported_origin,
 )
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack
-from jetraft.cluster.streams.publish import Admitted, Known, Publish, TraceOutcome
+from jetraft.cluster.streams.publish import Admitted, AdmittedCopies, Known, Publish, TraceOutcome
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
-from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_TTL
+from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_TTL, RECORD_IS_SOURCED
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.fifo import Fifo
@@ -50,6 +50,7 @@ ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger messag
 IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
 IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # as nats-server's streamDefaultMaxQueueBytes
 NO_LIMIT: Final = -1
+ROLLUPS: Final = (b"sub", b"all")
 
 
 class AppliedState(Protocol):
@@ -166,6 +167,46 @@ class PublishAdmission:
         self._close(turn)
         return turn.admitted
 
+    def admit_copies(self, batch: bytes, now_unix_ns: int) -> AdmittedCopies:
+        """Judge copies of origins' messages, whose headers say so; to be proposed in this turn.
+
+        What a publisher expected was of the origin. Rollups and TTLs that the stream does not allow are just headers.
+        """
+        turn = _Turn(admitted=Admitted(publishes=[], answers=[]))
+        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        position, left, full = 0, 0, None
+        while position < len(batch):
+            publish, copy = self._open(turn), Candidate.at(batch, position)
+            try:
+                is_new = self._is_new_copy(publish, copy)
+            except PublishRefused as refused:
+                full, left = refused.error, sum(1 for _ in captures(batch[position:]))
+                break
+            left = 0 if is_new else left + 1
+            if is_new:
+                self._add(publish, batch, position, copy, RECORD_IS_SOURCED)
+            position = copy.end
+        self._close(turn)
+        return AdmittedCopies(admitted=turn.admitted, left=left, full=full)
+
+    def _is_new_copy(self, publish: Publish, copy: Candidate) -> bool:
+        """Whether the stream wants it. Raises PublishRefused when there is no room."""
+        try:
+            check_shape(copy, self.config)
+        except PublishRefused:
+            return False
+        if self._duplicate_of(copy) is not None:
+            return False
+        if self.config.discard is DiscardPolicy.NEW:
+            self._check_room(publish, copy)
+        headers, config = copy.headers, self.config
+        may_roll_up = config.allow_rollup_hdrs and not config.deny_purge
+        if not may_roll_up or headers.get(b"Nats-Rollup", b"").lower() not in ROLLUPS:
+            headers.pop(b"Nats-Rollup", None)
+        if not config.allow_msg_ttl or parse_ttl(headers.get(b"Nats-TTL", b"")) is None:
+            headers.pop(b"Nats-TTL", None)
+        return True
+
     def settled(self, publish: Publish) -> None:
         """Forget a publish that was applied: the applied state speaks for it now."""
         oldest = self._in_flight.popleft()
@@ -175,6 +216,11 @@ class PublishAdmission:
         self._in_flight_stored -= publish.records.stored_bytes
         for msg_id in publish.msg_ids:
             self._in_flight_ids.pop(msg_id, None)
+
+    @property
+    def next_seq(self) -> int:
+        """What the next message gets."""
+        return self._next_seq
 
     @property
     def in_flight_messages(self) -> int:
@@ -239,7 +285,12 @@ class PublishAdmission:
             turn.trace(message, no_interest=self._applied.is_unwanted(message.subject))
             if message.is_trace_only:
                 return message.end
-        flags = RECORD_HAS_MSG_ID if message.msg_id else 0
+        return self._add(publish, batch, start, message, 0)
+
+    def _add(self, publish: Publish, batch: bytes, start: int, message: Candidate, flags: int) -> int:
+        """Add a message that has passed; returns where the next one begins."""
+        is_acked = flags == 0 and not self.config.no_ack
+        flags |= RECORD_HAS_MSG_ID if message.msg_id else 0
         flags |= RECORD_HAS_ROLLUP if message.headers.get(b"Nats-Rollup") else 0
         flags |= RECORD_HAS_TTL if message.headers.get(b"Nats-TTL") else 0
         if message.msg_id:
@@ -250,9 +301,9 @@ class PublishAdmission:
         if flags & RECORD_HAS_TTL and self.config.subject_delete_marker_ttl:
             hdr = lengthened(hdr, parse_ttl(message.headers[b"Nats-TTL"]) or NEVER_NS, self.config)
         if hdr == message.hdr:
-            return publish.records.add_at(batch, start, flags, not self.config.no_ack)
+            return publish.records.add_at(batch, start, flags, is_acked)
         changed = encode_capture(message.subject, message.reply, hdr, capture_at(batch, start).payload)
-        publish.records.add_at(changed, 0, flags, not self.config.no_ack)
+        publish.records.add_at(changed, 0, flags, is_acked)
         return message.end
 
     def _check(self, publish: Publish, message: Candidate) -> Known | None:
@@ -287,7 +338,7 @@ class PublishAdmission:
                 raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
 
     def _duplicate_of(self, message: Candidate) -> Known | None:
-        if not message.msg_id:
+        if not message.msg_id or not self.config.duplicate_window:
             return None
         # Applied state does not know it yet, so a repetition would be stored twice.
         in_flight = self._in_flight_ids.get(message.msg_id)

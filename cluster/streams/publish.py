@@ -11,6 +11,7 @@ from jetraft.cluster.streams.puback import duplicate_ack, puback_prefix
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams._admission import RecordBatch
+    from jetraft.store.model.api_error import ApiError
 
 
 @attrs.define(eq=False)
@@ -55,3 +56,12 @@ class Admitted:
     publishes: list[Publish]
     answers: list[bytes]  # capture records for `Outbox.send_batch`
     traced: list[TraceOutcome] = attrs.Factory(list)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AdmittedCopies:
+    """What came of copies. `left`: how many at the end are passed over, or when it is `full`, not judged."""
+
+    admitted: Admitted
+    left: int
+    full: ApiError | None

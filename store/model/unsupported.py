@@ -38,8 +38,8 @@ class ConsumerFeature:
 
 
 STREAM_FEATURES: Final = (
-    StreamFeature("mirror", lambda config: config.mirror is not None),
-    StreamFeature("sources", lambda config: bool(config.sources)),
+    StreamFeature("mirror consumer", lambda config: config.mirror is not None and config.mirror.consumer is not None),
+    StreamFeature("source consumer", lambda config: any(one and one.consumer is not None for one in config.sources)),
     StreamFeature("subject_transform", lambda config: config.subject_transform is not None),
     StreamFeature("republish", lambda config: config.republish is not None),
     StreamFeature("allow_msg_counter", lambda config: config.allow_msg_counter),

@@ -16,6 +16,7 @@ from jetraft.store.model.config import (
     Republish,
     RetentionPolicy,
     StreamConfig,
+    StreamConsumerSource,
     StreamSource,
     SubjectTransform,
 )
@@ -136,8 +137,8 @@ def test_where_a_work_queue_consumer_starts_is_checked_before_its_rivals() -> No
 
 
 STREAM_USES = {
-    "mirror": StreamConfig(mirror=StreamSource(name="O")),
-    "sources": StreamConfig(sources=(StreamSource(name="O"),)),
+    "mirror consumer": StreamConfig(mirror=StreamSource(name="O", consumer=StreamConsumerSource(name="d"))),
+    "source consumer": StreamConfig(sources=(StreamSource(name="O", consumer=StreamConsumerSource(name="d")),)),
     "subject_transform": StreamConfig(subject_transform=SubjectTransform()),
     "republish": StreamConfig(republish=Republish()),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
