@@ -14,7 +14,7 @@ from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import Kind, Server
 
-ROWS = 3_000
+ROWS = 600
 BATCH = 500
 
 
