@@ -51,7 +51,8 @@ STREAM_FEATURES: Final = (
 
 CONSUMER_FEATURES: Final = (
     ConsumerFeature("ack_policy flow_control", lambda config: config.ack_policy is AckPolicy.FLOW_CONTROL),
-    ConsumerFeature("sourcing", lambda config: config.sourcing),
+    # Unacknowledged, it is the mark of a server that reads an origin, and asks for nothing.
+    ConsumerFeature("sourcing", lambda config: config.sourcing and config.ack_policy is not AckPolicy.NONE),
     ConsumerFeature("priority_policy", lambda config: config.priority_policy is not PriorityPolicy.NONE),
 )
 

@@ -150,7 +150,7 @@ STREAM_USES = {
 }
 CONSUMER_USES = {
     "ack_policy flow_control": ConsumerConfig(ack_policy=AckPolicy.FLOW_CONTROL),
-    "sourcing": ConsumerConfig(sourcing=True),
+    "sourcing": ConsumerConfig(sourcing=True, ack_policy=AckPolicy.ALL),
     "pause_until": ConsumerConfig(pause_until=0),
     "priority_policy": ConsumerConfig(priority_policy=PriorityPolicy.OVERFLOW),
 }
