@@ -15,6 +15,7 @@ cdef uint32_t deliver(plane_t* plane, acct_t* acct, conn_t* origin, msg_t* msg, 
 cdef match_t* match_for(plane_t* plane, acct_t* acct, const char* subject, Py_ssize_t n) noexcept nogil
 cdef void drop_subscription(plane_t* plane, sub_t* sub) noexcept nogil
 cdef void tell_interest(plane_t* plane, acct_t* acct, route_t* only, node_t* node, queue_t* queue, uint32_t weight) noexcept nogil
+cdef bint draw_member(plane_t* plane, match_t* match, group_t* group, bint local, uint32_t* start) noexcept nogil
 cdef uint32_t give_group(
     plane_t* plane, match_t* match, group_t* group, conn_t* origin, msg_t* msg, bint local, route_t** chosen
 ) noexcept nogil

@@ -301,30 +301,39 @@ cdef sub_t* local_sink(match_t* match, group_t* group) noexcept nogil:
     return NULL
 
 
-cdef uint32_t give_group(
-    plane_t* plane, match_t* match, group_t* group, conn_t* origin, msg_t* msg, bint local, route_t** chosen
-) noexcept nogil:
-    """Deliver to one member of a queue group; a peer that was chosen is returned in `chosen`."""
-    cdef sub_t* sub = local_sink(match, group)
+cdef bint draw_member(plane_t* plane, match_t* match, group_t* group, bint local, uint32_t* start) noexcept nogil:
+    """Draw one of the clients and, unless `local`, peers of a queue group by their weights; False when it has none."""
+    cdef sub_t* sub
     cdef uint64_t total = 0, at
-    cdef uint32_t i, start = 0
-    if sub != NULL:
-        return give(plane, sub, origin, msg)
+    cdef uint32_t i
     for i in range(group.count):
         sub = match.members[group.first + i]
         if sub.kind < SUB_ROUTE or (sub.kind == SUB_ROUTE and not local):
             total += sub.weight
     if total == 0:
-        return pick_leaf(plane, match, group, origin, msg, next_random(plane), local)
+        return False
     at = next_random(plane) % total
     for i in range(group.count):
         sub = match.members[group.first + i]
         if sub.kind > SUB_ROUTE or (sub.kind == SUB_ROUTE and local):
             continue
-        start = i
+        start[0] = i
         if at < sub.weight:
             break
         at -= sub.weight
+    return True
+
+
+cdef uint32_t give_group(
+    plane_t* plane, match_t* match, group_t* group, conn_t* origin, msg_t* msg, bint local, route_t** chosen
+) noexcept nogil:
+    """Deliver to one member of a queue group; a peer that was chosen is returned in `chosen`."""
+    cdef sub_t* sub = local_sink(match, group)
+    cdef uint32_t i, start = 0
+    if sub != NULL:
+        return give(plane, sub, origin, msg)
+    if not draw_member(plane, match, group, local, &start):
+        return pick_leaf(plane, match, group, origin, msg, next_random(plane), local)
     for i in range(group.count):
         sub = match.members[group.first + (start + i) % group.count]
         if sub.kind == SUB_ROUTE:

@@ -11,6 +11,7 @@ CONNECT, INFO and -ERR, which are rare, go to Python as text. Wrong arguments cl
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp
 
+from jetraft.api.plane._arguments cimport split
 from jetraft.api.plane._deliver cimport drop_subscription, tell_interest
 from jetraft.api.plane._grants cimport WHOLE_TAIL, hits_t, look_up
 from jetraft.api.plane._leaf_in cimport deliver_from_leaf
@@ -18,7 +19,7 @@ from jetraft.api.plane._shadows cimport add_shadows
 from jetraft.api.plane._sids cimport find_sid, grow_sids
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add
-from jetraft.api.plane._text cimport is_blank, jr_blank, jr_hash, parse_size, valid_subject
+from jetraft.api.plane._text cimport is_blank, jr_hash, parse_size, valid_subject
 from jetraft.api.plane._types cimport (
     CLOSE_MAX_CONTROL_LINE,
     CLOSE_MAX_PAYLOAD,
@@ -98,21 +99,6 @@ cdef Verb verb_of(const char* p, Py_ssize_t n, Py_ssize_t* skip) noexcept nogil:
     return VERB_UNKNOWN
 
 
-cdef int split(const char* p, Py_ssize_t n, text_t* args) noexcept nogil:
-    """Split at white space; returns the number of arguments, ARGS_MAX at most."""
-    cdef int count = 0
-    cdef const char* end = p + n
-    while p < end and count < ARGS_MAX:
-        if is_blank(p[0]):
-            p += 1
-            continue
-        args[count].p = p
-        p = jr_blank(p, end)
-        args[count].n = p - args[count].p
-        count += 1
-    return count
-
-
 # -- interest
 
 cdef bint may_ask(perms_t* perms, text_t subject, text_t queue) noexcept nogil:
@@ -155,7 +141,7 @@ cdef void change_weight(plane_t* plane, sub_t* sub, uint32_t weight) noexcept no
 cdef void add(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcept nogil:
     """LS+."""
     cdef text_t args[ARGS_MAX]
-    cdef int count = split(p, n, args)
+    cdef int count = split(p, n, args, ARGS_MAX)
     cdef text_t key = args[0], queue
     cdef int64_t weight = 1
     cdef uint64_t h
@@ -206,7 +192,7 @@ cdef void add(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcep
 cdef void remove(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcept nogil:
     """LS-."""
     cdef text_t args[ARGS_MAX]
-    cdef int count = split(p, n, args)
+    cdef int count = split(p, n, args, ARGS_MAX)
     cdef text_t key = args[0]
     cdef sub_t* sub
     if count != 1 and count != 2:
@@ -224,7 +210,7 @@ cdef void remove(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noex
 cdef Py_ssize_t message(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n, Py_ssize_t line, bint with_headers) noexcept nogil:
     """LMSG or HMSG with arguments p[0:line]; p[0:n] was received. Bytes consumed; 0: incomplete, -1: closed."""
     cdef text_t args[ARGS_MAX]
-    cdef int count = split(p, line, args), sizes = 2 if with_headers else 1
+    cdef int count = split(p, line, args, ARGS_MAX), sizes = 2 if with_headers else 1
     cdef int between = count - 1 - sizes, first = 1
     cdef int64_t size, hdr_len = 0
     cdef Py_ssize_t body = line + 1

@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp
 
 from jetraft.api.plane._ahead cimport FAR_SUBSCRIPTIONS, look_ahead
+from jetraft.api.plane._arguments cimport split
 from jetraft.api.plane._deliver cimport deliver, drop_subscription, match_for, tell_interest
 from jetraft.api.plane._leaf_in cimport map_domain
 from jetraft.api.plane._mappings cimport map_published
@@ -22,7 +23,7 @@ from jetraft.api.plane._sublist cimport match_is_current
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tree cimport sublist_add
 from jetraft.api.plane._trace_asked cimport asks_for_trace
-from jetraft.api.plane._text cimport is_blank, is_literal, jr_blank, jr_hash, parse_size, valid_subject
+from jetraft.api.plane._text cimport is_literal, jr_hash, parse_size, valid_subject
 from jetraft.api.plane._types cimport TRACE_DROPPED, TRACE_OFF, TRACE_ON, Tracing
 from jetraft.api.plane._types cimport (
     CLOSE_CLIENT,
@@ -59,30 +60,12 @@ cdef enum:
     ARGUMENTS_BYTES_MAX = 65534     # of a line with subjects, for any max_control_line: their lengths have 16 bits
 
 
-ctypedef text_t arg_t
-
-
 cdef struct memo_t:     # the last subject of this read and its answer: publishers repeat subjects
     bint repeats        # the subject before was the same
     bint permitted      # to publish to it
     const char* subject
     uint32_t len
     match_t* match
-
-
-cdef int split(const char* p, Py_ssize_t n, arg_t* args) noexcept nogil:
-    """Split at white space; returns the number of arguments, ARGS_MAX at most."""
-    cdef int count = 0
-    cdef const char* end = p + n
-    while p < end and count < ARGS_MAX:
-        if is_blank(p[0]):
-            p += 1
-            continue
-        args[count].p = p
-        p = jr_blank(p, end)
-        args[count].n = p - args[count].p
-        count += 1
-    return count
 
 
 cdef void fail(plane_t* plane, conn_t* conn, const char* text, Py_ssize_t n) noexcept nogil:
@@ -132,8 +115,8 @@ cdef Py_ssize_t publish(
     plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n, Py_ssize_t line, bint with_headers, memo_t* memo
 ) noexcept nogil:
     """PUB or HPUB with arguments p[0:line]; p[0:n] was received. Bytes consumed; 0: incomplete, -1: closed."""
-    cdef arg_t args[ARGS_MAX]
-    cdef int count = split(p, line, args)
+    cdef text_t args[ARGS_MAX]
+    cdef int count = split(p, line, args, ARGS_MAX)
     cdef int extra = 1 if with_headers else 0
     cdef int64_t size, hdr_len = 0
     cdef Py_ssize_t body = line + 1
@@ -233,10 +216,10 @@ cdef void pass_on(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo) noexce
 # -- subscriptions
 
 cdef int subscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcept nogil:
-    cdef arg_t args[ARGS_MAX]
-    cdef int count = split(p, n, args)
-    cdef arg_t* sid = &args[count - 1]
-    cdef arg_t queue = args[1]
+    cdef text_t args[ARGS_MAX]
+    cdef int count = split(p, n, args, ARGS_MAX)
+    cdef text_t* sid = &args[count - 1]
+    cdef text_t queue = args[1]
     cdef uint64_t h
     cdef sub_t* sub
     if count != 2 and count != 3:
@@ -272,8 +255,8 @@ cdef int subscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) no
 
 
 cdef int unsubscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) noexcept nogil:
-    cdef arg_t args[ARGS_MAX]
-    cdef int count = split(p, n, args)
+    cdef text_t args[ARGS_MAX]
+    cdef int count = split(p, n, args, ARGS_MAX)
     cdef int64_t limit = -1
     cdef sub_t* sub
     if count != 1 and count != 2:

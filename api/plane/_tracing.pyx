@@ -6,11 +6,11 @@ such messages are rare, and the others do not come this way.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 from libc.string cimport memcmp
 
 from jetraft.api.plane._connections cimport Connections
-from jetraft.api.plane._deliver cimport PICKS_MAX, capture, give, match_for, pick_t, send_to_route
+from jetraft.api.plane._deliver cimport PICKS_MAX, capture, draw_member, give, match_for, pick_t, send_to_route
 from jetraft.api.plane._from_route cimport is_of_others, named
 from jetraft.api.plane._leaf_out cimport pick_leaf, read_origin, send_to_leafs
 from jetraft.api.plane._permissions cimport LEAVE_NO, may_publish, may_receive
@@ -168,25 +168,13 @@ cdef bint give_group_traced(
 ):
     """Deliver to one member of a queue group; a peer that was chosen is returned in `chosen`."""
     cdef sub_t* sub
-    cdef uint64_t total = 0, at
     cdef uint32_t i, start = 0
     for i in range(group.count):
         sub = match.members[group.first + i]
         if sub.kind == SUB_SINK and not sub.closed:
             return give_traced(plane, sub, origin, msg, trace)
-        if sub.kind < SUB_ROUTE or (sub.kind == SUB_ROUTE and not local):
-            total += sub.weight
-    if total == 0:
+    if not draw_member(plane, match, group, local, &start):
         return not trace.only and pick_leaf(plane, match, group, origin, msg, next_random(plane), local) != 0
-    at = next_random(plane) % total
-    for i in range(group.count):
-        sub = match.members[group.first + i]
-        if sub.kind > SUB_ROUTE or (sub.kind == SUB_ROUTE and local):
-            continue
-        start = i
-        if at < sub.weight:
-            break
-        at -= sub.weight
     for i in range(group.count):
         sub = match.members[group.first + (start + i) % group.count]
         if sub.kind == SUB_ROUTE:
@@ -195,7 +183,7 @@ cdef bint give_group_traced(
                 return True
         elif sub.kind < SUB_ROUTE and give_traced(plane, sub, origin, msg, trace):
             return True
-    return False
+    return not trace.only and pick_leaf(plane, match, group, origin, msg, next_random(plane), local) != 0
 
 
 # -- one message
