@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jetraft.cluster.origins._plain import take_plain
 from jetraft.cluster.origins.subjects import SubjectChanges, without_expectations
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.headers import nats_headers
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.cluster.origins.asking import Answer
-    from jetraft.cluster.origins.deliveries import Arrived
+    from jetraft.cluster.origins.deliveries import Arrived, Deliveries
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
     from jetraft.store.model.api_error import ApiError
@@ -64,6 +65,20 @@ class MirrorIntake:
         self._skip_to(answer.delivered_seq + 1)
         return True
 
+    def take_plain(self, batch: bytes, start: int, deliveries: Deliveries) -> int:
+        """Propose deliveries without a gap, under their own subjects, whose headers say nothing to JetStream."""
+        end = len(batch)
+        while start < end and not self._subjects and not deliveries.is_broken and self._refusal() is None:
+            records, count, start, num_pending = take_plain(
+                batch, start, deliveries.consumer_seq, self._last_seq, ENTRY_BYTES_MAX
+            )
+            if not count:
+                break
+            self._propose(records, count)
+            deliveries.consumer_seq += count
+            deliveries.last_seq, deliveries.num_pending = self._last_seq, num_pending
+        return start
+
     def take(self, messages: Sequence[Arrived]) -> ApiError | None:
         """Propose messages: an entry for each run without a gap, and a skip for each gap."""
         error = self._refusal()
@@ -101,6 +116,8 @@ class MirrorIntake:
     def _propose_records(self) -> None:
         records, self._records, self._size = self._records, [], 0
         if records:
-            first_seq, count = self._last_seq + 1, len(records)
-            self._group.propose(Proposal(kind=Kind.MESSAGES, first_seq=first_seq, count=count, body=b"".join(records)))
-            self._last_seq += count
+            self._propose(b"".join(records), len(records))
+
+    def _propose(self, records: bytes, count: int) -> None:
+        self._group.propose(Proposal(kind=Kind.MESSAGES, first_seq=self._last_seq + 1, count=count, body=records))
+        self._last_seq += count

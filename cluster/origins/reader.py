@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.origins import asking
 from jetraft.cluster.origins.deliveries import Arrived, Deliveries, FlowControl
 from jetraft.store.model.clock import NS_PER_S
@@ -50,6 +50,9 @@ class Intake(Protocol):
 
     def begins(self, answer: asking.Answer) -> bool:
         """The origin has a consumer for what follows the position; False: it is another origin, ask again."""
+
+    def take_plain(self, batch: bytes, start: int, deliveries: Deliveries) -> int:
+        """Propose those of a batch, from an offset on, that need no judging; returns the offset of the first left."""
 
     def take(self, messages: Sequence[Arrived]) -> ApiError | None:
         """Propose messages in this turn; an error: not all of them fit now, those above `position` come again."""
@@ -170,23 +173,34 @@ class OriginReader:
                 self._early.append(batch)
             return
         self._hear()
-        arrived: list[Arrived] = []
-        for captured in captures(batch):
-            found = self._deliveries.take(captured)
-            if isinstance(found, FlowControl):
-                if not self._store(arrived):
-                    return
-                arrived = []
-                self._unanswered.append((self.intake.proposed_seq, found.reply))
-            elif found is not None:
-                arrived.append(found)
-        if not self._store(arrived):
+        if not self._take(batch, self._deliveries):
             return
         self._lag = self._deliveries.num_pending
         if self._deliveries.is_broken:
             self.start()
         else:
             self.applied(self.intake.applied_seq)
+
+    def _take(self, batch: bytes, deliveries: Deliveries) -> bool:
+        """Hand the messages of a batch on, in order; False when not all of them fit."""
+        arrived: list[Arrived] = []
+        position = 0
+        while position < len(batch):
+            if not arrived:
+                position = self.intake.take_plain(batch, position, deliveries)
+                if position == len(batch):
+                    break
+            captured = capture_at(batch, position)
+            position = captured.end
+            found = deliveries.take(captured)
+            if isinstance(found, FlowControl):
+                if not self._store(arrived):
+                    return False
+                arrived = []
+                self._unanswered.append((self.intake.proposed_seq, found.reply))
+            elif found is not None:
+                arrived.append(found)
+        return self._store(arrived)
 
     def _store(self, arrived: Sequence[Arrived]) -> bool:
         error = self.intake.take(arrived) if arrived else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jetraft.cluster.origins.asking import Answer
-    from jetraft.cluster.origins.deliveries import Arrived
+    from jetraft.cluster.origins.deliveries import Arrived, Deliveries
     from jetraft.cluster.origins.subjects import SubjectChanges
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
@@ -89,6 +89,10 @@ class SourceIntake:
             self._note()
             return False
         return True
+
+    def take_plain(self, _batch: bytes, start: int, _deliveries: Deliveries) -> int:
+        """Each copy gets a header: none is plain."""
+        return start
 
     def take(self, messages: Sequence[Arrived]) -> ApiError | None:
         """Propose copies. An error: the stream is full."""

@@ -36,6 +36,9 @@ class SubjectChanges:
         self._transforms = [transform for transform in found if transform is not None]
         self._draw = draw
 
+    def __bool__(self) -> bool:
+        return bool(self._transforms)
+
     def of(self, subject: bytes) -> bytes:
         """What a subject becomes."""
         for transform in self._transforms:
