@@ -12,14 +12,14 @@ import attrs
 import trio
 
 from jetraft import __version__
-from jetraft.api.auth.errors import RegistryError
-from jetraft.api.auth_assembly import (
+from jetraft.api.auth.assembly import (
     build_callouts,
     build_claims_service,
     build_registry,
     live_accounts,
     new_server_key,
 )
+from jetraft.api.auth.errors import RegistryError
 from jetraft.api.clock import SystemClock
 from jetraft.api.collector import tune_collector
 from jetraft.api.config.options import ClusterOptions, Options
@@ -129,7 +129,7 @@ class Server:
         self.sessions = Sessions(options, self.identity, self.clock, port=port, jetstream=options.jetstream is not None)
         self.registry = build_registry(options, self.say)
         self.accounts = live_accounts(options, self.registry)
-        callouts = build_callouts(self.sessions, self.server_key)
+        callouts = build_callouts(self.sessions, self.server_key, self.registry)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry)
         self.tracer = Tracer(self.sessions, self.logins.log.line)
         self.leaf = make_leaf(self)
@@ -143,7 +143,7 @@ class Server:
         self.reactor = Reactor(self.plane, self.clock, on_closed)
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say)
-        self.tls = serve_clients(options.tls, parts) if options.tls is not None else None
+        self.tls = serve_tls(options, parts, self.leaf)
         listener = ClientListener(self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.tls)
         self.listeners = [listener, *self._build_websocket(parts)]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
@@ -179,7 +179,7 @@ class Server:
             reload_configuration=self.reloader.reload,
         )
         self.monitor = open_monitor(options, self.pages)
-        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts)
+        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts, self.shared)
 
     def _build_websocket(self, parts: ListenerParts) -> list[ClientListener]:
         web = self.options.websocket
@@ -216,7 +216,7 @@ class Server:
             raise StartError(f"error parsing route: {error}") from error
         server_id = self.identity.server_id
         known = {"client_url": urls[0] if urls else "", "client_urls": list(urls)}  # older nodes read the first
-        metadata = {**known, "version": __version__, "server_id": server_id}
+        metadata = {**known, "version": __version__, "server_id": server_id, "jetstream": bool(self.options.jetstream)}
         reactor = self.reactor
         return Mesh(setting, clock=self.clock, metadata=metadata, after_frames=reactor.end_turn, sockets=reactor)
 
@@ -254,6 +254,7 @@ class Server:
                     await self._start_mesh(nursery)
                     assert self.routes is not None
                     nursery.start_soon(self.routes.run)
+                    nursery.start_soon(serve_others, self)
                 # Before JetStream: it may have to repair a damaged meta log over the mesh.
                 nursery.start_soon(self.reactor.run_sockets, self.timers.next_deadline_ns)
                 if self.jetstream is not None:
@@ -345,6 +346,23 @@ def make_leaf(server: Server) -> Any:
     from jetraft.api.leafnodes.assembly import LeafParts  # noqa: PLC0415  only servers with leaf nodes pay for it
 
     return LeafParts.make(server.options, server.identity, server.clock, server.say, server.logins)
+
+
+async def serve_others(server: Server) -> None:
+    """Have other nodes carry out the JetStream requests of clients, where this one has no JetStream."""
+    if server.jetstream is not None or server.mesh is None:
+        return
+    from jetraft.api.jetstream.without import JetStreamOfOthers  # noqa: PLC0415  only nodes of this kind
+
+    clients = ClientDirectory(sessions=server.sessions, plane=server.plane, server_name=server.identity.server_name)
+    await JetStreamOfOthers.make(server.mesh, server.reactor, server.accounts, clients, server.clock).run()
+
+
+def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> Any:
+    """Serve handshakes of clients and of leaf nodes, where the options ask for TLS; returns what serves the clients."""
+    if leaf is not None:
+        leaf.serve_tls(parts)
+    return serve_clients(options.tls, parts) if options.tls is not None else None
 
 
 def make_reloader(server: Server) -> Reloader:

@@ -68,6 +68,11 @@ class Advisories:
         fields = {"stream": stream, "peer": peer, "first_seq": first_seq, "last_seq": last_seq}
         self._tell(f"STREAM.REPLICA_DIFFERS.{stream}", OURS + "replica_differs", fields)
 
+    def batch_abandoned(self, stream: str, batch: str, reason: str) -> None:
+        """A batch had begun and is dropped."""
+        fields = {"stream": stream, "batch": batch, "reason": reason}
+        self._tell(f"STREAM.BATCH_ABANDONED.{stream}", "stream_batch_abandoned", fields)
+
     # --- backups
 
     def snapshot_began(self, stream: str, state: Mapping[str, object]) -> None:

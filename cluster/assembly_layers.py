@@ -45,6 +45,7 @@ from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
 from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.changes import StreamChanges
+from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.raft.recovery.joining import Joining
@@ -345,6 +346,7 @@ def _site_maker(
         has_begun_empty=logs.stream_admission.has_begun_empty,
         quota=Quota(setting.store_limits, shared.held_bytes),
         space=shared.space,
+        batches=BatchRoom(),
     )
 
     def make(account: str) -> Site:

@@ -9,6 +9,7 @@ import attrs
 
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.state.changes import StreamChanges
+from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.store.model.state import AccountLimits
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Site:
     quota: Quota | None = None  # what the server was told to hold at most; None: no limits
     limits: Callable[[], AccountLimits] = AccountLimits  # of the account, now
     account_quota: Quota | None = None  # what the account may hold at most; None: no limits
+    batches: BatchRoom = attrs.Factory(BatchRoom)  # what batches of all streams take on this node
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)

@@ -136,6 +136,13 @@ def of_operators(name: str) -> Apply:
     return apply
 
 
+def proxies(settings: Settings, value: Any) -> None:
+    """Which proxies may speak for clients."""
+    from jetraft.api.config.proxies import proxies as read  # noqa: PLC0415  few servers have one
+
+    read(settings, value)
+
+
 def websocket(settings: Settings, value: Any) -> None:
     """The listener for WebSocket."""
     from jetraft.api.config.websocket import websocket as read  # noqa: PLC0415  only servers with WebSocket pay for it
@@ -202,6 +209,9 @@ TOP: Mapping[str, Apply] = {
     **spelled(of_operators("resolver"), "resolver", "account_resolver", "accounts_resolver"),
     "resolver_preload": of_operators("preload"),
     "resolver_pinned_accounts": of_operators("pinned"),
+    **spelled(of_operators("trusted_keys"), "trusted", "trusted_keys"),
+    "default_sentinel": put("default_sentinel", secret_text),
+    "proxies": proxies,
     "no_auth_user": put("no_auth_user", text),
     "cluster": lambda settings, value: apply_all("cluster", value, CLUSTER, settings),
     "jetstream": jetstream,

@@ -148,6 +148,7 @@ class Options:
     https_port: int = 0  # the pages over TLS, with the listener's certificate
     auth: AuthRules = attrs.field(factory=AuthRules)
     trust: TrustOptions | None = None  # with operators; `auth` names nobody then
+    proxies: tuple[str, ...] = ()  # keys of proxies that may speak for clients
     tls: TlsOptions | None = None  # of the listener for clients
     websocket: WebSocketOptions | None = None
     auth_timeout_ns: int = AUTH_TIMEOUT_NS

@@ -107,6 +107,8 @@ HOW: Final[Mapping[str, How]] = {
     "accounts": Followed(line="accounts", step=Step.AUTH),
     "auth.no_auth_user": Refused(title="NoAuthUser"),
     "auth.callout": not_supported("AuthCallout"),
+    "auth.proxy_required": not_supported("ProxyRequired"),
+    "proxies": not_supported("Proxies"),
     "trust": not_supported("TrustedOperators"),
     "trust.rules": not_supported("TrustedOperators"),
     "trust.resolver": not_supported("AccountResolver"),

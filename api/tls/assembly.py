@@ -54,7 +54,8 @@ def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
         from jetraft.api.plane._web import WebPlane  # noqa: PLC0415  only servers with WebSocket load h11 and zlib
 
         return WebPlane(**settings)
-    if options.tls is None:
+    leaf = options.leafnodes
+    if options.tls is None and (leaf is None or not leaf.may_use_tls):
         return Plane(**settings)
     from jetraft.api.plane._secure import SecurePlane  # noqa: PLC0415
 

@@ -20,6 +20,7 @@ from jetraft.cluster.state.consumer_transitions import TRANSITIONS, new_consumer
 from jetraft.cluster.state.digest import KEPT, Digests, digests_of
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.interest import is_wanted, unneeded_after_done, unneeded_on_arrival, wants
+from jetraft.cluster.state.schedules import PURGE, ScheduleTable
 from jetraft.cluster.state.source_header import SourcePosition, position_in
 from jetraft.cluster.state.ttl import TtlTable, parse_ttl
 from jetraft.raft.machine import NO_LIVE_MESSAGES
@@ -28,6 +29,7 @@ from jetraft.store.frames.format import (
     FRAME_HEADER_BYTES,
     RECORD_HAS_MSG_ID,
     RECORD_HAS_ROLLUP,
+    RECORD_HAS_SCHEDULE,
     RECORD_HAS_TTL,
     RECORD_IS_SOURCED,
     Kind,
@@ -46,7 +48,10 @@ if TYPE_CHECKING:
     from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
-SNAPSHOT_VERSION: Final = 3  # version 1 has no revision of the configuration, version 2 no positions of sources
+# Version 1 has no revision of the configuration, version 2 no schedules, version 3 no positions of sources.
+SNAPSHOT_VERSION: Final = 4
+WITHOUT_SOURCES: Final = 3  # written where there are none, so that earlier servers read it
+WITHOUT_SCHEDULES: Final = 2  # the same
 
 
 class StreamEvents(Protocol):
@@ -93,6 +98,7 @@ class StreamMachine:
         self.store = store
         self.dedup = Dedup(0)
         self.ttl = TtlTable()
+        self.schedules = ScheduleTable()
         self.config: StreamConfig | None = None  # None until the first entry of the stream
         self.config_revision = 0  # of the row that `config` is from; 0: a log of before revisions
         self.consumers: dict[str, ConsumerState] = {}
@@ -117,12 +123,12 @@ class StreamMachine:
         config = b"" if self.config is None else encode_config(self.config)
         ttl = self.ttl.to_list(self.is_live)
         dedup = self.dedup.snapshot()
-        head: tuple[object, ...] = (config, self.store.snapshot(), dedup, ttl, self.last_msg_id, self.config_revision)
-        if self.sources:  # a server before version 3 can open the others
-            sources = [(key, at.seq, at.identity) for key, at in self.sources.items()]
-            head = (SNAPSHOT_VERSION, *head, sources)
-        else:
-            head = (SNAPSHOT_VERSION - 1, *head)
+        schedules = self.schedules.to_list(self.is_live)
+        sources = [(key, at.seq, at.identity) for key, at in self.sources.items()]
+        version = SNAPSHOT_VERSION if sources else WITHOUT_SOURCES if schedules else WITHOUT_SCHEDULES
+        tables = (schedules, sources) if sources else (schedules,) if schedules else ()
+        head: tuple[object, ...] = version, config, self.store.snapshot(), dedup, ttl, self.last_msg_id
+        head += (self.config_revision, *tables)
         packer = msgpack.Packer()
         parts = [packer.pack_array_header(len(head) + 1), *map(packer.pack, head)]
         parts.append(packer.pack_array_header(len(self.consumers)))
@@ -137,8 +143,8 @@ class StreamMachine:
         """Replace everything by a snapshot."""
         version, config, store, dedup, ttl, self.last_msg_id, *rest = msgpack.unpackb(state, strict_map_key=False)
         assert 1 <= version <= SNAPSHOT_VERSION, f"a snapshot of format {version}"
-        self.config_revision, *rest = rest if version > 1 else (0, *rest)
-        sources, consumers = rest if version > SNAPSHOT_VERSION - 1 else ((), *rest)
+        self.config_revision, *tables, consumers = rest if version > 1 else (0, *rest)
+        sources = tables[1] if version > WITHOUT_SOURCES else ()
         self.sources = {key: SourcePosition(seq, identity) for key, seq, identity in sources}
         self.config = StreamConfig.from_json(config) if config else None
         if self.config is not None:
@@ -146,6 +152,7 @@ class StreamMachine:
         self.store.restore(store)
         self.dedup = Dedup.restore(dedup)
         self.ttl.restore(ttl)
+        self.schedules.restore(tables[0] if tables else ())
         self.consumers = {}
         for body, tail in consumers:
             consumer = ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail)
@@ -180,7 +187,8 @@ class StreamMachine:
         last_seq = self.store.apply_messages(entry)
         self.mutations += 1
         self.last_msg_id = b""
-        for place, flags, ts_ns, subject, hdr in flagged_records(entry.frame):
+        flagged = flagged_records(entry.frame)
+        for place, flags, ts_ns, subject, hdr in flagged:
             headers, seq = nats_headers(hdr), header.first_stream_seq + place
             if flags & RECORD_HAS_MSG_ID:
                 self.dedup.expire(ts_ns)
@@ -195,6 +203,8 @@ class StreamMachine:
             if flags & RECORD_HAS_ROLLUP:
                 whole = headers[b"Nats-Rollup"].lower() == b"all"
                 self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
+        if self.schedules or any(flags & RECORD_HAS_SCHEDULE for _, flags, *_ in flagged):
+            self._schedule(header.first_stream_seq, entry.frame, flagged)
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
             self._remove_unwanted(header.first_stream_seq, entry.frame)
         return last_seq
@@ -203,6 +213,20 @@ class StreamMachine:
         found = position_in(hdr)
         if found is not None:
             self.sources[found[0]] = found[1]
+
+    def _schedule(self, first_seq: int, frame: bytes, flagged: Sequence[tuple[int, int, int, bytes, bytes]]) -> None:
+        """Keep the table of schedules: the last message of a subject is its schedule, if it is one."""
+        marked: dict[int, tuple[int, dict[bytes, bytes]]] = {
+            place: (ts_ns, nats_headers(hdr)) for place, flags, ts_ns, _, hdr in flagged if flags & RECORD_HAS_SCHEDULE
+        }
+        for place, subject in enumerate(subjects_of(frame)):
+            ts_ns, headers = marked.get(place, (0, {}))
+            self.schedules.stored(subject, first_seq + place, ts_ns, headers)
+            scheduler, following = headers.get(b"Nats-Scheduler"), headers.get(b"Nats-Schedule-Next")
+            if scheduler and following:
+                self.schedules.produced(scheduler, following)
+                if following == PURGE:
+                    self.store.purge(subject=scheduler, below_seq=first_seq + place, keep=None)
 
     def _remove_unwanted(self, first_seq: int, frame: bytes) -> None:
         consumers = self.consumers.values()

@@ -14,7 +14,7 @@ and `on_peer_up` is called, when the other end has said what it is (the first co
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -141,6 +141,10 @@ class Mesh:
     def own_routes(self) -> int:
         """How many of the configured routes lead back to this node, as far as the dials have shown by now."""
         return self._connector.own_routes
+
+    def routes_to(self, nodes: Container[NodeId]) -> int:
+        """How many of the configured routes lead to one of these nodes, as far as the dials have shown by now."""
+        return self._connector.routes_to(nodes)
 
     def is_up(self, node: NodeId) -> bool:
         """Whether frames can be sent to the node."""

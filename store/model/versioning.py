@@ -17,9 +17,19 @@ from jetraft.store.model.config import AckPolicy, ConsumerConfig, PersistMode, P
 API_LEVEL: Final = 5
 SERVER_VERSION: Final = "2.15.1"
 
+LEVEL_DIGITS_MAX: Final = 9  # longer numbers are no levels
+
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 VERSION_KEY: Final = "_nats.ver"
 LEVEL_KEY: Final = "_nats.level"
+
+
+def is_level_served(wanted: bytes | None) -> bool:
+    """Whether this server has the API level that a `Nats-Required-Api-Level` asks for; an empty one asks nothing."""
+    if not wanted:
+        return True
+    digits = wanted[1:] if wanted[:1] in (b"-", b"+") else wanted
+    return digits.isdigit() and len(digits) <= LEVEL_DIGITS_MAX and int(wanted) <= API_LEVEL
 
 
 def required_stream_level(config: StreamConfig) -> int:

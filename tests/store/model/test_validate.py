@@ -11,7 +11,6 @@ from jetraft.store.model.config import (
     ConsumerConfig,
     ConsumerLimits,
     DeliverPolicy,
-    PersistMode,
     PriorityPolicy,
     Republish,
     RetentionPolicy,
@@ -139,14 +138,10 @@ def test_where_a_work_queue_consumer_starts_is_checked_before_its_rivals() -> No
 STREAM_USES = {
     "mirror consumer": StreamConfig(mirror=StreamSource(name="O", consumer=StreamConsumerSource(name="d"))),
     "source consumer": StreamConfig(sources=(StreamSource(name="O", consumer=StreamConsumerSource(name="d")),)),
-    "subject_transform": StreamConfig(subject_transform=SubjectTransform()),
-    "republish": StreamConfig(republish=Republish()),
+    "mirror with republish": StreamConfig(mirror=StreamSource(name="O"), republish=Republish()),
+    "mirror with subject_transform": StreamConfig(mirror=StreamSource(name="O"), subject_transform=SubjectTransform()),
+    "sources with allow_msg_counter": StreamConfig(sources=(StreamSource(name="O"),), allow_msg_counter=True),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
-    "allow_msg_counter": StreamConfig(allow_msg_counter=True),
-    "allow_atomic": StreamConfig(allow_atomic=True),
-    "allow_batched": StreamConfig(allow_batched=True),
-    "allow_msg_schedules": StreamConfig(allow_msg_schedules=True),
-    "persist_mode": StreamConfig(persist_mode=PersistMode.ASYNC),
 }
 CONSUMER_USES = {
     "ack_policy flow_control": ConsumerConfig(ack_policy=AckPolicy.FLOW_CONTROL),
