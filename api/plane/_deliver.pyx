@@ -52,8 +52,6 @@ cdef enum:
     NUMBER_BYTES = 4    # of an account, behind the head of a route record
 
 
-
-
 cdef match_t* match_for(plane_t* plane, acct_t* acct, const char* subject, Py_ssize_t n) noexcept nogil:
     """Look a subject up; inboxes and acks, which do not come again, spend no cache entry."""
     if n > 7 and (memcmp(subject, b"_INBOX.", 7) == 0 or (n > 8 and memcmp(subject, b"$JS.ACK.", 8) == 0)):
