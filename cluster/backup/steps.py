@@ -14,7 +14,7 @@ from jetraft.cluster.backup.contents import TS_NS_MAX, ArchiveEnd, Removal
 from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.headers import nats_headers
-from jetraft.cluster.state.machine import encode_config
+from jetraft.cluster.state.snapshot import encode_config
 from jetraft.cluster.state.ttl import NEVER_NS, parse_ttl
 from jetraft.store.frames._frame import make_record
 from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.machine import encode_config
+from jetraft.cluster.state.snapshot import encode_config
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime

@@ -11,8 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
-import msgpack
-import orjson
 
 from jetraft.cluster.state import commands
 from jetraft.cluster.state._entries import flagged_records, subjects_of
@@ -21,6 +19,7 @@ from jetraft.cluster.state.digest import KEPT, Digests, digests_of
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.interest import is_wanted, unneeded_after_done, unneeded_on_arrival, wants
 from jetraft.cluster.state.schedules import PURGE, ScheduleTable
+from jetraft.cluster.state.snapshot import Snapshot, encode_config
 from jetraft.cluster.state.source_header import SourcePosition, position_in
 from jetraft.cluster.state.ttl import TtlTable, parse_ttl
 from jetraft.raft.machine import NO_LIVE_MESSAGES
@@ -34,9 +33,8 @@ from jetraft.store.frames.format import (
     RECORD_IS_SOURCED,
     Kind,
 )
-from jetraft.store.model.config import ConsumerConfig, RetentionPolicy, StreamConfig
+from jetraft.store.model.config import RetentionPolicy, StreamConfig
 from jetraft.store.model.subject import is_literal
-from jetraft.store.stream.consumer_state import ConsumerState
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
 
@@ -46,12 +44,8 @@ if TYPE_CHECKING:
     from jetraft.store.model.ids import NodeId
     from jetraft.store.port import Entry
     from jetraft.store.stream._runs import Runs
+    from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
-
-# Version 1 has no revision of the configuration, version 2 no schedules, version 3 no positions of sources.
-SNAPSHOT_VERSION: Final = 4
-WITHOUT_SOURCES: Final = 3  # written where there are none, so that earlier servers read it
-WITHOUT_SCHEDULES: Final = 2  # the same
 
 
 class StreamEvents(Protocol):
@@ -120,44 +114,32 @@ class StreamMachine:
 
     def snapshot(self) -> bytes:
         """The state after the last applied entry."""
-        config = b"" if self.config is None else encode_config(self.config)
-        ttl = self.ttl.to_list(self.is_live)
-        dedup = self.dedup.snapshot()
-        schedules = self.schedules.to_list(self.is_live)
-        sources = [(key, at.seq, at.identity) for key, at in self.sources.items()]
-        version = SNAPSHOT_VERSION if sources else WITHOUT_SOURCES if schedules else WITHOUT_SCHEDULES
-        tables = (schedules, sources) if sources else (schedules,) if schedules else ()
-        head: tuple[object, ...] = version, config, self.store.snapshot(), dedup, ttl, self.last_msg_id
-        head += (self.config_revision, *tables)
-        packer = msgpack.Packer()
-        parts = [packer.pack_array_header(len(head) + 1), *map(packer.pack, head)]
-        parts.append(packer.pack_array_header(len(self.consumers)))
-        pair = packer.pack_array_header(2)
-        for state in self.consumers.values():  # a hundred thousand, most of which are as they were the last time
-            if not state.packed:
-                state.packed = packer.pack(state.to_tuple())
-            parts += (pair, packer.pack(config_json_of(state)), state.packed)
-        return b"".join(parts)
+        return Snapshot(
+            config=b"" if self.config is None else encode_config(self.config),
+            store=self.store.snapshot(),
+            dedup=self.dedup.snapshot(),
+            ttl=self.ttl.to_list(self.is_live),
+            last_msg_id=self.last_msg_id,
+            config_revision=self.config_revision,
+            schedules=self.schedules.to_list(self.is_live),
+            sources=self.sources,
+            consumers=self.consumers.values(),
+        ).encode()
 
     def restore(self, state: bytes) -> None:
         """Replace everything by a snapshot."""
-        version, config, store, dedup, ttl, self.last_msg_id, *rest = msgpack.unpackb(state, strict_map_key=False)
-        assert 1 <= version <= SNAPSHOT_VERSION, f"a snapshot of format {version}"
-        self.config_revision, *tables, consumers = rest if version > 1 else (0, *rest)
-        sources = tables[1] if version > WITHOUT_SOURCES else ()
-        self.sources = {key: SourcePosition(seq, identity) for key, seq, identity in sources}
-        self.config = StreamConfig.from_json(config) if config else None
+        found = Snapshot.decode(state)
+        self.last_msg_id = found.last_msg_id
+        self.config_revision = found.config_revision
+        self.sources = dict(found.sources)
+        self.config = StreamConfig.from_json(found.config) if found.config else None
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
-        self.store.restore(store)
-        self.dedup = Dedup.restore(dedup)
-        self.ttl.restore(ttl)
-        self.schedules.restore(tables[0] if tables else ())
-        self.consumers = {}
-        for body, tail in consumers:
-            consumer = ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail)
-            consumer.config_json = body
-            self.consumers[consumer.name] = consumer
+        self.store.restore(found.store)
+        self.dedup = Dedup.restore(found.dedup)
+        self.ttl.restore(found.ttl)
+        self.schedules.restore(found.schedules)
+        self.consumers = {consumer.name: consumer for consumer in found.consumers}
         self.hidden_consumers = sum(consumer.config.direct for consumer in self.consumers.values())
         self.mutations += 1
 
@@ -346,7 +328,7 @@ class StreamMachine:
         """True while the stream has the message."""
         return self.store.subject_of(seq) is not None
 
-    # --- what admission reads (admit.AppliedState)
+    # --- what admission reads (streams/applied_state.py)
 
     @property
     def messages(self) -> int:
@@ -424,15 +406,3 @@ _APPLIERS: Final[dict[int, Callable[[StreamMachine, Entry], object]]] = {
     Kind.STREAM_OP: StreamMachine._apply_stream_op,  # noqa: SLF001
     Kind.CONSUMER_OP: StreamMachine._apply_consumer_op,  # noqa: SLF001
 }
-
-
-def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
-    """A configuration as the log keeps it: its JSON."""
-    return orjson.dumps(config.to_json_dict())
-
-
-def config_json_of(state: ConsumerState) -> bytes:
-    """The same of a consumer, worked out once: a stream may have a hundred thousand, most of which rest."""
-    if not state.config_json:
-        state.config_json = encode_config(state.config)
-    return state.config_json

@@ -13,11 +13,11 @@ jetstream_batching.go (checkMsgHeadersPreClusteredProposal).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
 from jetraft.cluster.state.headers import parse_seq
-from jetraft.cluster.state.ttl import NEVER_NS, lengthened, marker_hdr, parse_ttl
+from jetraft.cluster.state.ttl import marker_hdr
 from jetraft.cluster.streams._admission import RecordBatch
 from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.cluster.streams.batching import Batching
@@ -35,72 +35,30 @@ from jetraft.cluster.streams.copies import take_copies
 from jetraft.cluster.streams.counters import Counters, check_increment
 from jetraft.cluster.streams.puback import counter_ack, duplicate_ack, error_ack
 from jetraft.cluster.streams.publish import Admitted, AdmittedCopies, Known, Publish, Turn
-from jetraft.cluster.streams.scheduling import SCHEDULER, check_schedule, check_scheduler, schedule_hdr
+from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
+from jetraft.cluster.streams.stored_form import as_stored
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
 from jetraft.store.frames.format import (
-    RECORD_HAS_MSG_ID,
     RECORD_HAS_ROLLUP,
-    RECORD_HAS_SCHEDULE,
     RECORD_HAS_TTL,
-    RECORD_IS_SOURCED,
 )
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.fifo import Fifo
-from jetraft.store.model.message import SCHEDULE
 from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.stream.retention import SizeModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jetraft.cluster.streams.applied_state import AppliedState
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
-    from jetraft.store.stream.stream_store import StoredMessage
 
 ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
 IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
 IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # as nats-server's streamDefaultMaxQueueBytes
 NO_LIMIT: Final = -1
-
-
-class AppliedState(Protocol):
-    """What admission reads of a stream's applied state."""
-
-    @property
-    def messages(self) -> int:
-        """Live messages."""
-
-    @property
-    def stored_bytes(self) -> int:
-        """What counts against max_bytes."""
-
-    @property
-    def next_seq(self) -> int:
-        """What the next message gets: above every sequence that may have been given out."""
-
-    @property
-    def last_ts_ns(self) -> int:
-        """The time of the last message, 0 for none."""
-
-    @property
-    def last_msg_id(self) -> bytes:
-        """The Nats-Msg-Id of the last message, empty when it had none."""
-
-    def last_for(self, pattern: bytes) -> int:
-        """The last live sequence whose subject matches, 0 for none."""
-
-    def count_for(self, subject: bytes) -> int:
-        """Live messages of one subject."""
-
-    def load(self, seq: int) -> StoredMessage | None:
-        """A live message. Raises StoreCorrupt for one that is damaged."""
-
-    def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
-        """The sequence of a message with this id inside the window of duplicates."""
-
-    def is_unwanted(self, subject: bytes) -> bool:
-        """True when retention is by interest and no consumer is interested in this subject."""
 
 
 class PublishAdmission:
@@ -301,7 +259,7 @@ class PublishAdmission:
         total = self._counters.sum_with(message) if self._counters is not None else None
         if total is not None:
             check_size(len(total.hdr), len(total.payload), self.config)
-        hdr, flags = _as_stored(message, self.config)
+        hdr, flags = as_stored(message, self.config)
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
@@ -461,23 +419,6 @@ class PublishAdmission:
 
 def _last_in(records: RecordBatch, pattern: bytes) -> int:
     return records.last_seq_of(pattern) if is_literal(pattern) else _last_match(records, pattern)
-
-
-def _as_stored(message: Candidate, config: StreamConfig) -> tuple[bytes, int]:
-    """The header block that the stream stores, and the flags of the record."""
-    hdr, headers = message.hdr, message.headers
-    flags = RECORD_IS_SOURCED if message.is_copy else 0
-    flags |= RECORD_HAS_MSG_ID if message.msg_id else 0
-    flags |= RECORD_HAS_ROLLUP if headers.get(b"Nats-Rollup") else 0
-    flags |= RECORD_HAS_TTL if headers.get(b"Nats-TTL") else 0
-    if flags & RECORD_HAS_TTL and config.subject_delete_marker_ttl:
-        hdr = lengthened(hdr, parse_ttl(headers[b"Nats-TTL"]) or NEVER_NS, config)
-    if config.allow_msg_schedules:
-        is_schedule, is_produced = bool(headers.get(SCHEDULE)), bool(headers.get(SCHEDULER))
-        hdr = schedule_hdr(hdr, headers) if is_schedule else hdr
-        flags |= RECORD_HAS_ROLLUP if is_schedule else 0
-        flags |= RECORD_HAS_SCHEDULE if is_schedule or is_produced else 0
-    return hdr, flags
 
 
 def _last_match(records: RecordBatch, pattern: bytes) -> int:

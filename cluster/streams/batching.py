@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
 
-class Admission(StreamBefore, Protocol):
+class AdmittingStream(StreamBefore, Protocol):
     """The admission of the stream, as batches use it."""
 
     def begin_alone(self, turn: Turn) -> Publish:
@@ -86,14 +86,16 @@ class Batching:
         self._atomic.end()
         self._fast.end()
 
-    def take(self, admission: Admission, turn: Turn, record: bytes, message: Candidate, now_ns: int) -> None:
+    def take(self, admission: AdmittingStream, turn: Turn, record: bytes, message: Candidate, now_ns: int) -> None:
         """A message that says that it is of a batch, as a capture record; the reply subject is looked at first."""
         if message.is_fast:
             self._take_fast(admission, turn, record, message, now_ns)
         else:
             self._take_atomic(admission, turn, record, message, now_ns)
 
-    def _take_atomic(self, admission: Admission, turn: Turn, record: bytes, member: Candidate, now_ns: int) -> None:
+    def _take_atomic(
+        self, admission: AdmittingStream, turn: Turn, record: bytes, member: Candidate, now_ns: int
+    ) -> None:
         """A message of an atomic batch: it is staged, or ends its batch."""
         reply = member.reply if not self._config.no_ack else b""
         try:
@@ -123,7 +125,9 @@ class Batching:
         turn.answer(reply, error_ack(self._stream, refused.error))
         turn.trace(member, refused_text(refused.error, member.headers))
 
-    def _take_fast(self, admission: Admission, turn: Turn, record: bytes, message: Candidate, now_ns: int) -> None:
+    def _take_fast(
+        self, admission: AdmittingStream, turn: Turn, record: bytes, message: Candidate, now_ns: int
+    ) -> None:
         """A message whose reply subject says that it is of a fast batch."""
         found = self._placed(message)
         if not isinstance(found, Place):
@@ -157,7 +161,7 @@ class Batching:
         return Place.parse(message.reply) or errors.BATCH_PUBLISH_INVALID_PATTERN.with_values()
 
     def _stored_fast(
-        self, admission: Admission, turn: Turn, record: bytes, message: Candidate, place: Place
+        self, admission: AdmittingStream, turn: Turn, record: bytes, message: Candidate, place: Place
     ) -> list[bytes]:
         """Admit a message of a fast batch as any other; raises PublishRefused. Returns what is answered now."""
         publish = admission.open(turn)
@@ -182,7 +186,7 @@ class Batching:
             for reply, answer in self._fast.stored(one.batch, one.seq, one.stream_seq, one.reply)
         )
 
-    def _admit(self, admission: Admission, turn: Turn, whole: Whole, reply: bytes, now_ns: int) -> None:
+    def _admit(self, admission: AdmittingStream, turn: Turn, whole: Whole, reply: bytes, now_ns: int) -> None:
         """Make the messages of a batch one publish; raises PublishRefused for all of them."""
         publish = admission.begin_alone(turn)
         members = Members(admission, self._config, publish, now_ns=now_ns)

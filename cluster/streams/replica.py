@@ -16,7 +16,8 @@ from jetraft.cluster.consumers.runner import STATUS_LEADER, STATUS_SHUTDOWN
 from jetraft.cluster.membership.reshaper import Reshaper
 from jetraft.cluster.origins.origins import mirror_info, source_infos
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.machine import StreamMachine, encode_config
+from jetraft.cluster.state.machine import StreamMachine
+from jetraft.cluster.state.snapshot import encode_config
 from jetraft.cluster.streams.asked import message_asked_for
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.group_views import announce_leader, cluster_info

@@ -10,7 +10,7 @@ import orjson
 
 from jetraft.cluster.ports import DeliveryRun, MessageSource
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.machine import encode_config
+from jetraft.cluster.state.snapshot import encode_config
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind

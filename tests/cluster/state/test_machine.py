@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.machine import StreamMachine, encode_config
+from jetraft.cluster.state.machine import StreamMachine
+from jetraft.cluster.state.snapshot import encode_config
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store.frames._frame import make_record, seal
 from jetraft.store.frames._holes import salvage

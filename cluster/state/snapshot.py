@@ -1,0 +1,91 @@
+"""The form of a snapshot of a stream's state: what is in it, as msgpack, and what earlier versions lack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgpack
+import orjson
+
+from jetraft.cluster.state.source_header import SourcePosition
+from jetraft.store.model.config import ConsumerConfig, StreamConfig
+from jetraft.store.stream.consumer_state import ConsumerState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# Version 1 has no revision of the configuration, version 2 no schedules, version 3 no positions of sources.
+SNAPSHOT_VERSION: Final = 4
+WITHOUT_SOURCES: Final = 3  # written where there are none, so that earlier servers read it
+WITHOUT_SCHEDULES: Final = 2  # the same
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Snapshot:
+    """The state after one entry. The tables of the store, of duplicates and of times to live are in their own forms."""
+
+    config: bytes  # empty before the first entry
+    store: Any
+    dedup: Any
+    ttl: Any
+    last_msg_id: bytes
+    config_revision: int
+    schedules: Any
+    sources: Mapping[bytes, SourcePosition]
+    consumers: Iterable[ConsumerState]
+
+    def encode(self) -> bytes:
+        """All of it as msgpack; a version that earlier servers read where they know what is in it."""
+        sources = [(key, at.seq, at.identity) for key, at in self.sources.items()]
+        version = SNAPSHOT_VERSION if sources else WITHOUT_SOURCES if self.schedules else WITHOUT_SCHEDULES
+        tables = (self.schedules, sources) if sources else (self.schedules,) if self.schedules else ()
+        head: tuple[object, ...] = version, self.config, self.store, self.dedup, self.ttl, self.last_msg_id
+        head += (self.config_revision, *tables)
+        packer = msgpack.Packer()
+        parts = [packer.pack_array_header(len(head) + 1), *map(packer.pack, head)]
+        consumers = tuple(self.consumers)
+        parts.append(packer.pack_array_header(len(consumers)))
+        pair = packer.pack_array_header(2)
+        for state in consumers:  # a hundred thousand, most of which are as they were the last time
+            if not state.packed:
+                state.packed = packer.pack(state.to_tuple())
+            parts += (pair, packer.pack(config_json_of(state)), state.packed)
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, state: bytes) -> Snapshot:
+        """The reverse, of any version up to this one."""
+        version, config, store, dedup, ttl, last_msg_id, *rest = msgpack.unpackb(state, strict_map_key=False)
+        assert 1 <= version <= SNAPSHOT_VERSION, f"a snapshot of format {version}"
+        revision, *tables, consumers = rest if version > 1 else (0, *rest)
+        sources = tables[1] if version > WITHOUT_SOURCES else ()
+        return cls(
+            config=config,
+            store=store,
+            dedup=dedup,
+            ttl=ttl,
+            last_msg_id=last_msg_id,
+            config_revision=revision,
+            schedules=tables[0] if tables else (),
+            sources={key: SourcePosition(seq, identity) for key, seq, identity in sources},
+            consumers=[_consumer_of(body, tail) for body, tail in consumers],
+        )
+
+
+def encode_config(config: StreamConfig | ConsumerConfig) -> bytes:
+    """A configuration as the log keeps it: its JSON."""
+    return orjson.dumps(config.to_json_dict())
+
+
+def config_json_of(state: ConsumerState) -> bytes:
+    """The same of a consumer, worked out once: a stream may have a hundred thousand, most of which rest."""
+    if not state.config_json:
+        state.config_json = encode_config(state.config)
+    return state.config_json
+
+
+def _consumer_of(config_json: bytes, tail: Any) -> ConsumerState:
+    consumer = ConsumerState.from_tuple(ConsumerConfig.from_json(config_json), tail)
+    consumer.config_json = config_json
+    return consumer
