@@ -314,6 +314,8 @@ class Logins:
         options = options_of(document)
         if options.protocol not in PROTOCOLS:
             return ConnectOptions(error=INVALID_PROTOCOL, close_reason=Reason.PROTOCOL_VIOLATION)
+        if self.sessions.options.no_header_support:
+            options = attrs.evolve(options, headers=False)
         if options.no_responders and not options.headers:
             return ConnectOptions(error=NO_RESPONDERS_NEED_HEADERS, close_reason=Reason.PROTOCOL_VIOLATION)
         return self._admit(session, options, self.bounded(outcome))

@@ -23,7 +23,7 @@ from jetraft.api.auth.errors import RegistryError
 from jetraft.api.clock import SystemClock
 from jetraft.api.collector import tune_collector
 from jetraft.api.config.options import ClusterOptions, Options
-from jetraft.api.descriptors import DescriptorWatch, raise_limit
+from jetraft.api.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.interfaces import advertised, join_host_port
@@ -33,6 +33,7 @@ from jetraft.api.login import Logins
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.reactor import Reactor
+from jetraft.api.reasons import Reason
 from jetraft.api.reload.reloader import Reloader
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.api.start_errors import StartError, clients_error, first_of, routes_error
@@ -56,10 +57,11 @@ def new_server_id() -> str:
     return "N" + "".join(rng.choice(SERVER_ID_ALPHABET) for _ in range(SERVER_ID_CHARS))
 
 
-def serve(options: Options, reread: Callable[[], Options] | None = None) -> int:
+def serve(options: Options, reread: Callable[[], Options] | None, at_ready: Callable[[], None]) -> int:
     """Run a server in this thread until a signal stops it; returns 0 after a clean stop, 1 when it cannot start.
 
-    `reread` makes the options again for a reload; None: there is no configuration file.
+    `reread` makes the options again for a reload; None: there is no configuration file. `at_ready` is called once, when
+    clients are served.
     """
     try:
         say = open_logger(options)
@@ -68,14 +70,17 @@ def serve(options: Options, reread: Callable[[], Options] | None = None) -> int:
         return 1
     level = logging.DEBUG if options.debug else logging.INFO
     logging.basicConfig(handlers=[LogBridge(say)], level=level, force=True)
-    return Server(options, say, reread).run()
+    return Server(options, say, reread, at_ready).run()
 
 
 class Server:
     """One server process."""
 
-    def __init__(self, options: Options, say: Logger, reread: Callable[[], Options] | None = None) -> None:
+    def __init__(
+        self, options: Options, say: Logger, reread: Callable[[], Options] | None, at_ready: Callable[[], None]
+    ) -> None:
         self.options = options
+        self.at_ready = at_ready
         self.reread = reread
         self.say = say
         self.clock = SystemClock()
@@ -105,6 +110,8 @@ class Server:
             if self._files is not None:
                 self._files.remove()
         if self._exit_status == 0:
+            hold_sockets()
+            self.reactor.close_all(Reason.SERVER_SHUTDOWN)  # the last thing: who sees it may start the next server
             self.say.info("Server Exiting..")
         return self._exit_status
 
@@ -277,6 +284,7 @@ class Server:
                 self.write_files()
                 tune_collector()
                 say.info("Server is ready")
+                self.at_ready()
         if self.jetstream is not None:
             self.jetstream.stop()
 
@@ -376,8 +384,9 @@ def make_reloader(server: Server) -> Reloader:
         reactor=server.reactor,
         tracer=server.tracer,
         accounts=server.accounts,
+        shared=server.shared,
         write_files=server.write_files,
         tls=server.tls,
         routes=server.routes,
-        has_jetstream=server.jetstream is not None,
+        jetstream=server.jetstream,
     )

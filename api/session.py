@@ -224,7 +224,7 @@ class Sessions:
             "go": self.identity.runtime,
             "host": view.host,
             "port": view.port,
-            "headers": True,
+            "headers": not self.options.no_header_support,
         }
         is_greeting = session is not None and not connect_info
         if self.requires_auth(session) and not (is_greeting and view.no_auth_user):

@@ -119,6 +119,7 @@ def shared_parts(setting: NodeSetting, ports: NodePorts) -> Shared:
         peers=None if mesh is None else lambda: mesh.peers,
         machine=machine,
         members=lambda: meta_group.members,
+        link_heard_ns=(lambda _node: None) if mesh is None else mesh.heard_ns,
     )
     space = SpaceWatch.of(ports.disk, ports.node_dir.root, lambda: META_LOGS + directory.wanted)
     return Shared(
@@ -339,6 +340,7 @@ def _site_maker(
         clock=ports.clock,
         cluster_name=setting.cluster_name or "",
         name_of=shared.view.name_of,
+        link_heard_ns=shared.view.link_heard_ns,
         changes=shared.changes,
         is_table_proved=lambda: requests.currency.is_proved,
         on_settled=requests.inquiries.report_settled,

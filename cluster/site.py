@@ -37,6 +37,8 @@ class Site:
     cluster_name: str = ""
     domain: str = ""  # of JetStream on this server
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
+    # When the link with a node was last heard (mono); None: never.
+    link_heard_ns: Callable[[NodeId], int | None] = attrs.field(default=lambda _node: None)
     quota: Quota | None = None  # what the server was told to hold at most; None: no limits
     limits: Callable[[], AccountLimits] = AccountLimits  # of the account, now
     account_quota: Quota | None = None  # what the account may hold at most; None: no limits

@@ -224,7 +224,8 @@ PLAIN = (
     "auth_timeout_ns", "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections",
     "max_closed_clients", "max_subscriptions", "ping_interval_ns", "ping_max", "write_deadline_ns",
     "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
-    "log_max_num", "pid_file", "ports_file_dir", "server_tags", "server_metadata", "config_file", "config_digest",
+    "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",
+    "server_metadata", "config_file", "config_digest",
 )  # fmt: skip
 
 

@@ -10,18 +10,17 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
-        cluster_permissions connect_error_reports default_js_domain default_permissions
-        disable_sublist_cache feature_flags gateway js_cluster_migrate jwt lookup_accounts
-        max_sub_tokens max_traced_msg_len mqtt no_fast_producer_stall no_header_support ocsp ocsp_cache
-        prof_block_rate prof_port reconnect_error_reports remote_syslog resolver_tls syslog
+        cluster_permissions default_js_domain default_permissions feature_flags gateway js_cluster_migrate jwt
+        lookup_accounts max_sub_tokens mqtt no_fast_producer_stall ocsp ocsp_cache prof_port remote_syslog
+        resolver_tls syslog
     """),
     "accounts": words("nkey"),
     "accounts.exports": words("latency"),
     "authorization": words("auth_hook"),
     "authorization.users": words("account"),
     "cluster": words("""
-        accounts compression connect_backoff gateway max_traced_msg_len no_fast_producer_stall permissions
-        ping_interval ping_max pool_size write_deadline write_timeout
+        gateway max_traced_msg_len no_fast_producer_stall permissions
+        write_timeout
     """),
     "cluster.authorization": words("nkey permissions token users"),
     "leafnodes": words("""
@@ -34,7 +33,6 @@ NOT_SERVED: Mapping[str, frozenset[str]] = {
         websocket ws_compression ws_no_masking
     """),
     "jetstream": words("""
-        extension_hint info_queue_limit limits max_buffered_msgs max_buffered_size max_outstanding_catchup
-        meta_compact meta_compact_size meta_compact_sync request_queue_limit tpm
+        extension_hint limits tpm
     """),
 }

@@ -166,6 +166,8 @@ class Options:
     debug: bool = False
     trace: bool = False
     trace_verbose: bool = False
+    max_traced_msg_len: int = 0  # bytes of a payload in a protocol line; 0: all
+    no_header_support: bool = False
     logtime: bool = True
     logtime_utc: bool = False
     log_file: str = ""

@@ -63,8 +63,8 @@ class StreamEvents(Protocol):
     def consumer_created(self, state: ConsumerState) -> None:
         """A consumer exists."""
 
-    def consumer_updated(self, state: ConsumerState) -> None:
-        """A consumer has a new configuration, or was reset."""
+    def consumer_updated(self, state: ConsumerState, *, is_reset: bool) -> None:
+        """A consumer has a new configuration, or starts again."""
 
     def consumer_deleted(self, state: ConsumerState) -> None:
         """A consumer is gone."""
@@ -325,7 +325,7 @@ class StreamMachine:
         consumer.packed = b""
         self._done(consumer, TRANSITIONS[type(command)](consumer, command))
         if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
-            self._events.consumer_updated(consumer)
+            self._events.consumer_updated(consumer, is_reset=isinstance(command, commands.ResetConsumer))
         return True
 
     def _done(self, consumer: ConsumerState, seqs: Sequence[int]) -> None:
@@ -402,6 +402,11 @@ class StreamMachine:
     def load(self, seq: int) -> StoredMessage | None:
         """A live message; None for one that is damaged on every replica: consumers pass it over."""
         return None if self.store.subject_of(seq) is None else self.store.load(seq)
+
+    @property
+    def retains_by_acks(self) -> bool:
+        """True when the consumers' acks decide what the stream keeps."""
+        return self.config is not None and self.config.retention is not RetentionPolicy.LIMITS
 
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""

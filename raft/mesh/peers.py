@@ -150,6 +150,12 @@ class Mesh:
         """Whether frames can be sent to the node."""
         return self._known.is_up(node)
 
+    def heard_ns(self, node: NodeId) -> int | None:
+        """When anything came from the node last (mono), keepalives included; None when it was never heard."""
+        if node in self._links:
+            return self._links[node].last_received_ns
+        return self._known.all[node].last_seen_ns if node in self._known.all else None
+
     def relay_to(self, node: NodeId) -> NodeId | None:
         """A linked node that is linked with this one too; None when there is none."""
         return self._known.relay_to(node)

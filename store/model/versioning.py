@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, PersistMode, PriorityPolicy, StreamConfig
+from jetraft.store.model.gotime import ZERO_TIME_NS
 
 # The level and version in answers, on which clients enable features: those of nats-server 2.15.1, whose protocol this
 # server implements. Features that are not supported yet are refused, see unsupported.py.
@@ -49,7 +50,7 @@ def required_stream_level(config: StreamConfig) -> int:
 def required_consumer_level(config: ConsumerConfig) -> int:
     """The lowest API level that supports all features of this consumer."""
     level = 0
-    if config.pause_until is not None:
+    if config.pause_until not in (None, ZERO_TIME_NS):
         level = 1
     if config.priority_policy is not PriorityPolicy.NONE or config.priority_timeout or config.priority_groups:
         level = 1

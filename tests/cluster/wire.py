@@ -45,6 +45,10 @@ class WireMesh:
         without = self._wire.without_jetstream
         return {other: Peer(up=True, metadata={"jetstream": other not in without}) for other in sorted(others)}
 
+    def heard_ns(self, node: NodeId) -> int | None:
+        del node
+        return None
+
     @property
     def own_routes(self) -> int:
         return self._wire.own_routes
