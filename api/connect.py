@@ -11,7 +11,7 @@ from jetraft.store.model.ids import GLOBAL_ACCOUNT
 
 BOOL_FIELDS: Final = ("verbose", "pedantic", "echo", "tls_required", "headers", "no_responders", "new_account")
 TEXT_FIELDS: Final = (
-    "user", "pass", "auth_token", "jwt", "nkey", "sig", "name", "lang", "version", "account",
+    "user", "pass", "auth_token", "jwt", "nkey", "sig", "name", "lang", "version", "account", "proxy_sig",
 )  # fmt: skip
 FIELDS: Final = frozenset({*BOOL_FIELDS, *TEXT_FIELDS, "protocol"})
 

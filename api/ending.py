@@ -1,4 +1,4 @@
-"""How a server stops: its signals, the transfer of leadership, and the end of client connections.
+"""How a server stops: its signals, the transfer of leadership, and the end of client connections in lame duck mode.
 
 As in nats-server SIGTERM and SIGINT stop the server, SIGUSR2 starts lame duck mode, SIGUSR1 reopens the log file.
 SIGHUP reloads the configuration (api/reload).
@@ -67,14 +67,12 @@ class Ending:
             self.say.info("File log re-opened")
 
     async def _stop(self) -> None:
-        """Transfer leadership to other nodes, then close the clients' connections."""
+        """Transfer leadership to other nodes. The clients are closed when all else has ended (Server.run)."""
         if self.events is not None:
             self.events.tell_shutdown()
         if self.jetstream is not None:
             await self._step_down()
             self.jetstream.retire()
-        for cid in self.plane.connection_ids():
-            self.plane.close(cid, Reason.SERVER_SHUTDOWN)
         self.reactor.end_turn()
 
     async def _step_down(self) -> None:

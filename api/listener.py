@@ -1,20 +1,25 @@
 """The listener for clients: accepts connections, greets them, and closes those that do not authenticate in time."""
 
+from __future__ import annotations
+
 import errno
 import os
 import socket
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
 from jetraft.api.interfaces import WILDCARDS, client_ip, join_host_port
-from jetraft.api.plane._plane import Plane
-from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
 from jetraft.api.session import Session, Sessions
-from jetraft.api.tls.clients import TlsClients
-from jetraft.store.model.clock import Clock
+
+if TYPE_CHECKING:
+    from jetraft.api.plane._plane import Plane
+    from jetraft.api.reactor import Reactor
+    from jetraft.api.tls.clients import TlsClients
+    from jetraft.store.model.clock import Clock
 
 BACKLOG = 1024
 ACCEPTS_PER_WAKE = 64  # bounded, so that many new connections do not delay the others

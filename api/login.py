@@ -14,8 +14,8 @@ from jetraft.api.auth.authenticator import Authenticator
 from jetraft.api.auth.granting import Grants
 from jetraft.api.auth.hashing import PasswordChecks
 from jetraft.api.auth.log_budget import LogBudget
-from jetraft.api.auth.nkeys import signed
-from jetraft.api.auth.rules import AuthRules
+from jetraft.api.auth.nkeys import signed, signed_by_one
+from jetraft.api.auth.rules import AuthRules, CalloutRules
 from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Outcome, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.auth.violations import texts
@@ -29,19 +29,19 @@ from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.facts import mapped_user
 from jetraft.api.websocket.facts import with_cookies
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.signal import Signal
 
 if TYPE_CHECKING:
+    from jetraft.api.auth.callouts import Callouts
     from jetraft.api.auth.claims import AccountClaims
     from jetraft.api.auth.registry import AccountRegistry
     from jetraft.api.auth.trust import Eviction
-    from jetraft.api.callouts import Callouts
 
 PROTOCOLS: Final = (0, 1)
 AUTHORIZATION_VIOLATION: Final = b"-ERR 'Authorization Violation'\r\n"
 NO_RESPONDERS_NEED_HEADERS: Final = b"-ERR 'no responders requires headers support'\r\n"
 INVALID_PROTOCOL: Final = b"-ERR 'invalid client protocol'\r\n"
 UNPARSED: Final = ConnectOptions(close_reason=Reason.PROTOCOL_VIOLATION)
-REFUSED: Final = ConnectOptions(error=AUTHORIZATION_VIOLATION, close_reason=Reason.AUTHENTICATION_FAILURE)
 NO_CREDENTIALS: Final = Credentials()
 ACCOUNT_CONNECTIONS: Final = b"-ERR 'maximum account active connections exceeded'\r\n"
 TOO_MANY: Final = ConnectOptions(error=ACCOUNT_CONNECTIONS, close_reason=Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED)
@@ -85,6 +85,7 @@ class Logins:
     registry: "AccountRegistry | None" = None  # of the accounts that operators have signed
     checks: PasswordChecks = attrs.field(factory=PasswordChecks)
     grants: Grants = attrs.field(factory=Grants)
+    on_account_changed: "Signal[[str, AccountClaims | None]]" = attrs.field(factory=Signal, init=False)
     authenticator: Authenticator = attrs.field(init=False)
     web_authenticator: Authenticator = attrs.field(init=False)
     log: LogBudget = attrs.field(init=False)
@@ -135,7 +136,7 @@ class Logins:
 
     def _is_costly(self, document: dict[str, Any]) -> bool:
         """Whether a CONNECT makes the server verify or make signatures."""
-        is_of_key = bool(self.authenticator.rules.nkeys and document.get("nkey"))
+        is_of_key = bool(self.authenticator.rules.nkeys and document.get("nkey")) or "proxy_sig" in document
         return is_of_key or self.registry is not None or self.callouts is not None
 
     def _judge_later(self, cid: int, document: dict[str, Any]) -> None:
@@ -150,11 +151,17 @@ class Logins:
 
     def _judge(self, session: Session, document: dict[str, Any]) -> ConnectOptions:
         cid = session.cid
-        offered, facts = credentials_of(document), self._facts_of(session)
+        if self.registry is not None and not document.get("jwt") and (default := self.registry.rules.default_sentinel):
+            document = {**document, "jwt": default}
+        offered = credentials_of(document)
+        if not self._trusts_proxy(session, document):
+            return self._refuse(session, offered, "proxy is not trusted", Reason.PROXY_NOT_TRUSTED)
+        facts = self._facts_of(session)
         if self.callouts is not None and not self.callouts.is_exempt(offered):
-            is_asked = self.callouts.ask(session, document, facts, partial(self._answered, cid, document))
-            return PENDING if is_asked else self._refuse(session, offered, "too many callouts are in flight")
+            return self._ask(session, document, facts, None)
         outcome = self._authenticator_of(session).judge(offered, facts)
+        if self.callouts is not None and isinstance(outcome, Verdict) and (rules := self.callouts.rules_for(outcome)):
+            return self._ask(session, document, facts, rules)
         if isinstance(outcome, SlowCheck):
             queued = self.checks.submit(
                 session.ip,
@@ -165,6 +172,24 @@ class Logins:
             )
             return PENDING if queued else self._refuse(session, offered, "too many passwords wait to be hashed")
         return self._settle(session, document, outcome)
+
+    def _ask(
+        self, session: Session, document: dict[str, Any], facts: ConnectionFacts, rules: CalloutRules | None
+    ) -> ConnectOptions:
+        """Let a service say who a client is: that of the configuration, or an account's."""
+        assert self.callouts is not None
+        done = partial(self._answered, session.cid, document)
+        is_asked = self.callouts.ask(session, document, facts, done, rules)
+        refused = "too many callouts are in flight"
+        return PENDING if is_asked else self._refuse(session, credentials_of(document), refused)
+
+    def _trusts_proxy(self, session: Session, document: dict[str, Any]) -> bool:
+        """Note which trusted proxy speaks for a client; False: one that is not trusted claims to."""
+        signature = document.get("proxy_sig")
+        if not signature:
+            return True
+        session.proxy_key = signed_by_one(self.sessions.options.proxies, signature, session.nonce.encode())
+        return bool(session.proxy_key)
 
     def judge_again(self, session: Session) -> Outcome:
         """Judge a client that is connected by the rules in force, with what its CONNECT said."""
@@ -204,9 +229,17 @@ class Logins:
         tls = options.websocket.tls if session.web is not None and options.websocket is not None else options.tls
         if tls is None or not tls.verify_and_map or self.registry is not None:
             unix_ns = self.sessions.clock.unix_ns()
-            return ConnectionFacts(kind=session.kind, nonce=nonce, ip=session.ip, unix_ns=unix_ns)
+            return ConnectionFacts(
+                kind=session.kind, nonce=nonce, ip=session.ip, unix_ns=unix_ns, is_proxied=bool(session.proxy_key)
+            )
         user = mapped_user(session.tls, self.authenticator.rules.by_name)
-        return ConnectionFacts(kind=session.kind, nonce=nonce, maps_certificates=True, certificate_user=user)
+        return ConnectionFacts(
+            kind=session.kind,
+            nonce=nonce,
+            maps_certificates=True,
+            certificate_user=user,
+            is_proxied=bool(session.proxy_key),
+        )
 
     def on_violation(self, cid: int, kind: int, subject: bytes, queue: bytes, sid: bytes) -> bytes:
         """What a client is told that may not publish or subscribe to something."""
@@ -237,6 +270,7 @@ class Logins:
 
         changed = account or before
         assert changed is not None
+        self.on_account_changed.emit(changed.subject, account)
         assert self._plane is not None
         assert self._reactor is not None
         now_s, kept = self.sessions.clock.unix_ns() / NS_PER_S, 0
@@ -246,7 +280,7 @@ class Logins:
             outcome = renewed(session.verdict, account, now_s)
             if isinstance(outcome, Eviction):
                 self._plane.close(session.cid, reason_of(outcome), outcome.last_words)
-            elif 0 <= outcome.max_connections <= kept:
+            elif account is not None and 0 <= account.sharing.limits.max_connections <= kept:
                 self._plane.close(session.cid, Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_CONNECTIONS)
             else:
                 kept += 1
@@ -261,11 +295,8 @@ class Logins:
         self.sessions.deadlines.expire(session.cid, verdict.expires_unix_ns, verdict.last_words)
 
     def _is_full(self, session: Session, verdict: Verdict) -> bool:
-        """Whether the account has as many connections as it may have."""
-        is_there = session.verdict is not None and session.account == verdict.account
-        if verdict.max_connections < 0 or self._plane is None or is_there:
-            return False
-        return self._plane.account(verdict.account).statistics()["connections"] >= verdict.max_connections
+        """Whether the account has as many connections as it may have. The plane keeps to it; nobody is told first."""
+        return self._plane is not None and self._plane.is_full(session.cid, verdict.account)
 
     def _silent(self, session: Session) -> ConnectOptions:
         verdict = self._authenticator_of(session).judge_silent(self._facts_of(session))
@@ -276,12 +307,15 @@ class Logins:
     def _settle(self, session: Session, document: dict[str, Any], outcome: Verdict | LoginRefusal) -> ConnectOptions:
         """Who may come in may still ask for what there is not."""
         if isinstance(outcome, LoginRefusal):
-            return self._refuse(session, credentials_of(document), outcome.why)
+            reason = Reason.PROXY_REQUIRED if outcome.needs_proxy else Reason.AUTHENTICATION_FAILURE
+            return self._refuse(session, credentials_of(document), outcome.why, reason)
         if document.get("account") or document.get("new_account"):
             return self._refuse(session, credentials_of(document), "a CONNECT does not choose its account")
         options = options_of(document)
         if options.protocol not in PROTOCOLS:
             return ConnectOptions(error=INVALID_PROTOCOL, close_reason=Reason.PROTOCOL_VIOLATION)
+        if self.sessions.options.no_header_support:
+            options = attrs.evolve(options, headers=False)
         if options.no_responders and not options.headers:
             return ConnectOptions(error=NO_RESPONDERS_NEED_HEADERS, close_reason=Reason.PROTOCOL_VIOLATION)
         return self._admit(session, options, self.bounded(outcome))
@@ -304,11 +338,13 @@ class Logins:
         self.sessions.on_admitted.emit(session)
         return options
 
-    def _refuse(self, session: Session, offered: Credentials, why: str) -> ConnectOptions:
+    def _refuse(
+        self, session: Session, offered: Credentials, why: str, reason: Reason = Reason.AUTHENTICATION_FAILURE
+    ) -> ConnectOptions:
         self.say.debug(f"{session.title} - {why}")
         self.log.line(f"{session.title} - authentication error{offered.named}")
         session.named, session.options = offered.user or offered.nkey, options_of(session.document or {})
-        return REFUSED
+        return ConnectOptions(error=AUTHORIZATION_VIOLATION, close_reason=reason)
 
     def statistics(self) -> dict[str, int]:
         """Passwords compared, and who has not named itself yet."""

@@ -37,6 +37,10 @@ class PlaneOutbox:
         """True when somebody on any node would receive it."""
         return self.plane.has_interest(self.account, subject)
 
+    def is_subscribed(self, subject: bytes) -> bool:
+        """True when somebody on any node has subscribed to exactly this subject."""
+        return self.plane.is_subscribed(self.account, subject)
+
     def waiting_bytes(self, subject: bytes) -> int:
         """What waits for the receiver of this subject that is furthest behind, in bytes; 0 when it keeps up."""
         waiting, routes = self.plane.waiting_bytes(self.account, subject)

@@ -37,7 +37,13 @@ class ProtocolLog:
         arrow = FROM_CLIENT if inbound else TO_CLIENT
         self.say.trace(f"{session.title} - {arrow} [{text}]")
         if payload:
-            self.say.trace(f"{session.title} - {arrow} MSG_PAYLOAD: [{quoted(payload)}]")
+            shown = beginning(payload, self.sessions.options.max_traced_msg_len)
+            self.say.trace(f"{session.title} - {arrow} MSG_PAYLOAD: [{shown}]")
+
+
+def beginning(payload: bytes, most: int) -> str:
+    """A payload in quotation marks, cut off after as many bytes; 0: whole."""
+    return f'{quoted(payload[:most])[:-1]}..."' if 0 < most < len(payload) else quoted(payload)
 
 
 def received(line: bytes) -> str:

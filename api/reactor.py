@@ -19,6 +19,7 @@ import trio
 
 from jetraft.api.plane._plane import Plane
 from jetraft.api.plane.interest import InterestWatches
+from jetraft.api.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S, Clock
 
 LINGER_TOTAL_NS = 2_000_000  # the most by which a turn delays timers and other trio tasks
@@ -155,6 +156,12 @@ class Reactor:
         finally:
             self._inside = self._before_groups = False
             self.turns += 1
+
+    def close_all(self, reason: Reason) -> None:
+        """Close all connections, after what is queued for them; the last turn, when all else has ended."""
+        for cid in self.plane.connection_ids():
+            self.plane.close(cid, reason)
+        self._send(self.plane.flush())
 
     def later(self, callback: Callable[[], None]) -> None:
         """Call back in this turn, after the sinks' handlers ran and large output was sent.

@@ -30,6 +30,8 @@ class Reason(enum.IntEnum):
     MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED = 26
     READ_ERROR = 30
     CREDENTIALS_REVOKED = 40
+    PROXY_NOT_TRUSTED = 41
+    PROXY_REQUIRED = 42
 
 
 TEXTS = {
@@ -56,4 +58,6 @@ TEXTS = {
     Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED: "Maximum Account Connections Exceeded",
     Reason.READ_ERROR: "Read Error",
     Reason.CREDENTIALS_REVOKED: "Credentials Revoked",
+    Reason.PROXY_NOT_TRUSTED: "Proxy Not Trusted",
+    Reason.PROXY_REQUIRED: "Proxy Required",
 }

@@ -12,18 +12,18 @@ import attrs
 import trio
 
 from jetraft import __version__
-from jetraft.api.auth.errors import RegistryError
-from jetraft.api.auth_assembly import (
+from jetraft.api.auth.assembly import (
     build_callouts,
     build_claims_service,
     build_registry,
     live_accounts,
     new_server_key,
 )
+from jetraft.api.auth.errors import RegistryError
 from jetraft.api.clock import SystemClock
 from jetraft.api.collector import tune_collector
 from jetraft.api.config.options import ClusterOptions, Options
-from jetraft.api.descriptors import DescriptorWatch, raise_limit
+from jetraft.api.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.interfaces import advertised, join_host_port
@@ -33,6 +33,7 @@ from jetraft.api.login import Logins
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.reactor import Reactor
+from jetraft.api.reasons import Reason
 from jetraft.api.reload.reloader import Reloader
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.api.start_errors import StartError, clients_error, first_of, routes_error
@@ -56,10 +57,11 @@ def new_server_id() -> str:
     return "N" + "".join(rng.choice(SERVER_ID_ALPHABET) for _ in range(SERVER_ID_CHARS))
 
 
-def serve(options: Options, reread: Callable[[], Options] | None = None) -> int:
+def serve(options: Options, reread: Callable[[], Options] | None, at_ready: Callable[[], None]) -> int:
     """Run a server in this thread until a signal stops it; returns 0 after a clean stop, 1 when it cannot start.
 
-    `reread` makes the options again for a reload; None: there is no configuration file.
+    `reread` makes the options again for a reload; None: there is no configuration file. `at_ready` is called once, when
+    clients are served.
     """
     try:
         say = open_logger(options)
@@ -68,14 +70,17 @@ def serve(options: Options, reread: Callable[[], Options] | None = None) -> int:
         return 1
     level = logging.DEBUG if options.debug else logging.INFO
     logging.basicConfig(handlers=[LogBridge(say)], level=level, force=True)
-    return Server(options, say, reread).run()
+    return Server(options, say, reread, at_ready).run()
 
 
 class Server:
     """One server process."""
 
-    def __init__(self, options: Options, say: Logger, reread: Callable[[], Options] | None = None) -> None:
+    def __init__(
+        self, options: Options, say: Logger, reread: Callable[[], Options] | None, at_ready: Callable[[], None]
+    ) -> None:
         self.options = options
+        self.at_ready = at_ready
         self.reread = reread
         self.say = say
         self.clock = SystemClock()
@@ -105,6 +110,8 @@ class Server:
             if self._files is not None:
                 self._files.remove()
         if self._exit_status == 0:
+            hold_sockets()
+            self.reactor.close_all(Reason.SERVER_SHUTDOWN)  # the last thing: who sees it may start the next server
             self.say.info("Server Exiting..")
         return self._exit_status
 
@@ -129,7 +136,7 @@ class Server:
         self.sessions = Sessions(options, self.identity, self.clock, port=port, jetstream=options.jetstream is not None)
         self.registry = build_registry(options, self.say)
         self.accounts = live_accounts(options, self.registry)
-        callouts = build_callouts(self.sessions, self.server_key)
+        callouts = build_callouts(self.sessions, self.server_key, self.registry)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry)
         self.tracer = Tracer(self.sessions, self.logins.log.line)
         self.leaf = make_leaf(self)
@@ -143,7 +150,7 @@ class Server:
         self.reactor = Reactor(self.plane, self.clock, on_closed)
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say)
-        self.tls = serve_clients(options.tls, parts) if options.tls is not None else None
+        self.tls = serve_tls(options, parts, self.leaf)
         listener = ClientListener(self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.tls)
         self.listeners = [listener, *self._build_websocket(parts)]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
@@ -179,7 +186,7 @@ class Server:
             reload_configuration=self.reloader.reload,
         )
         self.monitor = open_monitor(options, self.pages)
-        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts)
+        self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts, self.shared)
 
     def _build_websocket(self, parts: ListenerParts) -> list[ClientListener]:
         web = self.options.websocket
@@ -216,7 +223,7 @@ class Server:
             raise StartError(f"error parsing route: {error}") from error
         server_id = self.identity.server_id
         known = {"client_url": urls[0] if urls else "", "client_urls": list(urls)}  # older nodes read the first
-        metadata = {**known, "version": __version__, "server_id": server_id}
+        metadata = {**known, "version": __version__, "server_id": server_id, "jetstream": bool(self.options.jetstream)}
         reactor = self.reactor
         return Mesh(setting, clock=self.clock, metadata=metadata, after_frames=reactor.end_turn, sockets=reactor)
 
@@ -254,6 +261,7 @@ class Server:
                     await self._start_mesh(nursery)
                     assert self.routes is not None
                     nursery.start_soon(self.routes.run)
+                    nursery.start_soon(serve_others, self)
                 # Before JetStream: it may have to repair a damaged meta log over the mesh.
                 nursery.start_soon(self.reactor.run_sockets, self.timers.next_deadline_ns)
                 if self.jetstream is not None:
@@ -276,6 +284,7 @@ class Server:
                 self.write_files()
                 tune_collector()
                 say.info("Server is ready")
+                self.at_ready()
         if self.jetstream is not None:
             self.jetstream.stop()
 
@@ -353,6 +362,23 @@ def make_leaf(server: Server) -> Any:
     return LeafParts.make(server.options, server.identity, server.clock, server.say, server.logins)
 
 
+async def serve_others(server: Server) -> None:
+    """Have other nodes carry out the JetStream requests of clients, where this one has no JetStream."""
+    if server.jetstream is not None or server.mesh is None:
+        return
+    from jetraft.api.jetstream.without import JetStreamOfOthers  # noqa: PLC0415  only nodes of this kind
+
+    clients = ClientDirectory(sessions=server.sessions, plane=server.plane, server_name=server.identity.server_name)
+    await JetStreamOfOthers.make(server.mesh, server.reactor, server.accounts, clients, server.clock).run()
+
+
+def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> Any:
+    """Serve handshakes of clients and of leaf nodes, where the options ask for TLS; returns what serves the clients."""
+    if leaf is not None:
+        leaf.serve_tls(parts)
+    return serve_clients(options.tls, parts) if options.tls is not None else None
+
+
 def make_reloader(server: Server) -> Reloader:
     """What follows a new configuration."""
     return Reloader(
@@ -364,8 +390,9 @@ def make_reloader(server: Server) -> Reloader:
         reactor=server.reactor,
         tracer=server.tracer,
         accounts=server.accounts,
+        shared=server.shared,
         write_files=server.write_files,
         tls=server.tls,
         routes=server.routes,
-        has_jetstream=server.jetstream is not None,
+        jetstream=server.jetstream,
     )

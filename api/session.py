@@ -51,6 +51,7 @@ class Session:
     tls: TlsState | None = None
     web: WebSocketFacts | None = None  # of a connection to the listener for WebSocket
     nonce: str = ""  # what a user with a key signs
+    proxy_key: str = ""  # of the trusted proxy that speaks for the client
     named: str = ""  # the user that a refused CONNECT named
     document: dict[str, Any] | None = attrs.field(default=None, repr=False)  # of the last CONNECT: it has secrets
 
@@ -204,7 +205,7 @@ class Sessions:
     @property
     def needs_nonce(self) -> bool:
         """True when INFO carries a nonce, which users with a key sign."""
-        return self.options.auth.needs_nonce or self.options.trust is not None
+        return self.options.auth.needs_nonce or self.options.trust is not None or bool(self.options.proxies)
 
     def requires_auth(self, session: Session | None) -> bool:
         """The same for one client: over WebSocket there may be rules of its own."""
@@ -223,7 +224,7 @@ class Sessions:
             "go": self.identity.runtime,
             "host": view.host,
             "port": view.port,
-            "headers": True,
+            "headers": not self.options.no_header_support,
         }
         is_greeting = session is not None and not connect_info
         if self.requires_auth(session) and not (is_greeting and view.no_auth_user):

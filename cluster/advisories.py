@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jetraft.store.model.gotime import format_time
+from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.jsoncodec import encode
 
@@ -68,6 +68,11 @@ class Advisories:
         fields = {"stream": stream, "peer": peer, "first_seq": first_seq, "last_seq": last_seq}
         self._tell(f"STREAM.REPLICA_DIFFERS.{stream}", OURS + "replica_differs", fields)
 
+    def batch_abandoned(self, stream: str, batch: str, reason: str) -> None:
+        """A batch had begun and is dropped."""
+        fields = {"stream": stream, "batch": batch, "reason": reason}
+        self._tell(f"STREAM.BATCH_ABANDONED.{stream}", "stream_batch_abandoned", fields)
+
     # --- backups
 
     def snapshot_began(self, stream: str, state: Mapping[str, object]) -> None:
@@ -95,6 +100,12 @@ class Advisories:
         past = {"create": "CREATED", "delete": "DELETED"}[action]
         fields = {"stream": stream, "consumer": consumer, "action": action}
         self._tell(f"CONSUMER.{past}.{stream}.{consumer}", "consumer_action", fields)
+
+    def paused(self, stream: str, consumer: str, until_ns: int | None, *, is_paused: bool) -> None:
+        """A consumer delivers nothing until then (Unix time), or goes on."""
+        shown = format_time(ZERO_TIME_NS if until_ns is None else until_ns)
+        fields = {"stream": stream, "consumer": consumer, "paused": is_paused, "pause_until": shown}
+        self._tell(f"CONSUMER.PAUSE.{stream}.{consumer}", "consumer_pause", fields)
 
     def refused(self, stream: str, consumer: str, *, consumer_seq: int, stream_seq: int, deliveries: int) -> None:
         """A message was answered with -NAK."""

@@ -45,6 +45,7 @@ from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
 from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.changes import StreamChanges
+from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.raft.recovery.joining import Joining
@@ -118,6 +119,7 @@ def shared_parts(setting: NodeSetting, ports: NodePorts) -> Shared:
         peers=None if mesh is None else lambda: mesh.peers,
         machine=machine,
         members=lambda: meta_group.members,
+        link_heard_ns=(lambda _node: None) if mesh is None else mesh.heard_ns,
     )
     space = SpaceWatch.of(ports.disk, ports.node_dir.root, lambda: META_LOGS + directory.wanted)
     return Shared(
@@ -338,6 +340,7 @@ def _site_maker(
         clock=ports.clock,
         cluster_name=setting.cluster_name or "",
         name_of=shared.view.name_of,
+        link_heard_ns=shared.view.link_heard_ns,
         changes=shared.changes,
         is_table_proved=lambda: requests.currency.is_proved,
         on_settled=requests.inquiries.report_settled,
@@ -346,6 +349,7 @@ def _site_maker(
         quota=Quota(setting.store_limits, shared.held_bytes),
         space=shared.space,
         memory=ports.memory,
+        batches=BatchRoom(),
     )
 
     def make(account: str) -> Site:

@@ -36,6 +36,7 @@ class ClusterNode:
         self.parts = parts
         self.machine = parts.machine
         self.view = parts.view
+        self.gossip = parts.gossip
         self.directory = parts.directory
         self.backend = parts.backend
         self.service = parts.service

@@ -81,6 +81,9 @@ class Outbox(Protocol):
     def has_interest(self, subject: bytes) -> bool:
         """Say whether a subscriber on any node would receive a message sent to this subject."""
 
+    def is_subscribed(self, subject: bytes) -> bool:
+        """Say whether there is a subscription on any node whose subject equals this literal one."""
+
     def waiting_bytes(self, subject: bytes) -> int:
         """Return what waits to be sent to the receiver of this subject that is furthest behind, in bytes.
 

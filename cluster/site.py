@@ -9,6 +9,7 @@ import attrs
 
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.state.changes import StreamChanges
+from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.store.model.state import AccountLimits
 
 if TYPE_CHECKING:
@@ -37,9 +38,12 @@ class Site:
     cluster_name: str = ""
     domain: str = ""  # of JetStream on this server
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
+    # When the link with a node was last heard (mono); None: never.
+    link_heard_ns: Callable[[NodeId], int | None] = attrs.field(default=lambda _node: None)
     quota: Quota | None = None  # what the server was told to hold at most; None: no limits
     limits: Callable[[], AccountLimits] = AccountLimits  # of the account, now
     account_quota: Quota | None = None  # what the account may hold at most; None: no limits
+    batches: BatchRoom = attrs.Factory(BatchRoom)  # what batches of all streams take on this node
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
     memory: MemoryWatch | None = None  # what is left of it to the process; None: no limit
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config

@@ -220,8 +220,8 @@ class Group:
         if not self.is_leader:
             done(Outcome.REFUSED, None)
             return
-        self.turns.proposals.add_read(self.core.begin_read(), self.core.commit_index, done)
-        self.turns.perform(self._clock.mono_ns())
+        self.turns.proposals.add_read(done)
+        self._mark_dirty()
 
     async def confirm_leadership(self) -> None:
         """Return when everything committed before the call is applied here (`read_barrier`). Raises NotLeaderError."""

@@ -37,12 +37,13 @@ Committed = Callable[[], None]
 class Proposals:
     """The proposals and reads of one group on one node."""
 
-    __slots__ = ("_announced", "_queue", "_reads", "_waiting")
+    __slots__ = ("_announced", "_new_reads", "_queue", "_reads", "_waiting")
 
     def __init__(self) -> None:
         self._queue: list[tuple[Proposal, Done | None, Committed | None]] = []
         self._announced: Fifo[tuple[int, Committed]] = Fifo()  # (log index, to be called at its commit)
         self._waiting: Fifo[tuple[int, Done]] = Fifo()  # (log index, to be called when it is applied)
+        self._new_reads: list[Done] = []  # that the members are asked about at the end of the turn
         self._reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
 
     @property
@@ -56,8 +57,13 @@ class Proposals:
         return len(self._waiting)
 
     @property
+    def has_new_reads(self) -> bool:
+        """Whether reads wait for a round of contact to begin."""
+        return bool(self._new_reads)
+
+    @property
     def has_reads(self) -> bool:
-        """Whether reads wait."""
+        """Whether reads wait for the end of a round."""
         return bool(self._reads)
 
     def add(self, proposal: Proposal, done: Done | None, committed: Committed | None) -> None:
@@ -68,9 +74,20 @@ class Proposals:
         """An entry that is in the log already."""
         self._waiting.append((index, done))
 
-    def add_read(self, read_round: int, index: int, done: Done) -> None:
-        """A read that waits for its round, and for an index to be applied."""
-        self._reads.append((read_round, index, done))
+    def add_read(self, done: Done) -> None:
+        """Keep a read for the end of the turn."""
+        self._new_reads.append(done)
+
+    def begin_reads(self, read_round: int, index: int) -> None:
+        """The reads that were kept wait for this round, which begins now, and for an index to be applied.
+
+        One round serves all reads of a turn, because it begins after each of them has come: what a majority answers
+        then proves that no later leader had committed anything before (rule 21). A round that had begun earlier would
+        not.
+        """
+        for done in self._new_reads:
+            self._reads.append((read_round, index, done))
+        self._new_reads.clear()
 
     def seal(self, propose: Callable[[list[Proposal]], int]) -> None:
         """Let the leader append what is queued; `propose` returns the index of the first."""
@@ -116,12 +133,13 @@ class Proposals:
         """Leadership is over: every proposal and read gets its outcome; no commit is announced after this."""
         # Detached first: a callback may add to them.
         waiting, self._waiting = self._waiting, Fifo()
-        reads, self._reads = self._reads, Fifo()
+        reads, self._reads = [done for _, _, done in self._reads] + self._new_reads, Fifo()
+        self._new_reads = []
         self._announced.clear()
         for _, done in waiting:
             # In the log: another leader may commit it, or cut it.
             done(Outcome.UNKNOWN, None)
-        for _, _, done in reads:
+        for done in reads:
             done(Outcome.REFUSED, None)
         self.refuse_queued()
 

@@ -216,6 +216,8 @@ class Turns:
         """Begin to admit once everything before the term is applied; answer reads."""
         if not self.tenure.is_leader and self.applied_index >= self._core.term_start_index:
             self.tenure.begin()
+        if self.proposals.has_new_reads:
+            self.proposals.begin_reads(self._core.begin_read(), self._core.commit_index)
         if self.proposals.has_reads:
             self.proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
 

@@ -1,68 +1,73 @@
-"""What a server in operator mode knows of accounts when it starts: those of the configuration, and of its directory."""
+"""Makes what judges clients beside the configuration: accounts that operators have signed, and a service that is asked.
 
-from pathlib import Path
+Servers that have neither load none of it.
+"""
 
-from jetraft.api.auth.claims import AccountClaims
-from jetraft.api.auth.errors import RegistryError
-from jetraft.api.auth.registry import AccountRegistry, SignedAccount
-from jetraft.api.auth.token_directory import TokenDirectory
-from jetraft.api.auth.tokens import TokenError
-from jetraft.api.config.options import TrustOptions
+from typing import TYPE_CHECKING
+
+from jetraft.api.accounts import LiveAccounts
+from jetraft.api.config.options import Options
+from jetraft.api.exchange.setup import SharedAccounts
 from jetraft.api.logger import Logger
+from jetraft.api.login import Logins
+from jetraft.api.reactor import Reactor
+from jetraft.api.session import Sessions
+
+if TYPE_CHECKING:
+    from jetraft.api.auth.callouts import Callouts
+    from jetraft.api.auth.claims_service import ClaimsService
+    from jetraft.api.auth.registry import AccountRegistry
+    from jetraft.api.auth.server_key import ServerKey
 
 
-def directory_of(trust: TrustOptions) -> TokenDirectory | None:
-    """Where tokens are kept; None: in memory."""
-    return TokenDirectory(Path(trust.resolver.directory)) if trust.resolver.directory else None
+def new_server_key(options: Options) -> "ServerKey | None":
+    """Keys of this server, where it has to sign anything."""
+    if options.auth.callout is None and options.trust is None:
+        return None
+    from jetraft.api.auth.server_key import ServerKey  # noqa: PLC0415
+
+    return ServerKey.new()
 
 
-def open_registry(trust: TrustOptions, say: Logger) -> AccountRegistry:
-    """The accounts that are known here. Raises RegistryError."""
-    say.info("Trusted Operators")
-    for operator in trust.rules.operators:
-        say.info(f'  Operator: "{operator.name}"')
-    registry, directory = AccountRegistry(trust.rules), directory_of(trust)
-    try:
-        if directory is not None:
-            directory.open()
-            read_directory(directory, registry, say)
-        for token in trust.preload:
-            take_preloaded(token, registry, directory)
-    except OSError as error:
-        raise RegistryError(f"cannot use the directory of the account resolver: {error}") from error
-    for claims in registry:
-        note_unserved(claims, say)
-    if trust.system_account and registry.get(trust.system_account) is None:
-        raise RegistryError("error resolving system account: account missing")
-    return registry
+def build_callouts(
+    sessions: Sessions, key: "ServerKey | None", registry: "AccountRegistry | None"
+) -> "Callouts | None":
+    """What asks services who clients are; None where the configuration says it."""
+    if key is None:
+        return None
+    from jetraft.api.auth.callouts import Callouts  # noqa: PLC0415
+
+    return Callouts(sessions, sessions.options.auth.callout, key, registry)
 
 
-def read_directory(directory: TokenDirectory, registry: AccountRegistry, say: Logger) -> None:
-    """Take in what the files have. One that cannot be believed is named in the log and left alone. Raises OSError."""
-    say.info(f"Managing all jwt in exclusive directory {directory.path}")
-    for key, token in directory.read():
-        try:
-            account = SignedAccount.read(token)
-            if account.claims.subject != key:
-                raise TokenError("it is of another account")  # noqa: TRY301  one line for every reason
-        except TokenError as error:
-            say.error(f"Account {key}: the token in its file is not used: {error}")
-        else:
-            registry.put(account)
+def build_registry(options: Options, say: Logger) -> "AccountRegistry | None":
+    """The accounts that operators have signed; None without operators. Raises RegistryError."""
+    if options.trust is None:
+        return None
+    from jetraft.api.auth.opening import open_registry  # noqa: PLC0415
+
+    return open_registry(options.trust, say)
 
 
-def take_preloaded(token: str, registry: AccountRegistry, directory: TokenDirectory | None) -> None:
-    """Take in a token of the configuration where the directory has no newer one. Raises OSError."""
-    account = SignedAccount.read(token)
-    known = registry.get(account.claims.subject)
-    if known is not None and known.issued_at_s >= account.claims.issued_at_s:
-        return
-    if directory is not None:
-        directory.write(account.claims.subject, token)
-    registry.put(account)
+def live_accounts(options: Options, registry: "AccountRegistry | None") -> LiveAccounts:
+    """The accounts, and what each may use of JetStream."""
+    found = options.jetstream_accounts if registry is None else registry.jetstream(options.system_account)
+    return LiveAccounts.of(found)
 
 
-def note_unserved(claims: AccountClaims, say: Logger) -> None:
-    """Say what a token has that has no effect."""
-    if claims.unserved:
-        say.warning(f"Account {claims.subject}: {', '.join(claims.unserved)} are not served and have no effect")
+def build_claims_service(
+    registry: "AccountRegistry | None",
+    logins: Logins,
+    reactor: Reactor,
+    accounts: LiveAccounts,
+    shared: SharedAccounts,
+) -> "ClaimsService | None":
+    """What takes new tokens of accounts, whose exports and imports are in force; None without operators."""
+    if registry is None:
+        return None
+    from jetraft.api.auth.operator_mode import claims_service  # noqa: PLC0415
+    from jetraft.api.auth.signed_sharing import SignedSharing  # noqa: PLC0415
+
+    sharing = SignedSharing(shared, logins.sessions.clock, logins.say, shared.sharing)
+    sharing.start(list(registry))
+    return claims_service(registry, logins, reactor, accounts, sharing)

@@ -28,6 +28,7 @@ from jetraft.api.auth.verdicts import (
 JudgeToken = Callable[[Credentials, ConnectionFacts], Verdict | LoginRefusal]
 UNKNOWN: Final = LoginRefusal("no such user")
 WRONG: Final = LoginRefusal("wrong secret")
+PROXY_NEEDED: Final = LoginRefusal("proxy required", needs_proxy=True)
 
 
 @attrs.frozen(eq=False)
@@ -46,6 +47,8 @@ class Authenticator:
         """Who this is."""
         if self.judge_token is not None:
             return self.judge_token(offered, facts)
+        if self.rules.proxy_required and not facts.is_proxied:
+            return PROXY_NEEDED
         return self._judge_named(offered, facts)
 
     def _judge_named(self, offered: Credentials, facts: ConnectionFacts) -> Outcome:
@@ -76,7 +79,7 @@ class Authenticator:
         if facts.maps_certificates:
             outcome = self._judge_certificate("", facts)
             return outcome if isinstance(outcome, Verdict) else None
-        if not admits(user, facts):
+        if not admits(user, facts) or ((user.proxy_required or self.rules.proxy_required) and not facts.is_proxied):
             return None
         return Verdict(user=user.name, account=user.account, permissions=user.permissions)
 
@@ -94,6 +97,8 @@ class Authenticator:
                 return LoginRefusal("signature missing")
             if not self.verify_signature(nkey, offered.signature, facts.nonce):
                 return LoginRefusal("signature not verified")
+        if user.proxy_required and not facts.is_proxied:
+            return PROXY_NEEDED
         return Verdict(user=nkey, label=f"nkey:{nkey}", account=user.account, permissions=user.permissions)
 
     def _judge_listed(self, offered: Credentials, facts: ConnectionFacts) -> Outcome | None:
@@ -111,6 +116,8 @@ class Authenticator:
     def _judge_user(self, user: PasswordUser | None, secret: str, facts: ConnectionFacts) -> Outcome:
         if user is None or not admits(user, facts):
             return self._refuse(UNKNOWN, secret)
+        if user.proxy_required and not facts.is_proxied:
+            return self._refuse(PROXY_NEEDED, secret)
         return self._compare(user.password, secret, _verdict_for(user))
 
     def _compare(self, secret: Secret, offered: str, verdict: Verdict) -> Outcome:

@@ -26,6 +26,7 @@ HEADER: Final = {"typ": "JWT", "alg": ALGORITHM}
 OPTIONS: Final = ("jwt", "nkey", "sig", "auth_token", "user", "pass", "name", "lang", "version")
 ERROR_CHARS_MAX: Final = 256  # of what the service says, in a line of the log
 Sign = Callable[[bytes], bytes]
+JudgeIssued = Callable[[UserClaims, ConnectionFacts], Verdict | LoginRefusal]
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -73,13 +74,15 @@ def _encoded(raw: bytes) -> bytes:
     return urlsafe_b64encode(raw).rstrip(b"=")
 
 
-def judge_answer(payload: bytes, rules: CalloutRules, asked: Asked, facts: ConnectionFacts) -> Verdict | LoginRefusal:
-    """Who the client is, by the answer of the service."""
+def judge_answer(
+    payload: bytes, rules: CalloutRules, asked: Asked, facts: ConnectionFacts, issued: JudgeIssued | None = None
+) -> Verdict | LoginRefusal:
+    """Who the client is, by the answer of the service; `issued` judges users where operators sign accounts."""
     if not payload:
         return LoginRefusal("auth callout violation: no reason supplied")
     now_s = facts.unix_ns / NS_PER_S
     try:
-        answer = _checked(decode_token(payload), asked, now_s)
+        answer = _checked(decode_token(payload), rules, asked, now_s)
         token = decode_token(string(answer.nats, "jwt"))
         if problem := token.time_problem(now_s):
             raise TokenError(problem)  # noqa: TRY301  one refusal for every reason
@@ -87,18 +90,25 @@ def judge_answer(payload: bytes, rules: CalloutRules, asked: Asked, facts: Conne
         _check_user(user, rules, asked)
     except TokenError as error:
         return LoginRefusal(f"auth callout: {error}")
-    rights = user.rights
+    return _judge_placed(user, token.audience, asked, facts) if issued is None else issued(user, facts)
+
+
+def _judge_placed(user: UserClaims, account: str, asked: Asked, facts: ConnectionFacts) -> Verdict | LoginRefusal:
+    """Who the client is that the service puts into an account of the configuration."""
+    rights, now_s = user.rights, facts.unix_ns / NS_PER_S
+    if rights.proxy_required and not facts.is_proxied:
+        return LoginRefusal("auth callout: proxy required", needs_proxy=True)
     until_s = rights.conditions.open_until(now_s)
     if until_s is None:
         return LoginRefusal("auth callout: authorized user outside of valid connect times")
     if not rights.conditions.admits_kind(facts.kind) or not rights.conditions.admits_address(facts.ip):
         return LoginRefusal("auth callout: authorized user may not connect from here")
-    if token.audience not in asked.accounts:
+    if account not in asked.accounts:
         return LoginRefusal("auth callout: no valid account in the response")
-    return _verdict(user, rights, token.audience, until_s)
+    return _verdict(user, rights, account, until_s)
 
 
-def _checked(answer: Token, asked: Asked, now_s: float) -> Token:
+def _checked(answer: Token, rules: CalloutRules, asked: Asked, now_s: float) -> Token:
     """The answer, when it is one to this question. Raises TokenError."""
     if answer.kind != "authorization_response" or public_user_key(answer.subject) is None:
         raise TokenError("the response is no authorization response")
@@ -108,20 +118,29 @@ def _checked(answer: Token, asked: Asked, now_s: float) -> Token:
         raise TokenError("auth callout response is not for expected user")
     if answer.audience != asked.server_id:
         raise TokenError("auth callout response is not for server")
+    if not _may_answer(answer.issuer, string(answer.nats, "issuer_account"), rules):
+        raise TokenError("wrong issuer for auth callout response")
     if error := string(answer.nats, "error"):
         raise TokenError(f"auth callout service returned an error: {error[:ERROR_CHARS_MAX]!r}")
     return answer
 
 
+def _may_answer(issuer: str, account: str, rules: CalloutRules) -> bool:
+    """Whether a key signs answers of the service: its issuer, or a signing key of its account."""
+    if rules.allowed is None:
+        return issuer == rules.issuer
+    return account in ("", rules.account) and issuer in (rules.account, *rules.signers)
+
+
 def _check_user(user: UserClaims, rules: CalloutRules, asked: Asked) -> None:
-    if user.is_by_signing_key:
+    if rules.allowed is None and user.is_by_signing_key:
         raise TokenError("attempted to use issuer_account")
-    if user.issuer != rules.issuer:
+    if rules.allowed is None and user.issuer != rules.issuer:
         raise TokenError("wrong issuer for auth callout response")
+    if rules.allowed is not None and not {user.account, "*"} & rules.allowed:
+        raise TokenError("the account of the user is none in which the service may put a client")
     if user.subject != asked.user_key:
         raise TokenError("the response is for another user")
-    if user.rights.proxy_required:
-        raise TokenError("proxied connections are not served")
 
 
 def _verdict(user: UserClaims, rights: Rights, account: str, until_s: float) -> Verdict:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from jetraft.api.auth.conditions import ALWAYS, Conditions, conditions_of
-from jetraft.api.auth.nkeys import is_account_key, is_operator_key, public_user_key
+from jetraft.api.auth.nkeys import PREFIX_CURVE, is_account_key, is_operator_key, public_key, public_user_key
 from jetraft.api.auth.permissions import (
     NO_LIMIT,
     RESPONSES_EXPIRE_NS,
@@ -20,13 +20,17 @@ from jetraft.api.auth.permissions import (
     ResponseRules,
     SubjectRules,
 )
+from jetraft.api.auth.rules import CalloutRules
+from jetraft.api.auth.sharing_claims import sharing_of
 from jetraft.api.auth.tokens import Token, TokenError, flag, integer, items, string, strings, table, tables
+from jetraft.api.exchange.values import Sharing
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.subject import valid_subject
 
 ENTRIES_MAX: Final = 10_000  # of the lists of permissions of one token
 SCOPE: Final = "user_scope"
 EVERY_USER: Final = "*"  # of revocations
+EVERY_ACCOUNT: Final = "*"
 NO_SCOPE_LIMITS: Final = {"subs": NO_LIMIT, "data": NO_LIMIT, "payload": NO_LIMIT}
 
 
@@ -92,11 +96,13 @@ class AccountClaims:
     signing_keys: Mapping[str, Rights | None] = MappingProxyType({})  # None: without a scope
     revocations: Mapping[str, int] = MappingProxyType({})  # user's key or `*` -> tokens up to this second
     default_permissions: Permissions | None = None
-    max_connections: int = NO_LIMIT
+    max_leafnodes: int = NO_LIMIT
+    sharing: Sharing = attrs.field(factory=Sharing)  # with the limit of its connections
     max_subs: int = NO_LIMIT
     max_payload: int = NO_LIMIT
     allows_bearer: bool = True
     jetstream: AccountLimits | None = None
+    callout: CalloutRules | None = None  # where a service of the account says who clients are
     unserved: tuple[str, ...] = ()
 
     def has_revoked(self, user: UserClaims) -> bool:
@@ -214,7 +220,7 @@ def account_claims(token: Token) -> AccountClaims:
         raise TokenError("the subject is not an account public key")
     nats = token.nats
     limits = table(nats, "limits")
-    refuse_unserved(nats)
+    signing_keys = dict(map(_signing_key, items(nats, "signing_keys")))
     return AccountClaims(
         subject=token.subject,
         issuer=token.issuer,
@@ -223,25 +229,47 @@ def account_claims(token: Token) -> AccountClaims:
         issued_at_s=token.issued_at_s,
         expires_s=token.expires_s,
         not_before_s=token.not_before_s,
-        signing_keys=MappingProxyType(dict(map(_signing_key, items(nats, "signing_keys")))),
+        signing_keys=MappingProxyType(signing_keys),
         revocations=MappingProxyType(_revocations(nats)),
         default_permissions=permissions_of(table(nats, "default_permissions"), are_templates=False),
-        max_connections=integer(limits, "conn"),
+        max_leafnodes=integer(limits, "leaf"),
+        sharing=sharing_of(token),
         max_subs=integer(limits, "subs"),
         max_payload=integer(limits, "payload"),
         allows_bearer=not flag(limits, "disallow_bearer"),
         jetstream=jetstream_limits(limits),
-        unserved=tuple(key for key in ("imports", "exports") if tables(nats, key))
-        + (("tiered_limits",) if table(limits, "tiered_limits") else ()),
+        callout=callout_of(table(nats, "authorization"), token.subject, frozenset(signing_keys)),
+        unserved=unserved_of(nats, limits),
     )
 
 
-def refuse_unserved(nats: Mapping[str, Any]) -> None:
-    """Raise TokenError for what would let clients in, or send messages elsewhere, if it were passed over."""
-    if strings(table(nats, "authorization"), "auth_users"):
-        raise TokenError("external authorization of an account is not served by jetraft yet")
-    if table(nats, "mappings"):
-        raise TokenError("mappings of an account are not served by jetraft yet")
+def unserved_of(nats: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[str, ...]:
+    """What has no effect, and takes nothing away from anybody."""
+    tiers = ("tiered_limits",) if table(limits, "tiered_limits") else ()
+    return tiers + (("service_latency",) if any(one.get("service_latency") for one in tables(nats, "exports")) else ())
+
+
+def callout_of(block: Mapping[str, Any], account: str, signers: frozenset[str]) -> CalloutRules | None:
+    """Whom the account's service judges; None where it has none. Raises TokenError."""
+    users, allowed, xkey = strings(block, "auth_users"), strings(block, "allowed_accounts"), string(block, "xkey")
+    if not users:
+        if allowed or xkey:
+            raise TokenError("external authorization cannot have accounts or a key without users specified")
+        return None
+    if not all(public_user_key(user) is not None for user in users):
+        raise TokenError("a user of external authorization is not a user public key")
+    if allowed != (EVERY_ACCOUNT,) and not all(map(is_account_key, allowed)):
+        raise TokenError("an account of external authorization is not an account public key")
+    if xkey and public_key(xkey, PREFIX_CURVE) is None:
+        raise TokenError("the key of external authorization is not a public xkey")
+    return CalloutRules(
+        issuer=account,
+        account=account,
+        users=frozenset(users),
+        xkey=xkey,
+        allowed=frozenset(allowed) | {account},
+        signers=signers,
+    )
 
 
 def _signing_key(item: Any) -> tuple[str, Rights | None]:

@@ -15,10 +15,11 @@ import attrs
 import orjson
 import trio
 
-from jetraft.api.auth.assembly import note_unserved
 from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.nkeys import is_account_key
+from jetraft.api.auth.opening import note_unserved
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
+from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.auth.token_directory import TokenDirectory
 from jetraft.api.auth.tokens import TokenError, decode_token, items
 from jetraft.api.config.options import ResolverOptions
@@ -62,6 +63,7 @@ class ClaimsService:
     inbox: bytes  # a subject of this server alone, for what other nodes send
     outbox: PlaneOutbox
     on_change: OnChange
+    sharing: SignedSharing
     clock: Clock
     say: Logger
     refused: int = 0
@@ -82,6 +84,7 @@ class ClaimsService:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve)
+                nursery.start_soon(self.sharing.run)
                 if self.directory is not None:
                     nursery.start_soon(self._compare_often)
         finally:

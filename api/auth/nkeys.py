@@ -5,6 +5,7 @@ The text is base32 of a prefix, 32 bytes of Ed25519 and a CRC-16, as in github.c
 
 import base64
 import binascii
+from collections.abc import Iterable
 from typing import Final
 
 PREFIX_ACCOUNT: Final = 0  # the text begins with A
@@ -12,6 +13,10 @@ PREFIX_OPERATOR: Final = 14 << 3  # O
 PREFIX_SERVER: Final = 13 << 3  # N
 PREFIX_USER: Final = 20 << 3  # U
 PREFIX_CURVE: Final = 23 << 3  # X: X25519, not Ed25519
+PREFIX_CLUSTER: Final = 2 << 3  # C
+PROXY_PREFIXES: Final = (
+    PREFIX_ACCOUNT, PREFIX_OPERATOR, PREFIX_SERVER, PREFIX_USER, PREFIX_CLUSTER,
+)  # fmt: skip
 KEY_BYTES: Final = 32
 CRC_BYTES: Final = 2
 TEXT_CHARS: Final = 56  # base32 of 35 bytes
@@ -75,6 +80,16 @@ def verified(key: bytes, signature: bytes, data: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def signed_by_one(keys: Iterable[str], signature: str, nonce: bytes) -> str:
+    """Which of some public keys signed a nonce; empty: none."""
+    raw = decode_signature(signature)
+    for text in keys if raw is not None else ():
+        key = public_key(text, *PROXY_PREFIXES)
+        if key is not None and raw is not None and verified(key, raw, nonce):
+            return text
+    return ""
 
 
 def signed(nkey: str, signature: str, nonce: bytes) -> bool:

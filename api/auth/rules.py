@@ -25,6 +25,7 @@ class PasswordUser:
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
     connection_types: frozenset[str] = frozenset()
+    proxy_required: bool = False  # it may only come through a proxy that is trusted
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -35,6 +36,7 @@ class NkeyUser:
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
     connection_types: frozenset[str] = frozenset()
+    proxy_required: bool = False  # it may only come through a proxy that is trusted
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -45,6 +47,8 @@ class CalloutRules:
     account: str
     users: frozenset[str]
     xkey: str = ""  # the key for which requests are sealed; empty: they are not
+    allowed: frozenset[str] | None = None  # of a signed account: others in which it may put a client, `*`: all
+    signers: frozenset[str] = frozenset()  # of a signed account: keys that sign for it, beside its own
 
 
 @attrs.frozen(kw_only=True)
@@ -53,6 +57,7 @@ class AuthRules:
 
     users: tuple[PasswordUser, ...] = ()
     nkeys: tuple[NkeyUser, ...] = ()
+    proxy_required: bool = False  # of everybody
     username: str = ""  # of `authorization { user, password }` and of --user and --pass
     password: Secret = attrs.field(factory=lambda: Secret(""))
     token: Secret = attrs.field(factory=lambda: Secret(""))

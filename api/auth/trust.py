@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from jetraft.api.auth.callout import without_asking
 from jetraft.api.auth.claims import NO_RIGHTS, user_claims
 from jetraft.api.auth.permissions import NO_LIMIT
 from jetraft.api.auth.templates import TemplateError, fill_rights
@@ -38,15 +39,20 @@ ACCOUNT_EXPIRED: Final = b"-ERR 'Account Authentication Expired'\r\n"
 
 @attrs.frozen(kw_only=True)
 class TrustRules:
-    """The operators, and the accounts that may be used (empty: all that they have signed)."""
+    """The operators, and the accounts that may be used (empty: all that they have signed).
+
+    `trusted` are keys of operators without their tokens; `default_sentinel` is the token of clients that show none.
+    """
 
     operators: tuple[OperatorClaims, ...] = ()
     pinned: frozenset[str] = frozenset()
+    trusted: frozenset[str] = frozenset()
+    default_sentinel: str = attrs.field(default="", repr=False)
 
     @property
     def keys(self) -> frozenset[str]:
         """The keys that accounts may be signed with."""
-        return frozenset().union(*(operator.keys for operator in self.operators))
+        return self.trusted.union(*(operator.keys for operator in self.operators))
 
 
 @attrs.frozen(eq=False)
@@ -75,8 +81,10 @@ class TokenJudge:
             return LoginRefusal(f"User JWT no longer valid: {problem}")
         return self.judge_user(user, offered, facts)
 
-    def judge_user(self, user: UserClaims, offered: Credentials, facts: ConnectionFacts) -> Verdict | LoginRefusal:
-        """Who this is whose token is verified and within its time."""
+    def judge_user(
+        self, user: UserClaims, offered: Credentials | None, facts: ConnectionFacts
+    ) -> Verdict | LoginRefusal:
+        """Who this is whose token is verified and within its time; `offered` None: it is the user without a proof."""
         account = self.account_of(user.account)
         if account is None or (self.rules.pinned and user.account not in self.rules.pinned):
             return LoginRefusal("Account JWT lookup error: account missing or not pinned")
@@ -85,13 +93,24 @@ class TokenJudge:
         except TemplateError as error:
             return LoginRefusal(f"User JWT is not valid: {error}")
         until_s = rights.conditions.open_until(facts.unix_ns / NS_PER_S)
+        if rights.proxy_required and not facts.is_proxied:
+            return LoginRefusal("proxy required", needs_proxy=True)
         problem = next(self._problems(user, rights, account, offered, facts), "")
         if not problem and until_s is None:
             problem = "Outside connect times"
         return LoginRefusal(problem) if problem else verdict_of(user, rights, account, until_s or 0.0)
 
+    def judge_issued(self, user: UserClaims, facts: ConnectionFacts) -> Verdict | LoginRefusal:
+        """Who this is whose token a service has made for the connection: nothing has to be proved."""
+        return self.judge_user(user, None, facts)
+
     def _problems(
-        self, user: UserClaims, rights: Rights, account: AccountClaims, offered: Credentials, facts: ConnectionFacts
+        self,
+        user: UserClaims,
+        rights: Rights,
+        account: AccountClaims,
+        offered: Credentials | None,
+        facts: ConnectionFacts,
     ) -> Iterator[str]:
         """What keeps a user out, the first question first; a signature is verified only for what passes the others."""
         if account.issuer not in self._keys:
@@ -100,12 +119,10 @@ class TokenJudge:
             yield "Connection type not allowed"
         if not account.holds_at(facts.unix_ns / NS_PER_S):
             yield "Account JWT has expired or is not yet valid"
-        if problem := self._proof_problem(user, rights, account, offered, facts):
+        if offered is not None and (problem := self._proof_problem(user, rights, account, offered, facts)):
             yield problem
         if account.has_revoked(user):
             yield "User authentication revoked"
-        if rights.proxy_required:
-            yield "proxied connections are not served"
         if not rights.conditions.admits_address(facts.ip):
             yield f"Bad src Ip {facts.ip}"
 
@@ -174,7 +191,7 @@ def verdict_of(user: UserClaims, rights: Rights, account: AccountClaims, until_s
     """What the connection of a user may do, and until when."""
     ends = [(user.expires_s, USER_EXPIRED), (until_s, USER_EXPIRED), (account.expires_s, ACCOUNT_EXPIRED)]
     expires_s, words = min((end for end in ends if end[0] > 0), default=(0, USER_EXPIRED))
-    return Verdict(
+    verdict = Verdict(
         user=user.subject,
         label=f"nkey:{user.subject}",
         account=account.subject,
@@ -183,9 +200,10 @@ def verdict_of(user: UserClaims, rights: Rights, account: AccountClaims, until_s
         last_words=words,
         max_subs=least(rights.max_subs, account.max_subs),
         max_payload=least(rights.max_payload, account.max_payload),
-        max_connections=account.max_connections,
+        max_leafnodes=account.max_leafnodes,
         claims=user,
     )
+    return verdict if account.callout is None else without_asking(verdict, account.callout)
 
 
 def least(first: int, second: int) -> int:

@@ -56,6 +56,7 @@ class ConnectionFacts:
     certificate_user: str | None = None  # whom a verified certificate names
     ip: str = ""
     unix_ns: int = 0
+    is_proxied: bool = False  # a trusted proxy speaks for the client
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -74,7 +75,7 @@ class Verdict:
     last_words: bytes = USER_EXPIRED
     max_subs: int = NO_LIMIT
     max_payload: int = NO_LIMIT
-    max_connections: int = NO_LIMIT  # of the account
+    max_leafnodes: int = NO_LIMIT  # of the account
     claims: UserClaims | None = None  # of a user with a token
 
 
@@ -83,6 +84,7 @@ class LoginRefusal:
     """The client may not connect; `why` is for debug lines and names no secret."""
 
     why: str
+    needs_proxy: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)

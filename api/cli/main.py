@@ -9,7 +9,7 @@ command line is wrong.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,7 +33,7 @@ def settings_of(arguments: Sequence[str]) -> Settings:
     return load_settings(Path(flags["config_file"])) | flags
 
 
-def run(options: Options, arguments: Sequence[str]) -> NoReturn:
+def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]) -> NoReturn:
     """Run the server and end the process with its exit status. A reload reads the arguments and the file again."""
     from jetraft.api.cli.start_signals import end_at_once  # noqa: PLC0415
 
@@ -44,7 +44,7 @@ def run(options: Options, arguments: Sequence[str]) -> NoReturn:
 
     limit_bytes = process_limit_bytes()  # looked up once: a reload must not see another
     reread = (lambda: fitted(options_of(arguments), limit_bytes)) if options.config_file else None
-    status = serve(fitted(options, limit_bytes), reread)
+    status = serve(fitted(options, limit_bytes), reread, at_ready)
     sys.stderr.flush()
     os._exit(status)  # all is closed and written: taking the interpreter apart would keep the process for 20 ms more
 
@@ -54,8 +54,13 @@ def options_of(arguments: Sequence[str]) -> Options:
     return build_options(settings_of(arguments))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one for each way to end)
-    """Run the command of the arguments, `sys.argv` by default; returns the exit status."""
+def main(  # noqa: PLR0911  (one for each way to end)
+    arguments: Sequence[str] | None = None, at_ready: Callable[[], None] = lambda: None
+) -> int:
+    """Run the command of the arguments, `sys.argv` by default; returns the exit status.
+
+    `at_ready` is called once, when the server is ready.
+    """
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in ("inspect", "verify"):
         from jetraft.api.cli import inspect  # noqa: PLC0415  servers do not need it
@@ -92,4 +97,4 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  (one 
     if settings.get("test_config"):
         sys.stderr.write(f"jetraft: configuration file {options.config_file} is valid ({options.config_digest})\n")
         return 0
-    return run(options, words)
+    return run(options, words, at_ready)

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from jetraft.api.auth.rules import PasswordUser
-from jetraft.api.config.authorization import AnyUser, settled, users
+import attrs
+
+from jetraft.api.config.authorization import AnyUser, permissions, settled, users, with_default
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.exports import exports
@@ -27,6 +28,16 @@ from jetraft.store.model.state import AccountLimits
 
 NAME_BYTES_MAX = 255  # api/plane: ACCOUNT_NAME_MAX
 
+
+def cluster_traffic(_settings: Settings, value: Any) -> None:
+    """In which account replication runs: checked, without effect. Links between nodes are apart from accounts."""
+    text = 'Expected {} string value for "cluster_traffic", got {}'
+    if not isinstance(value, str):
+        raise OptionsError(text.format("either 'system' or 'owner'", value))
+    if value not in ("", "system", "owner"):
+        raise OptionsError(text.format("'system' or 'owner'", value))
+
+
 LIMITS: Mapping[str, Apply] = {
     **spelled(put("max_memory", integer), "max_memory", "max_mem", "mem", "memory"),
     **spelled(put("max_storage", integer), "max_store", "max_file", "max_disk", "store", "disk"),
@@ -36,6 +47,7 @@ LIMITS: Mapping[str, Apply] = {
     **spelled(put("memory_max_stream_bytes", integer), "mem_max_stream_bytes", "memory_max_stream_bytes"),
     **spelled(put("storage_max_stream_bytes", integer), "disk_max_stream_bytes", "store_max_stream_bytes"),
     "max_ack_pending": put("max_ack_pending", integer),
+    "cluster_traffic": cluster_traffic,
 }
 
 
@@ -85,6 +97,7 @@ def account_of(name: str, value: Any) -> tuple[AccountOptions, list[AnyUser]]:
     found: Settings = {}
     keys: dict[str, Apply] = {
         "users": put("users", users),
+        "default_permissions": put("default_permissions", permissions),
         "jetstream": jetstream,
         "exports": put("exports", exports),
         "imports": put("imports", imports),
@@ -94,7 +107,8 @@ def account_of(name: str, value: Any) -> tuple[AccountOptions, list[AnyUser]]:
         "trace_dest": partial(message_trace, "trace_dest"),
     }
     apply_all("accounts", value, keys, found)
-    members = [with_account(user, name) for user in found.pop("users", ())]
+    default = found.pop("default_permissions", None)
+    members = [with_account(with_default(user, default), name) for user in found.pop("users", ())]
     traced = {key: found.pop(key) for key in ("trace_dest", "trace_sampling") if key in found}
     enabled = found.pop("jetstream", None)
     return AccountOptions(name=name, jetstream=enabled, sharing=Sharing(**found), **traced), members
@@ -102,17 +116,7 @@ def account_of(name: str, value: Any) -> tuple[AccountOptions, list[AnyUser]]:
 
 def with_account(user: AnyUser, account: str) -> AnyUser:
     """A user of an account."""
-    if isinstance(user, PasswordUser):
-        return PasswordUser(
-            name=user.name,
-            password=user.password,
-            account=account,
-            permissions=user.permissions,
-            connection_types=user.connection_types,
-        )
-    return type(user)(
-        nkey=user.nkey, account=account, permissions=user.permissions, connection_types=user.connection_types
-    )
+    return attrs.evolve(user, account=account)
 
 
 def jetstream(settings: Settings, value: Any) -> None:

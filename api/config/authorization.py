@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import attrs
+
 from jetraft.api.auth.nkeys import public_user_key
 from jetraft.api.auth.permissions import Permissions, ResponseRules, SubjectRules
 from jetraft.api.auth.rules import CONNECTION_TYPES, NkeyUser, PasswordUser
@@ -14,7 +16,7 @@ from jetraft.api.auth.secret import Secret
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.values import duration_ns, integer, secret_text, text
+from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, text
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.subject import valid_subject
 
@@ -31,6 +33,7 @@ def authorization(settings: Settings, value: Any) -> None:
         "token": put("token", secret_text),
         "users": put("users", users),
         "auth_callout": callout,
+        "proxy_required": put("proxy_required", boolean),
         "timeout": put("auth_timeout_ns", timeout_ns, "timeout"),
         **spelled(
             put("permissions", permissions), "default_permission", "default_permissions", "permission", "permissions"
@@ -84,11 +87,7 @@ def with_default(user: AnyUser, default: Permissions | None) -> AnyUser:
     """A user that has permissions when there are any."""
     if user.permissions is not None or default is None:
         return user
-    if isinstance(user, NkeyUser):
-        return NkeyUser(nkey=user.nkey, permissions=default, connection_types=user.connection_types)
-    return PasswordUser(
-        name=user.name, password=user.password, permissions=default, connection_types=user.connection_types
-    )
+    return attrs.evolve(user, permissions=default)
 
 
 def users(_key: str, value: Any) -> list[AnyUser]:
@@ -109,6 +108,7 @@ def user_of(block: Table) -> AnyUser:
         **spelled(put("password", secret_text), "pass", "password"),
         **spelled(put("permissions", permissions), "permission", "permissions", "authorization"),
         **spelled(put("connection_types", connection_types), "allowed_connection_types", "connection_types", "clients"),
+        "proxy_required": put("proxy_required", boolean),
     }
     apply_all("authorization.users", block, keys, found)
     nkey, name, password = found.get("nkey", ""), found.get("user", ""), found.get("password", "")
@@ -121,10 +121,12 @@ def user_of(block: Table) -> AnyUser:
         problem = "Nkey users do not take usernames or passwords"
     if problem:
         raise PlacedError(f"{block.place(list(block)[-1])}: {problem}") if block else OptionsError(problem)
-    granted, types = found.get("permissions"), found.get("connection_types", frozenset())
-    if nkey:
-        return NkeyUser(nkey=nkey, permissions=granted, connection_types=types)
-    return PasswordUser(name=name, password=Secret(password), permissions=granted, connection_types=types)
+    rest = {
+        "permissions": found.get("permissions"),
+        "connection_types": found.get("connection_types", frozenset()),
+        "proxy_required": found.get("proxy_required", False),
+    }
+    return NkeyUser(nkey=nkey, **rest) if nkey else PasswordUser(name=name, password=Secret(password), **rest)
 
 
 def connection_types(_key: str, value: Any) -> frozenset[str]:

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 from urllib.parse import urlsplit
 
+from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
 from jetraft.api.auth.secret import Secret
 from jetraft.api.config.flags import FlagError
@@ -127,6 +128,7 @@ def auth_rules(settings: Settings) -> AuthRules:
         token=Secret(settings.get("token") or ""),
         no_auth_user=settings.get("no_auth_user") or "",
         callout=settings.get("callout"),
+        proxy_required=bool(settings.get("proxy_required")),
     )
     if rules.callout is not None:
         from jetraft.api.config.callout import check_callout  # noqa: PLC0415  few servers have one
@@ -143,7 +145,8 @@ def auth_rules(settings: Settings) -> AuthRules:
 
 def trust_of(settings: Settings) -> TrustOptions | None:
     """Operator mode, when it was asked for."""
-    if not any(settings.get(key) for key in ("operators", "resolver", "resolver_preload", "pinned_accounts")):
+    asked = ("operators", "trusted_keys", "resolver", "resolver_preload", "pinned_accounts", "default_sentinel")
+    if not any(settings.get(key) for key in asked):
         return None
     from jetraft.api.config.operators import trust_options  # noqa: PLC0415  only servers with operators pay for it
 
@@ -193,7 +196,7 @@ def leaf_options(settings: Settings, rules: AuthRules, trust: TrustOptions | Non
     if options is None or not (options.listens or options.remotes):
         return None
     if trust is not None:
-        raise OptionsError('"leafnodes" beside operators is not served by jetraft yet')
+        return leaf_options_of_operators(options)
     if options.listens and rules.callout is not None and not options.auth.required:
         raise OptionsError('"leafnodes" without users of its own beside "auth_callout" is not served by jetraft yet')
     named = (account.name for account in settings.get("accounts") or ())
@@ -205,6 +208,20 @@ def leaf_options(settings: Settings, rules: AuthRules, trust: TrustOptions | Non
     for remote in options.remotes:
         if remote.account not in known:
             raise OptionsError(f'cannot find local account "{remote.account}" specified in leafnode remote')
+    return options
+
+
+def leaf_options_of_operators(options: LeafOptions) -> LeafOptions:
+    """The same where operators sign accounts and users. Raises OptionsError."""
+    if options.auth.required:
+        raise OptionsError("operator mode does not allow specifying users in leafnode config")
+    for remote in options.remotes:
+        if not is_account_key(remote.account):
+            raise OptionsError(
+                "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your "
+                "`leafnodes` section, to assign it to an account. Each account value should be a 56 character public "
+                "key, starting with the letter 'A'"
+            )
     return options
 
 
@@ -222,7 +239,8 @@ PLAIN = (
     "auth_timeout_ns", "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections",
     "max_closed_clients", "max_subscriptions", "ping_interval_ns", "ping_max", "write_deadline_ns",
     "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
-    "log_max_num", "pid_file", "ports_file_dir", "server_tags", "server_metadata", "config_file", "config_digest",
+    "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",
+    "server_metadata", "config_file", "config_digest",
 )  # fmt: skip
 
 
@@ -254,6 +272,7 @@ def build_options(settings: Settings) -> Options:
         websocket=websocket_of(settings, rules, trust),
         accounts=tuple(settings.get("accounts") or ()),
         mappings=tuple(settings.get("mappings") or ()),
+        proxies=tuple(settings.get("proxies") or ()),
         system_account=system_account(settings, trust),
         tls=tls,
         debug=bool(settings.get("debug") or both),

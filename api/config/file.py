@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jetraft.api.config import without_effect
 from jetraft.api.config.accounts import accounts
 from jetraft.api.config.authorization import authorization, check_alone
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
@@ -136,6 +137,13 @@ def of_operators(name: str) -> Apply:
     return apply
 
 
+def proxies(settings: Settings, value: Any) -> None:
+    """Which proxies may speak for clients."""
+    from jetraft.api.config.proxies import proxies as read  # noqa: PLC0415  few servers have one
+
+    read(settings, value)
+
+
 def websocket(settings: Settings, value: Any) -> None:
     """The listener for WebSocket."""
     from jetraft.api.config.websocket import websocket as read  # noqa: PLC0415  only servers with WebSocket pay for it
@@ -156,6 +164,7 @@ JETSTREAM: Mapping[str, Apply] = {
     **spelled(put("store_dir", text), "store_dir", "storedir"),
     **spelled(put("max_memory_store", integer), "max_memory_store", "max_mem_store", "max_mem"),
     **spelled(put("max_file_store", integer), "max_file_store", "max_file"),
+    **without_effect.OF_JETSTREAM,
     "unique_tag": put("unique_tag", text),
     "domain": put("domain", domain),
     "strict": strict,
@@ -168,6 +177,7 @@ JETSTREAM: Mapping[str, Apply] = {
 }
 
 CLUSTER: Mapping[str, Apply] = {
+    **without_effect.OF_CLUSTER,
     "name": put("cluster_name", text, "name"),
     "listen": put("cluster_listen", listen, "listen"),
     **spelled(put("cluster_host", text, "host"), "host", "net"),
@@ -184,6 +194,7 @@ CLUSTER: Mapping[str, Apply] = {
 }
 
 TOP: Mapping[str, Apply] = {
+    **without_effect.AT_THE_TOP,
     "listen": put_address("host", "port", DEFAULT_PORT, "listen"),
     **spelled(put("host", text), "host", "net"),
     "port": put("port", integer),
@@ -203,6 +214,9 @@ TOP: Mapping[str, Apply] = {
     **spelled(of_operators("resolver"), "resolver", "account_resolver", "accounts_resolver"),
     "resolver_preload": of_operators("preload"),
     "resolver_pinned_accounts": of_operators("pinned"),
+    **spelled(of_operators("trusted_keys"), "trusted", "trusted_keys"),
+    "default_sentinel": put("default_sentinel", secret_text),
+    "proxies": proxies,
     "no_auth_user": put("no_auth_user", text),
     "cluster": lambda settings, value: apply_all("cluster", value, CLUSTER, settings),
     "jetstream": jetstream,
@@ -224,6 +238,8 @@ TOP: Mapping[str, Apply] = {
     "debug": put("debug", boolean),
     "trace": put("trace", boolean),
     "trace_verbose": put("trace_verbose", boolean),
+    "max_traced_msg_len": put("max_traced_msg_len", integer),
+    "no_header_support": put("no_header_support", boolean),
     **spelled(put("logtime", boolean), "logtime", "log_time"),
     "logtime_utc": put("logtime_utc", boolean),
     **spelled(put("log_file", text), "log_file", "logfile"),

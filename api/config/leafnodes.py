@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from jetraft.api.auth.rules import AuthRules, PasswordUser
+from jetraft.api.auth.nkeys import public_user_key
+from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
 from jetraft.api.auth.secret import Secret
+from jetraft.api.auth.seeds import SeedError, UserKey
 from jetraft.api.config.authorization import subjects
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
@@ -63,6 +65,14 @@ def leaf_users(_key: str, value: Any) -> tuple[PasswordUser, ...]:
     return users
 
 
+def leaf_nkey(key: str, value: Any) -> str:
+    """The public key that leaf nodes prove to have."""
+    found = text(key, value)
+    if public_user_key(found) is None:
+        raise OptionsError("Not a valid public nkey for leafnode authorization")
+    return found
+
+
 def authorization(settings: Settings, value: Any) -> None:
     """`authorization { user, password, account, users [...], timeout }`."""
     found: Settings = {}
@@ -71,13 +81,16 @@ def authorization(settings: Settings, value: Any) -> None:
         **spelled(put("password", secret_text), "pass", "password"),
         "account": put("account", text),
         "users": put("users", leaf_users),
+        "nkey": put("nkey", leaf_nkey),
         "timeout": put("timeout", duration_ns),
     }
     apply_all("leafnodes.authorization", value, keys, found)
     if found.get("users") and found.get("user"):
         raise OptionsError("can not have a single user/pass and a users array")
+    nkey = "" if found.get("user") else found.get("nkey", "")
     rules = AuthRules(
         users=found.get("users", ()),
+        nkeys=(NkeyUser(nkey=nkey),) if nkey else (),
         username=found.get("user", ""),
         password=Secret(found.get("password", "")),
     )
@@ -115,16 +128,16 @@ def remote_url(given: Any) -> RemoteUrl:
     if not isinstance(given, str):
         raise OptionsError(f"Expected remote leafnode url to be an array or string, got {given}")
     parts = urlsplit(given if "//" in given else f"nats://{given}")
-    if parts.scheme in ("ws", "wss", "tls"):
+    if parts.scheme in ("ws", "wss"):
         raise OptionsError(f'"{parts.scheme}://" in the url of a leafnode is not served by jetraft yet')
-    if parts.scheme not in ("nats", "nats-leaf", "leafnode") or not parts.hostname:
+    if parts.scheme not in ("nats", "nats-leaf", "leafnode", "tls") or not parts.hostname:
         raise wrong
     try:
         port = parts.port or DEFAULT_LEAF_PORT
     except ValueError:
         raise wrong from None
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return RemoteUrl(host=parts.hostname, port=port, user=user, password=password)
+    return RemoteUrl(host=parts.hostname, port=port, user=user, password=password, tls=parts.scheme == "tls")
 
 
 def remote_urls(_key: str, value: Any) -> tuple[RemoteUrl, ...]:
@@ -135,9 +148,25 @@ def remote_urls(_key: str, value: Any) -> tuple[RemoteUrl, ...]:
     return tuple(urls)
 
 
+def tls(settings: Settings, value: Any) -> None:
+    """TLS of the listener, or towards a hub; its files are looked at."""
+    from jetraft.api.config.tls import checked, tls_options  # noqa: PLC0415  only servers with TLS pay for it
+
+    settings["tls"] = checked(tls_options(value))
+
+
 def subject_list(key: str, value: Any) -> tuple[str, ...]:
     """Subjects that do not go over a connection."""
     return subjects(key, value, with_queues=False)
+
+
+def remote_seed(_key: str, value: Any) -> Secret:
+    """The seed of the user that this server is; it is in no text."""
+    try:
+        UserKey.read(value if isinstance(value, str) else "")
+    except SeedError as error:
+        raise OptionsError("Remote leafnode nkey is not a valid seed") from error
+    return Secret(value)
 
 
 def remote(block: Any) -> RemoteOptions | None:
@@ -150,6 +179,8 @@ def remote(block: Any) -> RemoteOptions | None:
         return None
     if not found.get("urls"):
         raise OptionsError("a remote leafnode needs an url")
+    if found.get("credentials") and found.get("seed"):
+        raise OptionsError("Remote leafnode can not have both creds and nkey defined")
     return RemoteOptions(**found)
 
 
@@ -187,6 +218,7 @@ LEAFNODES: Mapping[str, Apply] = {
     **spelled(put("reconnect_ns", reconnect_ns, "reconnect"), "reconnect", "reconnect_delay", "reconnect_interval"),
     "compression": compression,
     "remotes": put("remotes", remotes),
+    "tls": tls,
 }
 
 REMOTE: Mapping[str, Apply] = {
@@ -194,6 +226,8 @@ REMOTE: Mapping[str, Apply] = {
     **spelled(put("account", text), "account", "local"),
     **spelled(put("deny_imports", subject_list), "deny_imports", "deny_import"),
     **spelled(put("deny_exports", subject_list), "deny_exports", "deny_export"),
+    **spelled(put("credentials", text), "credentials", "creds"),
+    **spelled(put("seed", remote_seed, "nkey"), "nkey", "seed"),
     "hub": put("hub", boolean),
     **spelled(put("no_randomize", boolean), "no_randomize", "dont_randomize"),
     **spelled(put("isolate", boolean), "isolate", "isolate_leafnode_interest"),
@@ -201,5 +235,6 @@ REMOTE: Mapping[str, Apply] = {
     "ignore_discovered_servers": put("ignore_discovered_servers", boolean),
     "first_info_timeout": put("first_info_timeout_ns", duration_ns, "first_info_timeout"),
     "disabled": put("disabled", boolean),
+    "tls": tls,
     "compression": compression,
 }

@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from jetraft.api.auth.claims import AccountClaims, OperatorClaims, account_claims, operator_claims
-from jetraft.api.auth.nkeys import is_account_key
+from jetraft.api.auth.claims import AccountClaims, OperatorClaims, account_claims, operator_claims, user_claims
+from jetraft.api.auth.nkeys import is_account_key, is_operator_key
 from jetraft.api.auth.tokens import TOKEN_BYTES_MAX, TokenError, decode_token
 from jetraft.api.auth.trust import TrustRules
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.options import ResolverOptions, TrustOptions
 from jetraft.api.config.values import boolean, duration_ns, integer, text, texts
+from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.versioning import SERVER_VERSION
 
 MEMORY: Final = re.compile(r"(MEM|MEMORY)\s*", re.IGNORECASE)
@@ -38,6 +40,17 @@ def operators(settings: Settings, value: Any) -> None:
         except (OSError, TokenError, UnicodeDecodeError) as error:
             raise OptionsError(f"error parsing operator JWT: {reason(error)}") from error
     settings["operators"] = tuple(found)
+
+
+def trusted_keys(settings: Settings, value: Any) -> None:
+    """Keys of operators, without their tokens."""
+    if not isinstance(value, str | list):
+        raise OptionsError(f"error parsing trusted: unsupported type {go_type(value)}")
+    keys = texts("trusted_keys", value)
+    for key in keys:
+        if not is_operator_key(key):
+            raise OptionsError(f"trust key {go_quote(key)} required to be a valid public operator nkey")
+    settings["trusted_keys"] = frozenset(keys)
 
 
 def token_of(given: str) -> str:
@@ -134,13 +147,19 @@ RESOLVER: Mapping[str, Apply] = {
 def trust_options(settings: Settings) -> TrustOptions | None:
     """What the keys say together; None without operators. Raises OptionsError, in nats-server's words and order."""
     found: tuple[OperatorClaims, ...] = settings.get("operators") or ()
-    if not found:
+    trusted: frozenset[str] = settings.get("trusted_keys") or frozenset()
+    if found and trusted:
+        raise OptionsError("conflicting options for 'TrustedKeys' and 'TrustedOperators'")
+    if not found and not trusted:
+        if settings.get("default_sentinel"):
+            raise OptionsError("default sentinel requires operators and accounts")
         if any(settings.get(key) for key in ("resolver", "resolver_preload", "pinned_accounts")):
             raise OptionsError("a resolver needs an operator")
         return None
     store: ResolverOptions | None = settings.get("resolver")
-    if store is None:
+    if store is None and found:
         raise OptionsError("operators require an account resolver to be configured")
+    store = store or ResolverOptions()
     if settings.get("accounts"):
         raise OptionsError("operators do not allow Accounts to be configured directly")
     if settings.get("users") or settings.get("account_users"):
@@ -153,11 +172,29 @@ def trust_options(settings: Settings) -> TrustOptions | None:
     tokens: dict[str, str] = settings.get("resolver_preload") or {}
     pins: frozenset[str] = settings.get("pinned_accounts") or frozenset()
     return TrustOptions(
-        rules=TrustRules(operators=found, pinned=pins | {system} if pins else pins),
+        rules=TrustRules(
+            operators=found,
+            pinned=pins | {system} if pins else pins,
+            trusted=trusted,
+            default_sentinel=checked_sentinel(settings.get("default_sentinel") or ""),
+        ),
         resolver=store,
         preload=tuple(tokens.values()),
         system_account=system,
     )
+
+
+def checked_sentinel(token: str) -> str:
+    """The token of clients that show none: a bearer's. Raises OptionsError, which does not show it."""
+    if not token:
+        return ""
+    try:
+        claims = user_claims(decode_token(token))
+    except TokenError:
+        raise OptionsError("default sentinel JWT not valid") from None
+    if not claims.rights.is_bearer:
+        raise OptionsError("default sentinel must be a bearer token")
+    return token
 
 
 def system_key(given: str, found: tuple[OperatorClaims, ...], store: ResolverOptions) -> str:
@@ -169,6 +206,8 @@ def system_key(given: str, found: tuple[OperatorClaims, ...], store: ResolverOpt
         if not is_account_key(given):
             raise OptionsError(f'system_account "{given}" is not a public account nkey')
         return given
+    if not found:
+        return ""
     if not found[0].system_account and store.kind != "memory":
         raise OptionsError(
             "using nats based account resolver - the system account needs to be specified in configuration or the "

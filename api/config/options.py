@@ -149,6 +149,7 @@ class Options:
     https_port: int = 0  # the pages over TLS, with the listener's certificate
     auth: AuthRules = attrs.field(factory=AuthRules)
     trust: TrustOptions | None = None  # with operators; `auth` names nobody then
+    proxies: tuple[str, ...] = ()  # keys of proxies that may speak for clients
     tls: TlsOptions | None = None  # of the listener for clients
     websocket: WebSocketOptions | None = None
     auth_timeout_ns: int = AUTH_TIMEOUT_NS
@@ -166,6 +167,8 @@ class Options:
     debug: bool = False
     trace: bool = False
     trace_verbose: bool = False
+    max_traced_msg_len: int = 0  # bytes of a payload in a protocol line; 0: all
+    no_header_support: bool = False
     logtime: bool = True
     logtime_utc: bool = False
     log_file: str = ""

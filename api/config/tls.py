@@ -1,6 +1,6 @@
 """The `tls` block of a listener: keys in, one `TlsOptions` out, its files looked at. Texts are nats-server's.
 
-`insecure` and `ca_certs_match` are read and passed over, as nats-server does where it is the server.
+`ca_certs_match` is read and passed over, and `insecure` has no effect where this server is the one that accepts.
 """
 
 import re
@@ -168,7 +168,7 @@ KEYS: Mapping[str, Read] = {
     "cert_file": filename,
     "key_file": filename,
     "ca_file": filename,
-    "insecure": lambda _found, key, value: boolean({}, key, value),
+    "insecure": boolean,
     "verify": boolean,
     "verify_and_map": boolean,
     "verify_cert_and_check_known_urls": known_urls,

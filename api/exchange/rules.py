@@ -10,11 +10,12 @@ from collections.abc import Mapping
 import attrs
 
 from jetraft.api.exchange.transforms import local_of, names_of
-from jetraft.api.exchange.values import Export, Import, Sharing, SharingKind
+from jetraft.api.exchange.values import Activation, Export, Import, Sharing, SharingKind
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.subject import is_literal, is_subset, overlaps, tokens, valid_subject
 from jetraft.store.model.transforms import TransformError
 
+EVERYBODY = "*"  # of revocations
 CYCLE_DEPTH_MAX = 1024  # nats-server: MaxAccountCycleSearchDepth
 
 
@@ -23,18 +24,23 @@ class SharingError(ValueError):
 
 
 @attrs.define
-class _Account:
+class SharedByAccount:
+    """What one account exports and imports, of what was found to be right."""
+
     exports: dict[tuple[SharingKind, str], Export] = attrs.field(factory=dict)
     imports: list[Import] = attrs.field(factory=list)
+    signers: frozenset[str] = frozenset()
 
 
 @attrs.define
-class _Added:
-    """What was found to be right so far, by account."""
+class Added:
+    """What was found to be right so far, by account, at a time."""
 
-    accounts: dict[str, _Account]
+    accounts: dict[str, SharedByAccount] = attrs.field(factory=dict)
+    now_s: float = 0.0
 
     def export(self, name: str, one: Export) -> None:
+        """Add an export. Raises SharingError."""
         for importer in one.accounts or ():
             if importer not in self.accounts:
                 raise SharingError(f"{go_quote(importer)} account not defined for {one.kind} export")
@@ -44,6 +50,7 @@ class _Added:
         self.accounts[name].exports[one.kind, one.subject] = one
 
     def add_import(self, name: str, one: Import) -> None:
+        """Add an import. Raises SharingError."""
         if one.account not in self.accounts:
             raise SharingError(f"{go_quote(one.account)} account not defined for {one.kind} import")
         try:
@@ -57,7 +64,7 @@ class _Added:
         is_service = one.kind is SharingKind.SERVICE
         if is_service and not (valid_subject(local) and valid_subject(one.subject.encode())):
             raise TransformError("sublist: invalid subject")
-        if not is_authorized(self.accounts[one.account].exports, name, one):
+        if not is_authorized(self.accounts[one.account], name, one, self.now_s):
             raise TransformError(f"{one.kind} import not authorized")
         if not is_literal(one.prefix.encode()):
             raise TransformError("stream import prefix can not contain wildcard tokens")
@@ -90,13 +97,31 @@ class _Added:
             self._check_cycle(one.account, kind, narrowed, visited)
 
 
-def is_authorized(exports: Mapping[tuple[SharingKind, str], Export], importer: str, one: Import) -> bool:
+def is_authorized(exporter: SharedByAccount, importer: str, one: Import, now_s: float) -> bool:
     """Whether an account exports what another imports, to it."""
-    return export_for(exports, importer, one) is not None
+    found = export_of(exporter.exports, one)
+    if found is None:
+        return False
+    if found.token_position:
+        named = tokens(one.subject.encode())[found.token_position - 1]
+        return found.subject != one.subject and named == importer.encode()
+    if found.needs_activation:
+        return one.activation is not None and activates(one.activation, found, exporter.signers, now_s)
+    return found.accounts is None or importer in found.accounts
 
 
-def export_for(exports: Mapping[tuple[SharingKind, str], Export], importer: str, one: Import) -> Export | None:
-    """The export that an import is of: the one of its own subject, else the first that covers it; None: not for it."""
+def activates(activation: Activation, export: Export, signers: frozenset[str], now_s: float) -> bool:
+    """Whether an activation holds at a time: by a key of the exporter, and not revoked."""
+    if activation.is_by_signing_key and activation.signer not in signers:
+        return False
+    if not activation.holds_at(now_s):
+        return False
+    until_s = max((at for key, at in export.revoked if key in (activation.importer, EVERYBODY)), default=-1)
+    return activation.issued_at_s > until_s
+
+
+def export_of(exports: Mapping[tuple[SharingKind, str], Export], one: Import) -> Export | None:
+    """The export that an import is of: the one of its own subject, else the first that covers it."""
     subject = one.subject.encode()
     if not valid_subject(subject):
         return None
@@ -108,17 +133,12 @@ def export_for(exports: Mapping[tuple[SharingKind, str], Export], importer: str,
             if kind is one.kind and is_subset(subject, exported.encode())
         )
         found = next(covering, None)
-    if found is None:
-        return None
-    if found.token_position:
-        named = tokens(subject)[found.token_position - 1]
-        return found if found.subject != one.subject and named == importer.encode() else None
-    return found if found.accounts is None or importer in found.accounts else None
+    return found
 
 
 def check_sharing(accounts: Mapping[str, Sharing]) -> None:
     """Raise SharingError for the first export or import of all accounts that cannot be, in nats-server's order."""
-    added = _Added({name: _Account() for name in accounts})
+    added = Added({name: SharedByAccount() for name in accounts})
     for kind in SharingKind:
         for name, sharing in accounts.items():
             for one in sharing.exports:

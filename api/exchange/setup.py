@@ -1,61 +1,148 @@
-"""Tells a plane what its accounts export, import, map and allow, before the first client comes."""
+"""Tells a plane what its accounts export, import, map and allow: at the start, and whenever that changes.
 
-from collections.abc import Callable, Mapping
+`SharedAccounts.follow` compares what is wanted with what there is and changes the difference, so what stays the same is
+not interrupted. It is called between turns, with what `rules` found to be right.
+"""
+
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jetraft.api.exchange.rules import export_for, exports_of
+import attrs
+
+from jetraft.api.exchange.rules import export_of, exports_of
 from jetraft.api.exchange.transforms import choices_of, names_of
-from jetraft.api.exchange.values import ClientLimits, Export, Import, ServiceResponseType, Sharing, SharingKind
+from jetraft.api.exchange.values import Export, Import, ServiceResponseType, Sharing, SharingKind
 
 if TYPE_CHECKING:
     from jetraft.api.plane._accounts import Account
     from jetraft.api.plane._plane import Plane
 
-Exported = dict[tuple[str, SharingKind, str], int]  # by account, kind and subject: the plane's numbers
+NOTHING = Sharing()
 
 
-def set_up(plane: "Plane", accounts: Mapping[str, Sharing], cluster: str) -> "tuple[Account, ...]":
-    """Set all accounts up, which were found to be right; returns handles that the caller keeps as long as the plane."""
-    held = {name: plane.account(name) for name in accounts}
-    exported: Exported = {}
-    for name, sharing in accounts.items():
-        for mapping in sharing.mappings:
-            plane.map_subject(held[name], mapping.source.encode(), choices_of(mapping, cluster))
-        if sharing.limits != ClientLimits():
-            limits = sharing.limits
-            plane.limit(
-                held[name],
-                max_connections=limits.max_connections,
-                max_subscriptions=limits.max_subscriptions,
-                max_payload=limits.max_payload,
+@attrs.frozen
+class ImportedService:
+    """A service that is imported: its account and its subject there."""
+
+    account: str
+    subject: str
+
+
+@attrs.frozen
+class ImportInForce:
+    """An import that is in force. `service` is what it is of, None for a stream."""
+
+    account: str
+    imported: Import
+    service: ImportedService | None
+
+
+@attrs.define(eq=False)
+class SharedAccounts:
+    """What the accounts of one plane share now. Accounts that ever shared anything stay as long as this does."""
+
+    plane: "Plane"
+    cluster: str
+    sharing: dict[str, Sharing] = attrs.field(factory=dict, init=False)
+    _held: "dict[str, Account]" = attrs.field(factory=dict, init=False)
+    _links: dict[str, dict[ImportInForce, int]] = attrs.field(
+        factory=dict, init=False
+    )  # by account: the plane's numbers
+    _services: dict[ImportedService, tuple[int, Export]] = attrs.field(factory=dict, init=False)
+
+    def follow(self, accounts: Mapping[str, Sharing]) -> None:
+        """Let the accounts share this from now on, and nothing else. All of it is in force on return.
+
+        Connections that there are keep their limits: the caller applies `Plane.limit_connection`.
+        """
+        changed = {name for name in {*self.sharing, *accounts} if self.of(name) != accounts.get(name, NOTHING)}
+        touched = {name for name, sharing in accounts.items() if any(one.account in changed for one in sharing.imports)}
+        before, self.sharing = self.sharing, dict(accounts)
+        wanted = {name: self._wanted(name) for name in sorted(changed | touched)}
+        for name, links in wanted.items():
+            self._limit_and_map(name, before.get(name, NOTHING))
+            self._end(name, links)
+        for name, links in wanted.items():
+            self._begin(name, links)
+        self._tidy_services()
+
+    def of(self, name: str) -> Sharing:
+        """What an account shares."""
+        return self.sharing.get(name, NOTHING)
+
+    def _account(self, name: str) -> "Account":
+        if name not in self._held:
+            self._held[name] = self.plane.account(name)
+        return self._held[name]
+
+    def _wanted(self, name: str) -> dict[ImportInForce, Export]:
+        """What an account imports, and the exports that this is of."""
+        found = {}
+        for one in self.of(name).imports:
+            export = export_of(exports_of(self.of(one.account)), one)
+            assert export is not None, "imports are checked before"
+            is_service = one.kind is SharingKind.SERVICE
+            found[ImportInForce(name, one, ImportedService(one.account, export.subject) if is_service else None)] = (
+                export
             )
-        for one in sharing.imports:
-            found = export_for(exports_of(accounts[one.account]), name, one)
-            assert found is not None
-            if one.kind is SharingKind.STREAM:
-                _import_stream(plane, held.__getitem__, name, one)
-            else:
-                number = _number_of(plane, exported, one.account, found)
-                _import_service(plane, held.__getitem__, name, one, number)
-    return tuple(held.values())
+        return found
+
+    def _limit_and_map(self, name: str, before: Sharing) -> None:
+        after, account = self.of(name), self._account(name)
+        if before.mappings != after.mappings:
+            self.plane.unmap(account)
+            for mapping in after.mappings:
+                self.plane.map_subject(account, mapping.source.encode(), choices_of(mapping, self.cluster))
+        if before.limits != after.limits:
+            self.plane.limit(
+                account,
+                max_connections=after.limits.max_connections,
+                max_subscriptions=after.limits.max_subscriptions,
+                max_payload=after.limits.max_payload,
+            )
+
+    def _end(self, name: str, wanted: dict[ImportInForce, Export]) -> None:
+        links = self._links.get(name, {})
+        for link in links.keys() - wanted.keys():
+            self.plane.end_import(self._account(name), links.pop(link))
+
+    def _begin(self, name: str, wanted: dict[ImportInForce, Export]) -> None:
+        links = self._links.setdefault(name, {})
+        for link, export in wanted.items():
+            number = 0 if link.service is None else self._number_of(link.service, export)
+            if link not in links:
+                links[link] = self._import(link, number)
+        if not links:
+            del self._links[name]
+
+    def _import(self, link: ImportInForce, service: int) -> int:
+        one, names = link.imported, names_of(link.imported)
+        here, there = self._account(link.account), self._account(one.account)
+        if one.kind is SharingKind.SERVICE:
+            return self.plane.import_service(here, names.local, there, service, to=names.there, share=one.share)
+        source = one.subject.encode()
+        return self.plane.import_stream(here, names.local, there, source, shown=names.here, back=names.there)
+
+    def _number_of(self, service: ImportedService, export: Export) -> int:
+        """The number of a service, which the plane gives when the first account imports it."""
+        many = export.response_type is not ServiceResponseType.SINGLE
+        number, before = self._services.get(service, (0, export))
+        if not number:
+            number = self.plane.export_service(many=many, threshold_ns=export.threshold_ns)
+        elif before != export:
+            self.plane.change_service(number, many=many, threshold_ns=export.threshold_ns)
+        self._services[service] = number, export
+        return number
+
+    def _tidy_services(self) -> None:
+        """Forget the services that no account imports any more."""
+        used = {link.service for links in self._links.values() for link in links}
+        for service in [one for one in self._services if one not in used]:
+            self.plane.end_service(self._services.pop(service)[0])
 
 
-def _number_of(plane: "Plane", exported: Exported, account: str, one: Export) -> int:
-    """The number of a service, which the plane gives when the first account imports it."""
-    key = (account, one.kind, one.subject)
-    if key not in exported:
-        many = one.response_type is not ServiceResponseType.SINGLE
-        exported[key] = plane.export_service(many=many, threshold_ns=one.threshold_ns)
-    return exported[key]
-
-
-def _import_service(plane: "Plane", held: "Callable[[str], Account]", name: str, one: Import, number: int) -> None:
-    names = names_of(one)
-    plane.import_service(held(name), names.local, held(one.account), number, to=names.there, share=one.share)
-
-
-def _import_stream(plane: "Plane", held: "Callable[[str], Account]", name: str, one: Import) -> None:
-    names = names_of(one)
-    plane.import_stream(
-        held(name), names.local, held(one.account), one.subject.encode(), shown=names.here, back=names.there
-    )
+def set_up(plane: "Plane", accounts: Mapping[str, Sharing], cluster: str) -> SharedAccounts:
+    """Set all accounts up, which were found to be right; the caller keeps the result as long as the plane."""
+    shared = SharedAccounts(plane, cluster)
+    shared.follow(accounts)
+    return shared

@@ -30,6 +30,25 @@ class SharingKind(StrEnum):
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class Activation:
+    """Lets an account import what it would not be given otherwise; its token was verified before this exists.
+
+    The exporter has signed it, or, with `is_by_signing_key`, a key that should be one of the exporter's.
+    """
+
+    signer: str
+    importer: str
+    is_by_signing_key: bool = False
+    issued_at_s: int = 0
+    not_before_s: int = 0
+    expires_s: int = 0  # 0: never
+
+    def holds_at(self, now_s: float) -> bool:
+        """Whether its time has come and is not over."""
+        return self.not_before_s <= int(now_s) and not 0 < self.expires_s <= int(now_s)
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class Export:
     """A stream or service for other accounts. `accounts` None: for all of them."""
 
@@ -39,6 +58,8 @@ class Export:
     token_position: int = 0  # of the token that has to be the importer's name, counted from 1; 0: none
     response_type: ServiceResponseType = ServiceResponseType.SINGLE
     threshold_ns: int = RESPONSE_THRESHOLD_NS
+    needs_activation: bool = False  # of accounts that operators have signed
+    revoked: tuple[tuple[str, int], ...] = ()  # account or `*`, and the second up to which activations do not count
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -51,6 +72,7 @@ class Import:
     local: str = ""
     prefix: str = ""  # of a stream, before its own subject
     share: bool = False
+    activation: Activation | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -88,3 +110,4 @@ class Sharing:
     imports: tuple[Import, ...] = ()
     mappings: tuple[Mapping, ...] = ()
     limits: ClientLimits = attrs.Factory(ClientLimits)
+    signers: frozenset[str] = frozenset()  # keys that sign activations for the account, beside its own

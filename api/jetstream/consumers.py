@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import orjson
 
 from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import listed_consumer, single_consumer
 from jetraft.store.model import errors
 from jetraft.store.model.config import CreateConsumerRequest
 from jetraft.store.model.gotime import TIME_NS_END, ZERO_TIME_NS, format_time
-from jetraft.store.model.requests import LIST_PAGE, NAMES_PAGE, JSApiConsumerPauseRequest, JSApiConsumersRequest
+from jetraft.store.model.requests import (
+    LIST_PAGE,
+    NAMES_PAGE,
+    JSApiConsumerPauseRequest,
+    JSApiConsumerResetRequest,
+    JSApiConsumersRequest,
+)
 from jetraft.store.model.responses import page, success
 from jetraft.store.model.validate import CreateForm, check_consumer_create_request
 
@@ -18,6 +26,8 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.state import ConsumerInfo
+
+NO_SEQUENCE: Final = JSApiConsumerResetRequest()
 
 
 async def create_ephemeral(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -94,10 +104,22 @@ async def unpin(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 async def reset(service: ClusterService, call: Call) -> Mapping[str, object] | None:
-    """CONSUMER.RESET.*.*: not served yet. As in nats-server a request for an unknown consumer gets no answer."""
-    if service.owners.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+    """CONSUMER.RESET.*.*: as in nats-server a request for an unknown consumer gets no answer."""
+    replica = service.owners.leading(call.account, call.stream)
+    if replica.consumer_info(call.consumer) is None:
         return None
-    raise errors.CONSUMER_INVALID_RESET.with_values(err="resets are not supported by this server yet")
+    request = JSApiConsumerResetRequest.from_json(_without_unknown(call.body)) if call.body else NO_SEQUENCE
+    found = await replica.reset_consumer(call.consumer, request.seq)
+    return None if found is None else {**single_consumer(service, found[0]), "reset_seq": found[1]}
+
+
+def _without_unknown(body: bytes) -> bytes:
+    """A reset's body without the fields that nats-server passes over in this request alone."""
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return body
+    return orjson.dumps({"seq": fields["seq"]} if "seq" in fields else {}) if isinstance(fields, dict) else body
 
 
 async def _create(service: ClusterService, call: Call, form: CreateForm) -> Mapping[str, object]:

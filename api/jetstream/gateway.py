@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 import trio
@@ -28,13 +28,16 @@ from jetraft.cluster.capture._capture import captures
 from jetraft.store.model import errors, message
 from jetraft.store.model.jsoncodec import encode
 from jetraft.store.model.responses import ResponseType, answer, error_answer
-from jetraft.store.model.versioning import API_LEVEL
+from jetraft.store.model.versioning import is_level_served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
+    from jetraft.cluster.advisories import NodeAdvisories
+    from jetraft.cluster.calls.forward import Forwarder
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
+    from jetraft.cluster.requests.usage import ApiCounts
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,6 @@ PARKED_MAX: Final = 1024  # that wait for a stream to have a leader; these cost 
 REFUSED_LINE_S: Final = 10.0  # a line in the log, and an advisory, say how many were refused since the one before
 OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
 REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
-LEVEL_DIGITS_MAX: Final = 9
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -61,8 +63,32 @@ def account_only(_client: int, account: str) -> Mapping[str, object]:
     return {"acc": account}
 
 
-class JetStreamGateway:
-    """The API of all accounts on one node. `accounts` says of which, and whether they have JetStream.
+class ApiService(Protocol):
+    """What taking requests needs of a node: who finds the owner, what is counted and told."""
+
+    @property
+    def forwarder(self) -> Forwarder:
+        """Carries requests to their owners."""
+
+    @property
+    def usages(self) -> ApiUsages:
+        """Counts."""
+
+    @property
+    def advisories(self) -> NodeAdvisories:
+        """Tells audit events."""
+
+
+class ApiUsages(Protocol):
+    """Counts requests."""
+
+    @property
+    def api(self) -> MutableMapping[str, ApiCounts]:
+        """By account; an account that is new has an entry as soon as it is asked for."""
+
+
+class ApiGateway:
+    """Takes the API requests of all accounts on one node. `accounts` says of which, and whether they have JetStream.
 
     What is about the cluster itself is carried out for operators alone; to others nothing is said, as by nats-server.
     """
@@ -70,7 +96,7 @@ class JetStreamGateway:
     def __init__(  # noqa: PLR0913  (the ports, and what accounts may do)
         self,
         *,
-        service: ClusterService,
+        service: ApiService,
         outboxes: Outboxes,
         kick: Callable[[], None],
         accounts: LiveAccounts | None = None,
@@ -94,19 +120,31 @@ class JetStreamGateway:
         self._refused = 0
         self._refused_reported = 0  # the value of `_refused` in the last log line
         self._next_report_s = 0.0
-        service.served.serve_api(self.execute)
+        self._is_open = True
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
         async with trio.open_nursery() as self._nursery:
-            for account in self._accounts.limits:
-                self._listen(account)
+            if self._is_open:
+                self.open()
             task_status.started()
             try:
                 await trio.sleep_forever()
             finally:
-                for account in list(self._sinks):
-                    self._end(account)
+                self.shut()
+
+    def open(self) -> None:
+        """Take requests from now on."""
+        self._is_open = True
+        for account in self._accounts.limits:
+            if account not in self._sinks:
+                self._listen(account)
+
+    def shut(self) -> None:
+        """Take no more: clients are told that nobody answers."""
+        self._is_open = False
+        for account in list(self._sinks):
+            self._end(account)
 
     def _follow(self, account: str) -> None:
         """An account has changed, or is gone. Its requests that are being executed are answered."""
@@ -114,7 +152,7 @@ class JetStreamGateway:
             return
         if account not in self._accounts.limits:
             self._end(account)
-        elif account not in self._sinks:
+        elif self._is_open and account not in self._sinks:
             self._listen(account)
 
     def _listen(self, account: str) -> None:
@@ -143,25 +181,6 @@ class JetStreamGateway:
                 self._count_refused(1, account)
                 self._refuse(found, captured, errors.STREAM_TOO_MANY_REQUESTS.with_values())
         self._start_workers()
-
-    async def execute(self, request: ForwardedRequest) -> bytes:
-        """Execute a request on this node; returns its JSON, empty for no answer. Raises Moved, AnswerLost."""
-        found = find(request.subject)
-        if found is None:  # the other node is newer and knows this operation
-            raise Moved
-        operation = found.operation
-        call = Call(account=request.account, names=found.names, body=request.payload)
-        try:
-            _check_level(request.hdr)
-            body = await operation.handler(self._service, call)
-            return b"" if body is None else answer(operation.kind, body)
-        except errors.ApiError as error:
-            return error_json(operation.kind, error)
-        except self._service.not_answers:
-            raise
-        except Exception:  # a bug in one handler must not stop the server, and the client needs an answer
-            log.exception("API request on %s failed", request.subject.decode(errors="replace"))
-            return error_json(operation.kind, errors.CLUSTER_NOT_AVAILABLE.with_values())
 
     def statistics(self) -> GatewayStatistics:
         """Return a snapshot."""
@@ -289,11 +308,55 @@ class JetStreamGateway:
         self._service.advisories.of(account).api_limit_reached(server=self._server_name, dropped=refused)
 
 
+class JetStreamGateway(ApiGateway):
+    """The same on a node with JetStream, which carries out the requests that it owns."""
+
+    def __init__(  # noqa: PLR0913  (as above)
+        self,
+        *,
+        service: ClusterService,
+        outboxes: Outboxes,
+        kick: Callable[[], None],
+        accounts: LiveAccounts | None = None,
+        server_name: str,
+        describe: Callable[[int, str], Mapping[str, object]] = account_only,
+    ) -> None:
+        super().__init__(
+            service=service,
+            outboxes=outboxes,
+            kick=kick,
+            accounts=accounts,
+            server_name=server_name,
+            describe=describe,
+        )
+        self._cluster = service
+        service.served.serve_api(self.execute)
+
+    async def execute(self, request: ForwardedRequest) -> bytes:
+        """Execute a request on this node; returns its JSON, empty for no answer. Raises Moved, AnswerLost."""
+        found = find(request.subject)
+        if found is None:  # the other node is newer and knows this operation
+            raise Moved
+        operation = found.operation
+        call = Call(account=request.account, names=found.names, body=request.payload)
+        try:
+            _check_level(request.hdr)
+            body = await operation.handler(self._cluster, call)
+            return b"" if body is None else answer(operation.kind, body)
+        except errors.ApiError as error:
+            return error_json(operation.kind, error)
+        except self._cluster.not_answers:
+            raise
+        except Exception:  # a bug in one handler must not stop the server, and the client needs an answer
+            log.exception("API request on %s failed", request.subject.decode(errors="replace"))
+            return error_json(operation.kind, errors.CLUSTER_NOT_AVAILABLE.with_values())
+
+
 @attrs.define(eq=False)
 class _Slot:
     """One of the WORKERS_MAX that run at the same time."""
 
-    gateway: JetStreamGateway
+    gateway: ApiGateway
     is_read: bool
     is_released: bool = False
 
@@ -328,9 +391,5 @@ def error_json(kind: ResponseType, error: errors.ApiError) -> bytes:
 
 def _check_level(hdr: bytes) -> None:
     """Raise ApiError 10185 when the client needs a newer API than this one."""
-    wanted = message.get(hdr, REQUIRED_LEVEL) if hdr else None
-    if not wanted:
-        return
-    digits = wanted[1:] if wanted[:1] in (b"-", b"+") else wanted
-    if not digits.isdigit() or len(digits) > LEVEL_DIGITS_MAX or int(wanted) > API_LEVEL:
+    if hdr and not is_level_served(message.get(hdr, REQUIRED_LEVEL)):
         raise errors.REQUIRED_API_LEVEL.with_values()

@@ -12,6 +12,7 @@ import attrs
 
 from jetraft.api.monitor.questions import JszQuestion, PageError, RaftzQuestion
 from jetraft.cluster.requests.usage import ApiCounts
+from jetraft.cluster.streams.group_views import silence_ns
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_time
@@ -188,22 +189,39 @@ class Jsz:
             "name": self.node.service.cluster.name,
             "leader": "" if leader is None else name_of(leader),
             "peer": leader or "",
-            "replicas": [
-                {
-                    "name": name_of(lag.node),
-                    "current": lag.current,
-                    "offline": lag.offline,
-                    "active": lag.active_ns,
-                    "lag": lag.lag_entries,
-                    "peer": lag.node,
-                }
-                for lag in meta.replica_lag()
-            ],
+            "replicas": self._meta_replicas(meta),
             "cluster_size": len(meta.members),
             "quorum_needed": len(meta.configuration.voters) // 2 + 1,
             "pending": meta.commit_index - meta.applied_index,
             "pending_requests": self.gateway.statistics().waiting,
         }
+
+    def _meta_replicas(self, meta: Group) -> list[dict[str, Any]]:
+        """The other members: as the leader knows them, elsewhere as the links show them."""
+        view, now_ns = self.node.view, self.clock.mono_ns()
+        if meta.is_leader:
+            return [
+                {
+                    "name": view.name_of(lag.node),
+                    "current": lag.current,
+                    "offline": lag.offline,
+                    "active": silence_ns(lag, view.link_heard_ns(lag.node), now_ns),
+                    "lag": lag.lag_entries,
+                    "peer": lag.node,
+                }
+                for lag in meta.replica_lag()
+            ]
+        return [
+            {
+                "name": view.name_of(node),
+                "current": view.is_up(node),
+                "offline": not view.is_up(node),
+                "active": 0 if (heard_ns := view.link_heard_ns(node)) is None else max(0, now_ns - heard_ns),
+                "peer": node,
+            }
+            for node in meta.members
+            if node != self.node.service.node_id
+        ]
 
     def _account(self, name: str, replicas: list[StreamReplica], question: JszQuestion) -> dict[str, Any]:
         counts = self.node.service.usages.api.get(name, ApiCounts())

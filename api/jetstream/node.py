@@ -268,6 +268,10 @@ class JetStreamNode:
             replica.retire()
         self._reactor.end_turn()
 
+    def follow(self, options: JetStreamOptions, tags: tuple[str, ...]) -> None:
+        """Place by other sizes and tags from now on; the peers are told."""
+        self.node.gossip.follow(tags, store_limits_of(options))
+
     # Monitoring.
 
     @property

@@ -10,7 +10,7 @@ from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import created_stream, inspected_stream, listed_stream, single_stream
 from jetraft.cluster.backup.restoration import is_marked
 from jetraft.store.model import errors
-from jetraft.store.model.config import StreamConfigRequest
+from jetraft.store.model.config import StorageType, StreamConfigRequest
 from jetraft.store.model.requests import (
     LIST_PAGE,
     NAMES_PAGE,
@@ -72,6 +72,8 @@ async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     state = stream.state
     if request.deleted_details:
         state = attrs.evolve(state, deleted=tuple(store.deleted()))
+        if not (state.first_seq or state.last_seq) and stream.config.storage is StorageType.FILE:
+            state = attrs.evolve(state, deleted=(0,), num_deleted=1)  # as nats-server: the sequences from 0 to 0
     if request.subjects_filter:
         offset, wanted = max(request.offset, 0), request.subjects_filter.encode()
         total, counts = store.page_of_subjects(wanted, offset=offset, limit=SUBJECTS_PAGE)

@@ -1,7 +1,7 @@
 """Makes the parts for leaf nodes from the options of the server, and runs them."""
 
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import trio
@@ -15,6 +15,7 @@ from jetraft.api.leafnodes.listener import LeafListener
 from jetraft.api.leafnodes.names import DomainNames
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.leafnodes.remotes import Remotes
+from jetraft.api.leafnodes.secure import AcceptedLinks, HubTls, LeafTls
 from jetraft.api.leafnodes.status import LeafPages
 from jetraft.api.listener import listen
 from jetraft.api.logger import Logger
@@ -22,7 +23,12 @@ from jetraft.api.login import Logins
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import ClosedHandler, Reactor
 from jetraft.api.session import ServerIdentity
+from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
+from jetraft.api.tls.facts import info_fields
 from jetraft.store.model.clock import Clock
+
+if TYPE_CHECKING:
+    from jetraft.api.plane._secure import SecurePlane
 
 
 @attrs.define(eq=False)
@@ -60,11 +66,13 @@ class LeafParts:
             say,
             LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator),
             logins.checks,
+            logins.verifications,
             DomainNames(
                 identity.domain,
                 lambda account: options.jetstream is not None and account != options.system_account,
             ),
         )
+        logins.on_account_changed.connect(leafnodes.account_changed)
         parts = cls(leaf, leafnodes, say)
         if leaf.listens:
             parts.sock = listen(leaf.host, leaf.port)
@@ -77,7 +85,8 @@ class LeafParts:
         options = self.options
         host, port = split_host_port(options.advertise, options.host, self.port)
         urls = () if options.no_advertise or not self.port else advertised(options.host, self.port, options.advertise)
-        return {"host": host, "port": port, "urls": list(urls)}
+        tls = info_fields(options.tls, None) if options.tls is not None else {}
+        return {"host": host, "port": port, "urls": list(urls), "tls": tls}
 
     def closing(self, otherwise: ClosedHandler) -> ClosedHandler:
         """What to call with each connection that ends; those of clients are handed on."""
@@ -92,6 +101,14 @@ class LeafParts:
         """What the monitoring pages show."""
         return LeafPages(self.options, self.leafnodes, plane, self.port)
 
+    def serve_tls(self, parts: ListenerParts) -> None:
+        """Serve handshakes of the listener, where its block asks for TLS. Raises TlsError with one line."""
+        options = self.options.tls
+        if self.sock is None or options is None:
+            return
+        links = AcceptedLinks(self.leafnodes, self.options, self.port)
+        self.leafnodes.tls, _ = serve_handshakes(options, parts, links, LeafTls)
+
     async def run(self, plane: Plane, reactor: Reactor, mesh: Any) -> None:
         """Accept leaf nodes and connect to hubs until cancelled."""
         self.leafnodes.attach(plane, reactor, mesh)
@@ -100,4 +117,8 @@ class LeafParts:
             if self.sock is not None:
                 self.say.info(f"Listening for leafnode connections on {join_host_port(self.options.host, self.port)}")
                 nursery.start_soon(LeafListener(self.sock, self.leafnodes, reactor).run)
-            nursery.start_soon(Remotes(self.leafnodes, reactor, self.say).run)
+            if self.options.remotes:
+                secure = cast("SecurePlane", plane)
+                pins = self.options.tls.pinned_certs if self.options.tls is not None else frozenset[str]()
+                hub_tls = HubTls(secure, reactor, self.say, pins, self.leafnodes.hubs.on_secure)
+                nursery.start_soon(Remotes(self.leafnodes, reactor, self.say, hub_tls).run)

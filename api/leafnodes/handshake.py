@@ -3,6 +3,7 @@
 Everything that a peer sends is checked here. Field names and their order are nats-server's.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -162,6 +163,7 @@ class OwnNames:
             "port": listener["port"],
             "headers": True,
             **({"auth_required": True} if listener["auth_required"] else {}),
+            **listener.get("tls", {}),
             "max_payload": self.max_payload,
             **({"jetstream": True} if self.jetstream else {}),
             **({"ip": listener["ip"]} if listener.get("ip") else {}),
@@ -175,12 +177,11 @@ class OwnNames:
         }
         return b"INFO " + orjson.dumps(document) + b" \r\n"
 
-    def connect(self, *, user: str, password: str, account: str, is_hub: bool, isolate: bool) -> bytes:
-        """CONNECT of the side that connects."""
+    def connect(self, proofs: Mapping[str, str], *, account: str, is_hub: bool, isolate: bool) -> bytes:
+        """CONNECT of the side that connects. `proofs` has secrets."""
         document: dict[str, Any] = {
             "version": SERVER_VERSION,
-            **({"user": user} if user else {}),
-            **({"pass": password} if password else {}),
+            **proofs,
             "server_id": self.server_id,
             **({"domain": self.domain} if self.domain else {}),
             "name": self.server_name,

@@ -8,7 +8,8 @@ The plane parses what comes and calls `on_text` with the lines that are not inte
 
 import secrets
 import socket
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -16,10 +17,12 @@ from jetraft.api.auth.deadlines import AuthDeadlines
 from jetraft.api.auth.hashing import PasswordChecks
 from jetraft.api.auth.log_budget import LogBudget
 from jetraft.api.auth.verdicts import Credentials, LoginRefusal, SlowCheck, Verdict
+from jetraft.api.auth.verifying import Verifications
 from jetraft.api.connect import credentials_of
-from jetraft.api.leafnodes.admission import as_told, of_remote, of_user, own_domain
+from jetraft.api.leafnodes.admission import as_told, of_user, own_domain
 from jetraft.api.leafnodes.entry import LeafEntry
-from jetraft.api.leafnodes.handshake import HandshakeError, HubInfo, LeafPeer, OwnNames, connect_of, info_of
+from jetraft.api.leafnodes.handshake import HandshakeError, LeafPeer, OwnNames, connect_of
+from jetraft.api.leafnodes.hubs import HubSide
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.names import DomainNames
 from jetraft.api.leafnodes.options import LeafOptions, RemoteOptions, RemoteUrl
@@ -33,17 +36,23 @@ from jetraft.api.leafnodes.texts import (
     LOOP_CHECK,
     LOOP_DELAY_NS,
     SAME_CLUSTER,
+    TOO_MANY,
     VIOLATION_DELAY_NS,
     err,
 )
 from jetraft.api.logger import Logger
+from jetraft.api.login import reason_of
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import TEXTS, Reason
 from jetraft.api.session import new_nonce
+from jetraft.api.tls.clients import TlsClients
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gosyntax import go_quote
+
+if TYPE_CHECKING:
+    from jetraft.api.auth.claims import AccountClaims
 
 LINKS_MAX: Final = 4096  # with those that have not said who they are
 ID_BYTES: Final = 16
@@ -60,12 +69,15 @@ class Leafnodes:
     say: Logger
     entry: LeafEntry
     checks: PasswordChecks
+    verifications: Verifications
     names: DomainNames
     listener: dict[str, Any] = attrs.field(factory=dict)  # what INFO says of it
+    tls: TlsClients | None = None  # handshakes of the listener
     links: dict[int, LeafLink] = attrs.field(factory=dict)
     loop_ids: dict[str, bytes] = attrs.field(factory=dict)  # by account
     deadlines: AuthDeadlines = attrs.field(init=False)
     log: LogBudget = attrs.field(init=False)
+    hubs: HubSide = attrs.field(init=False)
     _plane: Plane | None = None
     _reactor: Reactor | None = None
     _mesh: Any = None
@@ -73,6 +85,7 @@ class Leafnodes:
     def __attrs_post_init__(self) -> None:
         self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock)
         self.log = LogBudget(self.say.error, self.clock)
+        self.hubs = HubSide(self.identity, self, self.admit)
 
     def attach(self, plane: Plane, reactor: Reactor, mesh: Any) -> None:
         """Use this plane from now on, and the mesh, or None on a server that stands alone."""
@@ -107,9 +120,20 @@ class Leafnodes:
             return
         link = LeafLink(cid=cid, ip=ip, port=port, start_unix_ns=self.clock.unix_ns(), nonce=new_nonce())
         self.links[cid] = link
-        self.deadlines.begin(cid)
         self.say.info(f"{link.title} - Leafnode connection created")
-        self.plane.write(cid, self._info({"client_id": cid, "nonce": link.nonce}))
+        if self.tls is not None:
+            self.tls.welcome(link, is_full=False)
+            return
+        self.began(link)
+        self.plane.write(cid, self.greeting(link))
+
+    def greeting(self, link: LeafLink) -> bytes:
+        """INFO for a connection that was accepted."""
+        return self._info({"client_id": link.cid, "nonce": link.nonce})
+
+    def began(self, link: LeafLink) -> None:
+        """Its time to say who it is begins."""
+        self.deadlines.begin(link.cid)
 
     def solicit(self, sock: socket.socket, remote: RemoteOptions, url: RemoteUrl) -> LeafLink:
         """This server has connected to a hub, which speaks first."""
@@ -140,7 +164,7 @@ class Leafnodes:
         elif kind == CONNECT:
             self._on_connect(link, text)
         elif kind == INFO:
-            self._on_info(link, text)
+            self.hubs.on_info(link, text)
         elif kind == ERR:
             self._on_err(link, text)
         elif kind == EARLY:
@@ -153,18 +177,28 @@ class Leafnodes:
     def _on_connect(self, link: LeafLink, text: bytes) -> None:
         """A leaf node says who it is, once."""
         if link.remote is not None or link.peer is not None:
-            self._fail(link, "unexpected CONNECT")
+            self.fail(link, "unexpected CONNECT")
             return
         try:
             link.peer, document = connect_of(text)
         except HandshakeError as error:
-            self._fail(link, str(error))
+            self.fail(link, str(error))
             return
         offered = credentials_of(document)
         if document.get("lang"):
-            self._end(link, CLIENT_ON_LEAF_PORT, Reason.WRONG_PORT)
+            self.end(link, CLIENT_ON_LEAF_PORT, Reason.WRONG_PORT)
             return
-        outcome = self.entry.judge(link, offered)
+        assert self._reactor is not None
+        if self.entry.is_costly(offered) and not self.verifications.may_now(self._reactor.turns):
+            self.plane.hold_leaf(link.cid)
+            self.verifications.put(partial(self._judge, link, offered))
+        else:
+            self._judge(link, offered)
+
+    def _judge(self, link: LeafLink, offered: Credentials) -> None:
+        if link.cid not in self.links:
+            return
+        outcome = self.entry.judge(link, offered, self.clock.unix_ns())
         if isinstance(outcome, SlowCheck):
             self._hash(link, offered, outcome)
         else:
@@ -196,70 +230,42 @@ class Leafnodes:
             return
         objection = self.entry.objection(link)
         if objection is not None:
-            self._end(link, *objection)
+            self.end(link, *objection)
             return
-        link.account = self.entry.account_of(outcome)
+        link.account, link.verdict = self.entry.account_of(outcome), outcome
+        if self.entry.is_full(link, self.links.values()):
+            self.end(link, TOO_MANY, Reason.MAXIMUM_ACCOUNT_CONNECTIONS_EXCEEDED)
+            return
         link.is_spoke = link.peer.is_hub
         self._replace_stale(link)
         about = {"client_id": link.cid, "connect_info": True, "remote_account": link.account}
         self.plane.write(link.cid, self._info({**about, **as_told(outcome.permissions)}))
         denied = own_domain(self.identity.domain, link.peer.domain)
-        self._admit(link, link.peer, of_user(outcome.permissions, denied))
+        self.admit(link, link.peer, of_user(outcome.permissions, denied))
+        self._bound(link, outcome)
+
+    def _bound(self, link: LeafLink, verdict: Verdict) -> None:
+        """Limits and the end of a connection are those of its user."""
+        self.plane.limit_connection(link.cid, max_payload=verdict.max_payload, max_subs=verdict.max_subs)
+        self.deadlines.expire(link.cid, verdict.expires_unix_ns, verdict.last_words)
+
+    def account_changed(self, account: str, claims: "AccountClaims | None") -> None:
+        """An account of an operator has another token, or none: its connections have what that says, or end."""
+        for link, outcome in self.entry.judged_again(account, claims, self.links.values(), self.clock.unix_ns()):
+            if isinstance(outcome, Verdict):
+                link.verdict = outcome
+                self._bound(link, outcome)
+            else:
+                self.plane.close(link.cid, reason_of(outcome), outcome.last_words)
 
     def _replace_stale(self, link: LeafLink) -> None:
         """A server that connects again has lost its connection, whatever the old one looks like from here."""
         for old in list(self.links.values()):
             if old is not link and old.admitted and link.is_duplicate_of(old):
-                self._end(old, "Duplicate Remote LeafNode Connection", Reason.DUPLICATE_LEAFNODE)
+                self.end(old, "Duplicate Remote LeafNode Connection", Reason.DUPLICATE_LEAFNODE)
                 self.say.warning(f"{link.title} - Replacing connection from same server")
 
-    def _on_info(self, link: LeafLink, text: bytes) -> None:
-        """A hub says who it is, or that this server is admitted; a leaf node's INFO is about compression alone."""
-        if link.remote is None:
-            return
-        try:
-            info = info_of(text)
-        except HandshakeError as error:
-            self._fail(link, str(error))
-            return
-        if link.hub is None:
-            self._greet(link, info)
-        elif info.is_admission and not link.admitted:
-            self._admit_to_hub(link, attrs.evolve(info, peer=attrs.evolve(info.peer, domain=link.hub.peer.domain)))
-
-    def _greet(self, link: LeafLink, info: HubInfo) -> None:
-        remote, url = link.remote, link.url
-        assert remote is not None
-        assert url is not None
-        link.hub, link.peer = info, info.peer
-        if not info.is_leaf_port:
-            self._fail(link, "attempted to connect to a port that is not one for leafnodes", Reason.WRONG_PORT)
-            return
-        if info.tls_required:
-            self._fail(link, "the hub requires TLS, which leafnode remotes are not served with yet")
-            return
-        if self.identity.cluster and info.peer.cluster == self.identity.cluster:
-            link.delay_ns = LOOP_DELAY_NS
-            self._end(link, SAME_CLUSTER, Reason.CLUSTER_NAMES_IDENTICAL)
-            return
-        line = self.identity.connect(
-            user=url.user,
-            password=url.password,
-            account=remote.account,
-            is_hub=remote.hub,
-            isolate=remote.request_isolation,
-        )
-        self.plane.write(link.cid, line)
-        if not info.announces_admission:
-            self._admit_to_hub(link, info)
-
-    def _admit_to_hub(self, link: LeafLink, info: HubInfo) -> None:
-        assert link.remote is not None
-        link.is_spoke = not link.remote.hub
-        denied = own_domain(self.identity.domain, info.peer.domain)
-        self._admit(link, info.peer, of_remote(link.remote, info, denied))
-
-    def _admit(self, link: LeafLink, peer: LeafPeer, permissions: UserPermissions) -> None:
+    def admit(self, link: LeafLink, peer: LeafPeer, permissions: UserPermissions) -> None:
         """Exchange interest and messages from now on."""
         self.deadlines.named(link.cid)
         own, its = self.identity.domain, peer.domain
@@ -326,11 +332,12 @@ class Leafnodes:
         self.log.line(f"{link.title} - authentication error{offered.named}")
         self.plane.close(link.cid, Reason.AUTHENTICATION_FAILURE, err("Authorization Violation"))
 
-    def _end(self, link: LeafLink, text: str, reason: Reason) -> None:
+    def end(self, link: LeafLink, text: str, reason: Reason) -> None:
+        """Close, and tell the other end why."""
         self.log.line(f"{link.title} - {text}")
         self.plane.close(link.cid, reason, err(text))
 
-    def _fail(self, link: LeafLink, text: str, reason: Reason = Reason.PROTOCOL_VIOLATION) -> None:
+    def fail(self, link: LeafLink, text: str, reason: Reason = Reason.PROTOCOL_VIOLATION) -> None:
         """Close without an -ERR, as nats-server does where the other end would not understand it."""
         self.log.line(f"{link.title} - {text}")
         self.plane.close(link.cid, reason)
@@ -341,7 +348,8 @@ class Leafnodes:
         if link is None:
             return False
         self.deadlines.gone(cid)
-        link.ended.set()
+        for event in (link.spoken, link.secured, link.ended):
+            event.set()
         self._update_names()
         remote = f" - Remote: {link.peer.name}" if link.peer is not None and link.peer.name else ""
         text = TEXTS.get(Reason(reason), "Unknown")

@@ -3,14 +3,20 @@
 import attrs
 import trio
 
+from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.interfaces import join_host_port
 from jetraft.api.leafnodes.handshake import HubInfo, LeafPeer
 from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
+from jetraft.api.tls.facts import TlsState
 
 
 @attrs.define(eq=False, kw_only=True)
 class LeafLink:
-    """`remote` and `url` are of connections that this server made. `admitted`: interest and messages are exchanged."""
+    """`remote` and `url` are of connections that this server made. `admitted`: interest and messages are exchanged.
+
+    `spoken` is set when the hub has sent its INFO, `secured` when the handshake is complete or has failed, and both at
+    the end.
+    """
 
     cid: int
     ip: str
@@ -25,6 +31,11 @@ class LeafLink:
     is_spoke: bool = False
     admitted: bool = False
     delay_ns: int = 0  # until this server connects again, where it is longer than usual
+    verdict: Verdict | None = None  # of an accepted one whose user is known
+    tls: TlsState | None = None
+    needs_tls: bool = False  # CONNECT waits for the handshake
+    spoken: trio.Event = attrs.field(factory=trio.Event)
+    secured: trio.Event = attrs.field(factory=trio.Event)
     ended: trio.Event = attrs.field(factory=trio.Event)
 
     @property

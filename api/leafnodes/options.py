@@ -3,6 +3,8 @@
 import attrs
 
 from jetraft.api.auth.rules import AuthRules
+from jetraft.api.auth.secret import Secret
+from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 
@@ -14,12 +16,22 @@ AUTH_TIMEOUT_NS = 2 * NS_PER_S
 
 @attrs.frozen(kw_only=True)
 class RemoteUrl:
-    """An address of a hub. The user and password are in no text."""
+    """An address of a hub. The user and password are in no text.
+
+    `tls_name` is the name that the hub was configured by, where it has told this address itself.
+    """
 
     host: str
     port: int
     user: str = attrs.field(default="", repr=False)
     password: str = attrs.field(default="", repr=False)
+    tls: bool = False  # tls://
+    tls_name: str = ""
+
+    @property
+    def expected_name(self) -> str:
+        """What the certificate of the hub has to be for."""
+        return self.tls_name or self.host
 
     @property
     def address(self) -> str:
@@ -41,6 +53,9 @@ class RemoteOptions:
     request_isolation: bool = False
     ignore_discovered_servers: bool = False
     first_info_timeout_ns: int = FIRST_INFO_TIMEOUT_NS
+    tls: TlsOptions | None = None
+    credentials: str = ""  # a file
+    seed: Secret = attrs.field(factory=lambda: Secret(""))
 
 
 @attrs.frozen(kw_only=True)
@@ -58,8 +73,14 @@ class LeafOptions:
     isolate_interest: bool = False
     reconnect_ns: int = RECONNECT_NS
     remotes: tuple[RemoteOptions, ...] = ()
+    tls: TlsOptions | None = None  # of the listener
 
     @property
     def listens(self) -> bool:
         """Whether leaf nodes are accepted."""
         return self.port != 0
+
+    @property
+    def may_use_tls(self) -> bool:
+        """Whether a connection may have to speak TLS: a hub can ask for it."""
+        return self.tls is not None or bool(self.remotes)

@@ -4,6 +4,7 @@ The addresses are those of the configuration and, once a hub was reached, those 
 in turn, with a pause that is a little different each time, so that many leaf nodes do not return at once.
 """
 
+import ipaddress
 import os
 import random
 import socket
@@ -16,6 +17,7 @@ from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.listener import prepare
 from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, RemoteOptions, RemoteUrl
+from jetraft.api.leafnodes.secure import HubTls
 from jetraft.api.logger import Logger
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
@@ -33,7 +35,18 @@ def discovered(text: str, like: RemoteUrl) -> RemoteUrl | None:
     host = host.strip("[]")
     if not host or not port.isdecimal() or not 0 < int(port) <= 65535:  # noqa: PLR2004
         return None
-    return attrs.evolve(like, host=host, port=int(port) or DEFAULT_LEAF_PORT)
+    name = like.tls_name or like.host
+    tls_name = name if is_address(host) and not is_address(name) else ""
+    return attrs.evolve(like, host=host, port=int(port) or DEFAULT_LEAF_PORT, tls_name=tls_name)
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an address and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def dial_error(error: OSError | trio.TooSlowError, url: RemoteUrl) -> str:
@@ -55,6 +68,7 @@ class Remotes:
     leafnodes: Leafnodes
     reactor: Reactor
     say: Logger
+    hub_tls: HubTls
     _random: random.Random = attrs.field(factory=random.Random)
 
     async def run(self) -> None:
@@ -109,9 +123,13 @@ class Remotes:
 
     async def _attend(self, link: LeafLink, remote: RemoteOptions) -> None:
         """Wait for the end; a hub that does not greet in time is left."""
+        if remote.tls is not None and remote.tls.handshake_first:
+            await self.hub_tls.secure(link)
         with trio.move_on_after(remote.first_info_timeout_ns / NS_PER_S):
-            await link.ended.wait()
+            await link.spoken.wait()
         if link.hub is None and not link.ended.is_set():
             self.leafnodes.plane.close(link.cid, Reason.STALE_CONNECTION)
             self.reactor.end_turn()
+        elif link.needs_tls and not link.ended.is_set():
+            await self.hub_tls.secure(link)
         await link.ended.wait()

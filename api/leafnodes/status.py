@@ -8,6 +8,7 @@ from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.plane._plane import Plane
+from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S
 
 
@@ -51,9 +52,19 @@ class LeafPages:
     def varz(self) -> dict[str, Any]:
         """The configuration, without users and passwords."""
         options = self.options
-        listener = {"host": options.host, "port": self.port, "auth_timeout": options.auth_timeout_ns / NS_PER_S}
+        listener = {
+            "host": options.host,
+            "port": self.port,
+            "auth_timeout": options.auth_timeout_ns / NS_PER_S,
+            **varz_head(options.tls),
+            **varz_limits(options.tls, ""),
+        }
         remotes = [
-            {"local_account": remote.account, "urls": [url.address for url in remote.urls]}
+            {
+                "local_account": remote.account,
+                **varz_limits(remote.tls, ""),
+                "urls": [url.address for url in remote.urls],
+            }
             for remote in options.remotes
         ]
         return {**(listener if self.port else {}), **({"remotes": remotes} if remotes else {})}

@@ -14,6 +14,7 @@ DENIALS: Final = {6: ("Subscription to", "Subscription"), 7: ("Publish to", "Pub
 LOOP_DELAY_NS: Final = 30 * NS_PER_S  # until a server connects again where that made a loop
 VIOLATION_DELAY_NS: Final = 30 * NS_PER_S
 CLIENT_ON_LEAF_PORT: Final = "attempted to connect to leaf node port"
+TOO_MANY: Final = "maximum account active connections exceeded"
 SAME_CLUSTER: Final = "remote leafnode has same cluster name"
 
 

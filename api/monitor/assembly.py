@@ -1,18 +1,22 @@
 """Puts the pages together from the parts of the server."""
 
-from typing import Any, Protocol
+from __future__ import annotations
 
-from jetraft.api.accounts import LiveAccounts
+from typing import TYPE_CHECKING, Any, Protocol
+
 from jetraft.api.monitor.accountz import AccountPages
 from jetraft.api.monitor.connz import Connz
 from jetraft.api.monitor.pages import JetStreamStatus, Pages
 from jetraft.api.monitor.routez import Routez
 from jetraft.api.monitor.subsz import Subsz
 from jetraft.api.monitor.varz import LeafStatus, Varz
-from jetraft.api.reactor import Reactor
-from jetraft.api.routes import Routes
-from jetraft.api.session import ServerIdentity, Sessions
-from jetraft.store.model.clock import Clock
+
+if TYPE_CHECKING:
+    from jetraft.api.accounts import LiveAccounts
+    from jetraft.api.reactor import Reactor
+    from jetraft.api.routes import Routes
+    from jetraft.api.session import ServerIdentity, Sessions
+    from jetraft.store.model.clock import Clock
 
 
 class JetStreamPart(JetStreamStatus, Protocol):

@@ -166,6 +166,8 @@ class Connz:
             row |= connz_fields(session.tls, auth=question.username)
         if question.username:
             row |= identity(seen)
+        if session.proxy_key:
+            row["proxy"] = {"key": session.proxy_key}
         return row | self._listed(seen, question)
 
     def _listed(self, seen: SeenConnection, question: ConnzQuestion) -> dict[str, Any]:

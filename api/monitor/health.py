@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 import attrs
 import orjson
 
-from jetraft.api.monitor.http import Page
+from jetraft.api.monitor.page import Page
 from jetraft.api.monitor.questions import HealthQuestion
 from jetraft.store.model.gosyntax import go_quote
 

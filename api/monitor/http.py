@@ -11,33 +11,22 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 import h11
 import trio
 
+from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
+
 REQUEST_TIMEOUT_S = 10.0  # for each request and its answer, with the wait for the request
 HEADER_BYTES_MAX = 16 * 1024  # h11's default
 CONNECTIONS_MAX = 256
 READ_BYTES = 16 * 1024
-JSON_TYPE = "application/json"
-TEXT_TYPE = "text/plain; charset=utf-8"
 
 _log = logging.getLogger(__name__)
 
 
-@attrs.frozen(kw_only=True)
-class Page:
-    """One answer."""
-
-    body: bytes
-    status: int = 200
-    content_type: str = JSON_TYPE
-
-
-Handler = Callable[[dict[str, str]], Page | Awaitable[Page]]
 NOT_FOUND = Page(body=b"404 page not found\n", status=404, content_type=TEXT_TYPE)
 BAD_REQUEST = Page(body=b"400 bad request\n", status=400, content_type=TEXT_TYPE)
 FAILED = Page(body=b"500 internal server error\n", status=500, content_type=TEXT_TYPE)

@@ -1,10 +1,16 @@
 """The listener for the pages, over HTTP or HTTPS, as the options ask for it."""
 
-from jetraft.api.config.options import Options
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from jetraft.api.listener import ListenError, listen
-from jetraft.api.monitor.http import MonitorServer
-from jetraft.api.monitor.pages import Pages
 from jetraft.api.start_errors import MONITOR_ERROR
+
+if TYPE_CHECKING:
+    from jetraft.api.config.options import Options
+    from jetraft.api.monitor.http import MonitorServer
+    from jetraft.api.monitor.pages import Pages
 
 
 def open_monitor(options: Options, pages: Pages) -> MonitorServer | None:
@@ -22,5 +28,7 @@ def open_monitor(options: Options, pages: Pages) -> MonitorServer | None:
     port = options.https_port or options.http_port
     if not port:
         return None
+    from jetraft.api.monitor.http import MonitorServer  # noqa: PLC0415  the same
+
     sock = listen(options.http_host or options.host, port, MONITOR_ERROR)
     return MonitorServer(sock, pages.table(), options.http_base_path, pages.varz.requests, context)

@@ -4,7 +4,6 @@ Field names and order are nats-server's (server/monitor.go); fields of features 
 missing, and pages about what has no counterpart here are refused with the reason.
 """
 
-import html
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -15,7 +14,7 @@ from jetraft.api.monitor.absent import gatewayz
 from jetraft.api.monitor.accountz import AccountPages
 from jetraft.api.monitor.connz import Connz
 from jetraft.api.monitor.health import BAD_REQUEST, HealthStatus
-from jetraft.api.monitor.http import TEXT_TYPE, Handler, Page
+from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
 from jetraft.api.monitor.questions import (
     AccountzQuestion,
     ArgumentError,
@@ -180,6 +179,8 @@ class Pages:
 
     def root(self, _arguments: dict[str, str]) -> Page:
         """Links to the other pages."""
+        import html  # noqa: PLC0415  a table of 2,000 names for one page
+
         links = "".join(f'<a href=".{path}">{path[1:]}</a><br/>' for path in self.table() if path != "/")
         name = html.escape(self.identity.server_name)
         body = f"<html><head><title>jetraft {name}</title></head><body><h1>jetraft {name}</h1>{links}</body></html>"

@@ -1,15 +1,19 @@
 """/routez: the nodes that messages are exchanged with. There is one route per node, so its id stands for the node."""
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from jetraft.api.monitor.questions import PageError, RoutezQuestion
 from jetraft.api.monitor.subjects import detail, text
 from jetraft.api.monitor.values import uptime_text
-from jetraft.api.routes import RouteFacts, Routes
 from jetraft.store.model.clock import NS_PER_S, Clock
 from jetraft.store.model.gotime import format_time
+
+if TYPE_CHECKING:
+    from jetraft.api.routes import RouteFacts, Routes
 
 SUBSCRIPTIONS_MAX: Final = 100_000
 

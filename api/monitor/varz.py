@@ -126,6 +126,8 @@ class Varz:
             blocks["leaf"] = self.leafnodes.varz()
         if self.jetstream is not None:
             blocks["jetstream"] = self.jetstream.varz()
+        if options.proxies:
+            blocks["proxies"] = {"trusted": [{"key": key} for key in options.proxies]}
         return {**blocks, **self.sessions.listeners_varz(), "system_account": options.system_account}
 
     def _limits(self) -> dict[str, Any]:

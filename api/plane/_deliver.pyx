@@ -94,7 +94,7 @@ cdef void drop_subscription(plane_t* plane, sub_t* sub) noexcept nogil:
     sub.closed = 1
     if sub.kind == SUB_CLIENT or sub.kind == SUB_LEAF:
         unlink_sid(sub)
-    elif sub.kind != SUB_SHADOW and sub.kind != SUB_LEAF_SHADOW:
+    elif sub.kind == SUB_SINK or sub.kind == SUB_ROUTE:
         unlink_owner(sub)
     shadow = sub.shadows
     while shadow != NULL:

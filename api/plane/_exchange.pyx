@@ -1,10 +1,11 @@
-"""What accounts give each other and what is mapped within one, as Python sets it up before clients come.
+"""What accounts give each other and what is mapped within one, as Python sets it up and changes it.
 
-The plane keeps it as long as it lives; subscriptions that there are already get no shadows.
+Between turns only: no message is being delivered then. Subscriptions that there are already get the shadows of an import
+that begins, and lose those of one that ends. Answers on their way are still given back while their service is exported.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -12,13 +13,16 @@ from jetraft.api.plane._accounts cimport Account
 from jetraft.api.plane._answers cimport answer_drop, open_answers
 from jetraft.api.plane._crossings cimport cross, rooms_free, service_import_free
 from jetraft.api.plane._mappings cimport mapping_free, mapping_new
-from jetraft.api.plane._shadows cimport stream_import_free
+from jetraft.api.plane._deliver cimport drop_subscription
+from jetraft.api.plane._leaf_interest cimport is_loop_check
+from jetraft.api.plane._shadows cimport add_shadows_of, drop_shadows_of, stream_import_free
 from jetraft.api.plane._leafs cimport Leafs
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._text cimport valid_subject
 from jetraft.api.plane._transforms cimport transform_new
-from jetraft.api.plane._tree cimport sublist_add
+from jetraft.api.plane._tree cimport node_subject, sublist_add
 from jetraft.api.plane._types cimport (
+    SUB_LEAF,
     SUB_SERVICE,
     SUBJECT_ROOM,
     acct_t,
@@ -28,9 +32,14 @@ from jetraft.api.plane._types cimport (
     mapping_t,
     plane_t,
     service_import_t,
+    sink_t,
     stream_import_t,
+    sub_t,
     text_t,
 )
+
+cdef enum:
+    SUBJECT_OF_SUB = 8192   # bytes; SUBJECT_MAX of _tree.pyx
 
 
 cdef bint describe_callback(plane_t* plane, conn_t* conn, crossing_t* crossing, text_t* text) noexcept with gil:
@@ -53,6 +62,19 @@ cdef void free_account(acct_t* acct) noexcept:
         service = acct.services
         acct.services = service.next
         service_import_free(service)
+
+
+cdef void shade(plane_t* plane, sub_t* sub, stream_import_t* by, bint begins) noexcept nogil:
+    cdef char subject[SUBJECT_OF_SUB]
+    cdef Py_ssize_t n
+    if not begins:
+        drop_shadows_of(plane, sub, by)
+        return
+    if sub.kind == SUB_LEAF and is_loop_check(sub.node):
+        return
+    n = node_subject(sub.node, subject, sizeof(subject))
+    if n:
+        add_shadows_of(plane, sub, by, subject, n)
 
 
 cdef char* copied(bytes text) except NULL:
@@ -102,27 +124,62 @@ cdef class Exchange(Leafs):
         cdef export_t* service = <export_t*>calloc(1, sizeof(export_t))
         if service == NULL:
             raise MemoryError
-        service.id = 1 if self.p.exports == NULL else self.p.exports.id + 1
+        self.p.last_export += 1
+        service.id = self.p.last_export
         service.many = many
         service.threshold_ns = threshold_ns
         service.next = self.p.exports
         self.p.exports = service
         return service.id
 
-    def import_service(self, Account account not None, bytes subject, Account exporter not None, uint32_t export, *, to, bint share=False):
-        """Let requests of an account on a subject go to an exported service; `to` None: the subject stays."""
-        cdef acct_t* acct = account.within(&self.p)
+    cdef export_t* _export(self, uint32_t number) except NULL:
         cdef export_t* found = self.p.exports
+        while found != NULL and found.id != number:
+            found = found.next
+        if found == NULL:
+            raise ValueError(f"no service has the number {number}")
+        return found
+
+    def change_service(self, uint32_t number, *, bint many, int64_t threshold_ns):
+        """Let a service have other answers from now on."""
+        cdef export_t* service = self._export(number)
+        service.many = many
+        service.threshold_ns = threshold_ns
+
+    def end_service(self, uint32_t number):
+        """Export a service no more; answers that are on their way are lost. Nothing may import it."""
+        cdef export_t* service = self._export(number)
+        cdef export_t** link = &self.p.exports
+        cdef service_import_t* by
+        cdef uint32_t i
+        for i in range(self.p.accts.count):
+            by = NULL if self.p.accts.items[i] == NULL else (<acct_t*>self.p.accts.items[i]).services
+            while by != NULL:
+                if by.service == service:
+                    raise ValueError(f"the service {number} is imported")
+                by = by.next
+        while service.oldest != NULL:
+            answer_drop(&self.p, service.oldest)
+        while link[0] != service:
+            link = &link[0].next
+        link[0] = service.next
+        free(service)
+
+    def import_service(self, Account account not None, bytes subject, Account exporter not None, uint32_t export, *, to, bint share=False):
+        """Let requests of an account on a subject go to an exported service; `to` None: the subject stays.
+
+        Returns the import's number.
+        """
+        cdef acct_t* acct = account.within(&self.p)
+        cdef export_t* found = self._export(export)
         cdef service_import_t* service
         if not valid_subject(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
             raise ValueError(f"invalid subject {subject!r}")
-        while found != NULL and found.id != export:
-            found = found.next
-        if found == NULL:
-            raise ValueError(f"no service has the number {export}")
         service = <service_import_t*>calloc(1, sizeof(service_import_t))
         if service == NULL:
             raise MemoryError
+        self.p.last_import += 1
+        service.id = self.p.last_import
         service.next = acct.services
         acct.services = service
         service.importer = acct
@@ -136,11 +193,12 @@ cdef class Exchange(Leafs):
         service.sub.of.service = service
         service.sub.local_only = True       # each node hands over what enters there
         sublist_add(&self.p, acct, service.sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0)
+        return service.id
 
     def import_stream(self, Account account not None, bytes subject, Account exporter not None, bytes source, *, shown, back):
         """Let subscriptions of an account to a subject receive what is published on `source` in another.
 
-        `shown` and `back` lead from one to the other, None: they are the same.
+        `shown` and `back` lead from one to the other, None: they are the same. Returns the import's number.
         """
         cdef acct_t* acct = account.within(&self.p)
         cdef stream_import_t* stream = <stream_import_t*>calloc(1, sizeof(stream_import_t))
@@ -150,6 +208,8 @@ cdef class Exchange(Leafs):
         while last[0] != NULL:
             last = &last[0].next
         last[0] = stream
+        self.p.last_import += 1
+        stream.id = self.p.last_import
         stream.exporter = exporter.within(&self.p)
         stream.source, stream.source_len = copied(source), <uint16_t>PyBytes_GET_SIZE(source)
         stream.local, stream.local_len = copied(subject), <uint16_t>PyBytes_GET_SIZE(subject)
@@ -157,6 +217,60 @@ cdef class Exchange(Leafs):
         stream.back = NULL if back is None else transform_new(back)
         if self.p.shown == NULL:
             self.p.shown = room()
+        self._shade(acct, stream, True)
+        return stream.id
+
+    def end_import(self, Account account not None, uint64_t number):
+        """Let an account import something no more."""
+        cdef acct_t* acct = account.within(&self.p)
+        cdef stream_import_t** stream = &acct.stream_imports
+        cdef stream_import_t* gone
+        cdef service_import_t** service = &acct.services
+        while stream[0] != NULL and stream[0].id != number:
+            stream = &stream[0].next
+        while service[0] != NULL and service[0].id != number:
+            service = &service[0].next
+        if stream[0] != NULL:
+            gone = stream[0]
+            self._shade(acct, gone, False)
+            stream[0] = gone.next
+            stream_import_free(gone)
+        elif service[0] != NULL:
+            self._end_service_import(service)
+        else:
+            raise ValueError(f"the account has no import {number}")
+
+    cdef void _end_service_import(self, service_import_t** link):
+        cdef service_import_t* gone = link[0]
+        cdef conn_t* conn
+        cdef uint32_t i
+        link[0] = gone.next
+        drop_subscription(&self.p, gone.sub)
+        for i in range(self.p.conns.count):     # the next import may have its address
+            conn = <conn_t*>self.p.conns.items[i]
+            if conn.described == gone:
+                conn.described = NULL
+        service_import_free(gone)
+
+    cdef void _shade(self, acct_t* acct, stream_import_t* by, bint begins):
+        """Give all subscriptions of an account the shadows of an import, or end these."""
+        cdef uint32_t i, j
+        cdef conn_t* conn
+        cdef sink_t* sink
+        cdef sub_t* sub
+        for i in range(self.p.conns.count):
+            conn = <conn_t*>self.p.conns.items[i]
+            for j in range(conn.bucket_count if conn.acct == acct else 0):
+                sub = conn.buckets[j]
+                while sub != NULL:
+                    shade(&self.p, sub, by, begins)
+                    sub = sub.next_in_bucket
+        for i in range(self.p.sinks.count):
+            sink = <sink_t*>self.p.sinks.items[i]
+            sub = sink.subs if sink.acct == acct else NULL
+            while sub != NULL:
+                shade(&self.p, sub, by, begins)
+                sub = sub.next_of_owner
 
     def map_subject(self, Account account not None, bytes source, choices):
         """Let what an account publishes on a subject go to one of several, by weights of 100."""
@@ -166,6 +280,15 @@ cdef class Exchange(Leafs):
         last[0] = mapping_new(source, choices)
         if self.p.mapped == NULL:
             self.p.mapped = room()
+
+    def unmap(self, Account account not None):
+        """Map nothing any more that an account publishes."""
+        cdef acct_t* acct = account.within(&self.p)
+        cdef mapping_t* mapping
+        while acct.mappings != NULL:
+            mapping = acct.mappings
+            acct.mappings = mapping.next
+            mapping_free(mapping)
 
     def limit(self, Account account not None, *, int64_t max_connections=-1, int64_t max_subscriptions=-1, int64_t max_payload=-1):
         """Limit an account, and each of the connections that enter it from now on."""

@@ -13,10 +13,10 @@ from libc.string cimport memcpy
 
 from jetraft.api.plane._plane cimport Plane
 from jetraft.api.plane._tls cimport tls_watch
-from jetraft.api.plane._types cimport CLOSE_WRITE_ERROR, CONN_OPEN, conn_t
+from jetraft.api.plane._types cimport CLOSE_PROTOCOL, CLOSE_WRITE_ERROR, CONN_OPEN, conn_t
 from jetraft.api.plane._writer cimport conn_close, conn_send, conn_watch
 from jetraft.api.tls._context cimport TlsContext
-from jetraft.api.tls._handshakes cimport HandshakePool
+from jetraft.api.tls._handshakes cimport HandshakePool, submit
 from jetraft.api.tls._openssl cimport (
     SSL,
     ERR_reason_error_string,
@@ -101,6 +101,31 @@ cdef class SecurePlane(Plane):
         tls.phase = phase
         conn.tls = tls
         tls_watch(&self.p, conn, False)
+
+    def connect_tls(self, cid, TlsContext context not None, HandshakePool pool not None):
+        """Begin the handshake of a connection that this server made and that is held, or has received nothing.
+
+        What came in the clear behind the last line is not taken for a part of the protocol: the connection is closed.
+        """
+        cdef conn_t* conn = self._conn(cid)
+        cdef tls_t* tls
+        if conn == NULL or conn.state != CONN_OPEN or conn.fd < 0 or conn.tls != NULL:
+            return
+        if conn.partial_len or conn.out.start < conn.out.end:
+            conn_close(&self.p, conn, CLOSE_PROTOCOL)
+            return
+        prepare()
+        tls = tls_new(context.ctx, pool.pool, conn.fd)
+        if tls == NULL:
+            conn_close(&self.p, conn, CLOSE_WRITE_ERROR)
+            return
+        conn.held = conn.paused = 0
+        tls.cid = conn.cid
+        tls.conn = conn
+        tls.phase = TLS_HANDSHAKE
+        conn.tls = tls
+        tls_watch(&self.p, conn, False)
+        submit(tls)
 
     def tls_phase(self, cid):
         """The phase of a connection, PLAIN where it has no TLS, None when it is gone."""

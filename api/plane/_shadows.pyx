@@ -9,7 +9,7 @@ nats-server.
 from libc.string cimport memchr, memcmp, memcpy
 from libc.stdlib cimport free
 
-from jetraft.api.plane._deliver cimport tell_interest
+from jetraft.api.plane._deliver cimport drop_subscription, tell_interest
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._transforms cimport transform_free, transform_subject
 from jetraft.api.plane._tree cimport sublist_add
@@ -93,16 +93,34 @@ cdef void add_shadow(plane_t* plane, sub_t* sub, stream_import_t* by, const char
 cdef void add_shadows(plane_t* plane, sub_t* sub, const char* subject, Py_ssize_t n) noexcept nogil:
     """Give a new subscription of a client, a sink or a leaf node its shadows."""
     cdef stream_import_t* by = sub.acct.stream_imports
+    while by != NULL:
+        add_shadows_of(plane, sub, by, subject, n)
+        by = by.next
+
+
+cdef void add_shadows_of(plane_t* plane, sub_t* sub, stream_import_t* by, const char* subject, Py_ssize_t n) noexcept nogil:
+    """Give a subscription the shadow that one import makes, if it makes one."""
     cdef char both[2 * PATTERN_MAX]
     cdef Py_ssize_t length
-    if n > PATTERN_MAX:
+    if n > PATTERN_MAX or by.local_len > PATTERN_MAX:
         return
-    while by != NULL:
-        length = meet(subject, n, by.local, by.local_len, both) if by.local_len <= PATTERN_MAX else 0
-        if length and by.back == NULL:
-            add_shadow(plane, sub, by, both, length)
-        elif length:
-            length = transform_subject(plane, by.back, both, length, plane.shown)
-            if length:
-                add_shadow(plane, sub, by, plane.shown, length)
-        by = by.next
+    length = meet(subject, n, by.local, by.local_len, both)
+    if length and by.back == NULL:
+        add_shadow(plane, sub, by, both, length)
+    elif length:
+        length = transform_subject(plane, by.back, both, length, plane.shown)
+        if length:
+            add_shadow(plane, sub, by, plane.shown, length)
+
+
+cdef void drop_shadows_of(plane_t* plane, sub_t* sub, stream_import_t* by) noexcept nogil:
+    """End the shadows of a subscription that an import has made."""
+    cdef sub_t* shadow
+    cdef sub_t** link = &sub.shadows
+    while link[0] != NULL:
+        shadow = link[0]
+        if shadow_of(shadow).by == by:
+            link[0] = shadow_of(shadow).next
+            drop_subscription(plane, shadow)
+        else:
+            link = &shadow_of(shadow).next

@@ -3,7 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
-from libc.string cimport memcpy
+from libc.string cimport memchr, memcpy
 
 from jetraft.api.plane._accounts cimport Account
 from jetraft.api.plane._connections cimport Connections
@@ -11,9 +11,9 @@ from jetraft.api.plane._deliver cimport deliver, drop_subscription, match_for, t
 from jetraft.api.plane._shadows cimport add_shadows
 from jetraft.api.plane._subs cimport sub_new
 from jetraft.api.plane._tracing cimport serve_traces
-from jetraft.api.plane._tree cimport sublist_add
+from jetraft.api.plane._tree cimport find_child, sublist_add
 from jetraft.api.plane._text cimport valid_subject
-from jetraft.api.plane._types cimport SUB_ANSWERS, SUB_LEAF_SHADOW, SUB_ROUTE, SUB_SERVICE, SUB_SHADOW, SUB_SINK, acct_t, match_t, msg_t, plain_of, sink_t, sub_t
+from jetraft.api.plane._types cimport SUB_ANSWERS, SUB_LEAF_SHADOW, SUB_ROUTE, SUB_SERVICE, SUB_SHADOW, SUB_SINK, acct_t, match_t, msg_t, node_t, plain_of, sink_t, sub_t
 from jetraft.api.plane._writer cimport buf_free, push_ptr
 from jetraft.cluster.capture._capture cimport Captured, read_capture
 
@@ -198,6 +198,22 @@ cdef class Sinks(Connections):
         cdef acct_t* acct = account.within(&self.p)
         cdef match_t* match = match_for(&self.p, acct, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
         return match.count > 0 or match.group_count > 0
+
+    def is_subscribed(self, Account account not None, bytes subject):
+        """True when there is a subscription whose subject is exactly this literal one, of a client, a sink or a peer."""
+        cdef node_t* node = &account.within(&self.p).root
+        cdef const char* at = PyBytes_AS_STRING(subject)
+        cdef Py_ssize_t left = PyBytes_GET_SIZE(subject), token
+        cdef const char* dot
+        while node != NULL:
+            dot = <const char*>memchr(at, c".", left)
+            token = left if dot == NULL else dot - at
+            node = find_child(&self.p, node, at, token)
+            if dot == NULL:
+                break
+            left -= token + 1
+            at = dot + 1
+        return node != NULL and (node.count > 0 or node.queues != NULL)
 
     def waiting_bytes(self, Account account not None, bytes subject):
         """What waits for the local receiver of this subject that is furthest behind, in bytes, and its peers' routes."""

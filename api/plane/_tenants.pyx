@@ -20,6 +20,10 @@ cdef inline int64_t least(int64_t one, int64_t other) noexcept nogil:
     return other if one < 0 or 0 <= other < one else one
 
 
+cdef inline bint has_room(conn_t* conn, acct_t* acct) noexcept nogil:
+    return acct.max_connections < 0 or acct == conn.acct or acct.conn_count < acct.max_connections
+
+
 cdef void unlink_leaf(conn_t* conn) noexcept nogil:
     """Take a connection out of the list of leaf nodes of its account, if it is there."""
     cdef leaf_t** link = &conn.acct.leafs
@@ -98,9 +102,15 @@ cdef class Tenants:
             while conn.buckets[i] != NULL:
                 drop_subscription(&self.p, conn.buckets[i])
 
+    def is_full(self, cid, str account not None):
+        """Whether an account has as many connections as it may, and this is none of them."""
+        cdef conn_t* conn = self._conn(cid)
+        address = self.accounts.get(account.encode())
+        return conn != NULL and address is not None and not has_room(conn, <acct_t*><size_t>address)
+
     cdef bint _is_full(self, conn_t* conn, acct_t* acct):
         """Tell a connection that its account has as many as it may, and close it; False: there is room."""
-        if acct.max_connections < 0 or acct == conn.acct or acct.conn_count < acct.max_connections:
+        if has_room(conn, acct):
             return False
         emit_text(&self.p, conn, TOO_MANY, TOO_MANY_BYTES)
         conn_close(&self.p, conn, CLOSE_MAX_ACCOUNT_CONNECTIONS)

@@ -176,6 +176,7 @@ cdef struct mapping_t:      # of subjects that are published in an account
 
 cdef struct stream_import_t:
     stream_import_t* next
+    uint64_t id             # of no other import while the plane lives
     acct_t* exporter
     char* source            # the exporter's subjects
     char* local             # what they are called here; each with its length
@@ -195,6 +196,7 @@ cdef struct export_t:       # a service, for all that import it
 
 cdef struct service_import_t:
     service_import_t* next
+    uint64_t id             # as that of a stream
     acct_t* importer
     acct_t* exporter
     export_t* service
@@ -535,6 +537,8 @@ cdef struct plane_t:
     uint32_t answer_mask
     uint32_t answer_count
     export_t* exports
+    uint32_t last_export    # the number that was given last
+    uint64_t last_import
     uint64_t random[64]     # from the system, for what must not be guessed
     uint32_t random_left
     cross_fn cross

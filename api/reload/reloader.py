@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from jetraft.api.accounts import LiveAccounts
     from jetraft.api.config.options import Options
+    from jetraft.api.exchange.setup import SharedAccounts
+    from jetraft.api.jetstream.node import JetStreamNode
     from jetraft.api.login import Logins
     from jetraft.api.plane._plane import Plane
     from jetraft.api.reactor import Reactor
@@ -54,10 +56,11 @@ class Reloader:
     reactor: Reactor
     tracer: Tracer
     accounts: LiveAccounts
+    shared: SharedAccounts
     write_files: Callable[[], None]
     tls: TlsClients | None = None
     routes: Routes | None = None
-    has_jetstream: bool = False
+    jetstream: JetStreamNode | None = None
 
     def reload(self) -> None:
         """Follow the configuration as it is now. Raises ReloadError; nothing has changed then."""
@@ -69,9 +72,9 @@ class Reloader:
             raise ReloadError(str(error)) from error
         old = self.sessions.options
         found = changes(old, new)
-        if old.sharing != new.sharing:
-            raise ReloadError("config reload not supported for exports, imports, mappings and limits of accounts")
-        if self.has_jetstream and new.trust is None:
+        if old.sharing != new.sharing and new.trust is not None:
+            raise ReloadError("config reload not supported for Mappings")  # tokens say what accounts share
+        if self.jetstream is not None and new.trust is None:
             check_accounts(old, new)
         opened = Opened(log_file=self._log_file(old, new), certificates=self._certificates(new))
         # From here on nothing is refused any more.
@@ -81,6 +84,7 @@ class Reloader:
                 self._close_some(new.max_connections)
             if change.line:
                 self.say.info(change.line)
+        self._follow_sharing(old, new)
         steps = {change.how.step for change in found}
         for step, follow in FOLLOW.items():
             if step in steps:
@@ -116,6 +120,18 @@ class Reloader:
         except TlsError as error:
             raise ReloadError(str(error)) from error
 
+    def _follow_sharing(self, old: Options, new: Options) -> None:
+        """Let accounts export, import, map and allow other things; connections get their account's limits."""
+        if old.sharing == new.sharing:
+            return
+        self.shared.follow(new.sharing)
+        self._limit_connections()
+
+    def _limit_connections(self) -> None:
+        for session in self.sessions.by_cid.values():
+            verdict = session.verdict or Verdict()
+            self.plane.limit_connection(session.cid, max_payload=verdict.max_payload, max_subs=verdict.max_subs)
+
     def _close_some(self, most: int) -> None:
         """Close as many connections as there are too many."""
         surplus = list(self.sessions.by_cid.values())[: max(0, len(self.sessions.by_cid) - most)]
@@ -137,9 +153,7 @@ class Reloader:
     def follow_limits(self, _old: Options, new: Options, _opened: Opened) -> None:
         """Take other sizes of messages and lines; users keep smaller limits of their own."""
         self.plane.follow_limits(max_payload=new.max_payload_bytes, max_control_line=new.max_control_line_bytes)
-        for session in self.sessions.by_cid.values():
-            verdict = session.verdict or Verdict()
-            self.plane.limit_connection(session.cid, max_payload=verdict.max_payload, max_subs=verdict.max_subs)
+        self._limit_connections()
 
     def follow_tls(self, _old: Options, new: Options, opened: Opened) -> None:
         """Show other certificates to the next clients."""
@@ -170,6 +184,11 @@ class Reloader:
         if self.routes is not None and new.cluster is not None:
             self.routes.follow(new.cluster.routes)
 
+    def follow_profile(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Tell the peers other tags and sizes of JetStream, by which streams are placed."""
+        if self.jetstream is not None and new.jetstream is not None:
+            self.jetstream.follow(new.jetstream, new.server_tags)
+
     def follow_files(self, _old: Options, _new: Options, _opened: Opened) -> None:
         """Write the files of the process again, under their new names."""
         try:
@@ -187,6 +206,7 @@ FOLLOW: Final[Mapping[Step, Callable[[Reloader, Options, Options, Opened], None]
     Step.ADVERTISE: Reloader.follow_advertise,
     Step.ROUTES: Reloader.follow_routes,
     Step.FILES: Reloader.follow_files,
+    Step.PROFILE: Reloader.follow_profile,
 }
 
 

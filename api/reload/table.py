@@ -35,6 +35,7 @@ class Step(Enum):
     TLS = auto()
     FILES = auto()
     ROUTES = auto()
+    PROFILE = auto()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -53,6 +54,19 @@ class Refused:
     title: str
     show: Callable[[Any], str] = str
     with_values: bool = True
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Grows(Followed):
+    """A size in bytes, 0 where the server chooses it: it is followed when it was configured and becomes larger."""
+
+    def refusal(self, before: int, after: int) -> str:
+        """Why it is not followed, in nats-server's words; empty: it is."""
+        if not before:
+            return "jetstream dynamic max memory and store"
+        if not after:
+            return "jetstream max memory and max store"
+        return "decreasing jetstream max memory and store" if after < before else ""
 
 
 How = Followed | Refused
@@ -97,6 +111,8 @@ HOW: Final[Mapping[str, How]] = {
     "debug": log_line("debug"),
     "trace": log_line("trace"),
     "trace_verbose": log_line("trace_verbose"),
+    "max_traced_msg_len": Followed(line="max_traced_msg_len = {}"),
+    "no_header_support": Refused(title="NoHeaderSupport", show=go_bool),
     "logtime": log_line("logtime"),
     "logtime_utc": log_line("logtime_utc"),
     "max_connections": Followed(line="max_connections = {}"),
@@ -107,13 +123,15 @@ HOW: Final[Mapping[str, How]] = {
     "accounts": Followed(line="accounts", step=Step.AUTH),
     "auth.no_auth_user": Refused(title="NoAuthUser"),
     "auth.callout": not_supported("AuthCallout"),
+    "auth.proxy_required": not_supported("ProxyRequired"),
+    "proxies": not_supported("Proxies"),
     "trust": not_supported("TrustedOperators"),
     "trust.rules": not_supported("TrustedOperators"),
     "trust.resolver": not_supported("AccountResolver"),
     "trust.preload": not_supported("resolver_preload"),
     "trust.system_account": Refused(title="SystemAccount"),
     "no_system_account": Refused(title="NoSystemAccount", show=go_bool),
-    "mappings": not_supported("Mappings"),
+    "mappings": Followed(line="accounts"),
     "system_account": Refused(title="SystemAccount", show=shown_account),
     "auth.username": Followed(line="authorization username", step=Step.AUTH),
     "auth.password": Followed(line="authorization password", step=Step.AUTH),
@@ -142,8 +160,8 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
     "jetstream": not_supported("JetStream"),
     "jetstream.store_dir": not_supported("jetstream storage directory"),
-    "jetstream.max_memory_store_bytes": Refused(title="JetStream max_mem_store", show=size),
-    "jetstream.max_file_store_bytes": Refused(title="JetStream max_file_store", show=size),
+    "jetstream.max_memory_store_bytes": Grows(line="JetStream max_mem_store = {}", step=Step.PROFILE, show=size),
+    "jetstream.max_file_store_bytes": Grows(line="JetStream max_file_store = {}", step=Step.PROFILE, show=size),
     "jetstream.domain": Refused(title="JetStreamDomain"),
     "jetstream.cache_bytes_max": not_supported("JetStream cache"),
     "jetstream.cipher": not_supported("JetStreamCipher"),
@@ -157,7 +175,7 @@ HOW: Final[Mapping[str, How]] = {
     "log_max_num": Refused(title="LogMaxFiles"),
     "pid_file": Followed(line="pid_file = {}", step=Step.FILES),
     "ports_file_dir": Followed(line="ports_file_dir = {}", step=Step.FILES),
-    "server_tags": not_supported("Tags"),
+    "server_tags": Followed(line="tags", step=Step.PROFILE),
     "server_metadata": Followed(line="metadata"),
     "tls": not_supported("TLS"),
     "tls.options": Followed(line="tls = enabled", step=Step.TLS),
@@ -216,6 +234,8 @@ def changes(old: Options, new: Options) -> list[OptionChange]:
         if isinstance(how, Refused):
             values = f": old={how.show(before[key])}, new={how.show(after[key])}" if how.with_values else ""
             raise ReloadError(f"config reload not supported for {how.title}{values}")
+        if isinstance(how, Grows) and (why := how.refusal(before[key], after[key])):
+            raise ReloadError(f"config reload not supported for {why}")
     if new.tls is not None and "tls.options" not in differing:
         differing.append("tls.options")  # the files may have changed
     found = []

@@ -15,6 +15,8 @@ class TlsContext:
         tls13_only: bool,
         ciphers: bytes,
         groups: bytes,
+        server_name: bytes | None = None,
+        is_address: bool = False,
     ) -> None: ...
 
 def offers_cipher(name: bytes) -> bool: ...

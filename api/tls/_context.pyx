@@ -2,6 +2,9 @@
 
 Clients that show certificates get no session tickets: a session taken up again would not look at the certificate again,
 nor show the chain. Nobody may renegotiate, compress, or send data before the handshake is complete.
+
+With a `server_name` the context is for connections that this server makes: what the other end shows has to be for that
+name, or address, and nothing else of the certificate is taken for one.
 """
 
 from libc.stdint cimport uint32_t
@@ -22,12 +25,16 @@ from jetraft.api.tls._openssl cimport (
     SSL_OP_PRIORITIZE_CHACHA,
     SSL_SESS_CACHE_OFF,
     SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+    SSL_VERIFY_NONE,
     SSL_VERIFY_PEER,
     TLS1_2_VERSION,
     TLS1_3_VERSION,
     TLSEXT_NAMETYPE_host_name,
     X509,
+    X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
+    X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS,
     X509_STORE_CTX,
+    X509_VERIFY_PARAM,
     BIO_get_data,
     ERR_clear_error,
     EVP_PKEY_free,
@@ -35,9 +42,11 @@ from jetraft.api.tls._openssl cimport (
     SSL_CTX_add_client_CA,
     SSL_CTX_clear_mode,
     SSL_CTX_free,
+    SSL_CTX_get0_param,
     SSL_CTX_get_cert_store,
     SSL_CTX_new,
     SSL_CTX_set1_groups_list,
+    SSL_CTX_set_app_data,
     SSL_CTX_set_cert_cb,
     SSL_CTX_set_cert_verify_callback,
     SSL_CTX_set_cipher_list,
@@ -56,11 +65,15 @@ from jetraft.api.tls._openssl cimport (
     SSL_get_rbio,
     SSL_get_servername,
     SSL_use_cert_and_key,
+    TLS_client_method,
     TLS_server_method,
     X509_STORE_CTX_get0_untrusted,
     X509_STORE_CTX_get_error,
     X509_STORE_CTX_get_ex_data,
     X509_STORE_add_cert,
+    X509_VERIFY_PARAM_set1_host,
+    X509_VERIFY_PARAM_set1_ip_asc,
+    X509_VERIFY_PARAM_set_hostflags,
     X509_check_host,
     X509_free,
     X509_verify_cert,
@@ -132,7 +145,7 @@ cdef int choose(SSL* ssl, void* arg) noexcept nogil:
     return 1
 
 
-cdef int verify(X509_STORE_CTX* ctx, void* arg) noexcept nogil:
+cdef int check(X509_STORE_CTX* ctx, void* arg) noexcept nogil:
     """Verify as OpenSSL does, and keep what the peer has shown, for its name and for the line that says why not."""
     cdef SSL* ssl = <SSL*>X509_STORE_CTX_get_ex_data(ctx, SSL_get_ex_data_X509_STORE_CTX_idx())
     cdef tls_t* tls = <tls_t*>BIO_get_data(SSL_get_rbio(ssl))
@@ -158,8 +171,8 @@ cdef int verify(X509_STORE_CTX* ctx, void* arg) noexcept nogil:
     return 1 if good == 1 else 0
 
 
-cdef SSL_CTX* new_ctx() except NULL:
-    cdef SSL_CTX* ctx = SSL_CTX_new(TLS_server_method())
+cdef SSL_CTX* new_ctx(bint connects=False) except NULL:
+    cdef SSL_CTX* ctx = SSL_CTX_new(TLS_client_method() if connects else TLS_server_method())
     if ctx == NULL:
         raise MemoryError
     return ctx
@@ -169,8 +182,8 @@ cdef class TlsContext:
     """One SSL_CTX. Raises ContextError for what OpenSSL refuses."""
 
     def __cinit__(self, *, certificates, authorities, bint system_authorities, bint verify, bint tls13_only,
-                  bytes ciphers, bytes groups):
-        cdef SSL_CTX* ctx = new_ctx()
+                  bytes ciphers, bytes groups, bytes server_name=None, bint is_address=False):
+        cdef SSL_CTX* ctx = new_ctx(server_name is not None)
         cdef choice_t* choice
         self.ctx = ctx
         SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION)
@@ -198,8 +211,13 @@ cdef class TlsContext:
                 raise ContextError("the certificate and its key do not belong together, or are too weak for OpenSSL")
         elif choice.count > 1:
             SSL_CTX_set_cert_cb(ctx, choose, choice)
+        if server_name is not None:
+            self._expect(server_name, is_address, verify)
         if verify:
-            self._verify(authorities, system_authorities)
+            self._trust(authorities, system_authorities, server_name is None)
+        if verify and server_name is None:
+            SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL)
+            SSL_CTX_set_cert_verify_callback(ctx, check, NULL)
 
     cdef _take(self, chain, bytes key):
         cdef choice_t* choice = <choice_t*>self.choice
@@ -214,7 +232,25 @@ cdef class TlsContext:
         if pair.key == NULL:
             raise ContextError("a private key that OpenSSL cannot read")
 
-    cdef _verify(self, authorities, bint system_authorities):
+    cdef _expect(self, bytes name, bint is_address, bint verify):
+        """The other end has to be of this name. What it shows is kept in any case, as its key may be compared."""
+        cdef SSL_CTX* ctx = <SSL_CTX*>self.ctx
+        cdef X509_VERIFY_PARAM* param = SSL_CTX_get0_param(ctx)
+        if not name or b"\0" in name:
+            raise ContextError("a server without a name")
+        self.name = name
+        X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS)
+        if is_address:
+            if X509_VERIFY_PARAM_set1_ip_asc(param, name) != 1:
+                raise ContextError("a server whose address OpenSSL cannot read")
+        else:
+            if X509_VERIFY_PARAM_set1_host(param, name, len(name)) != 1:
+                raise ContextError("a server whose name OpenSSL cannot use")
+            SSL_CTX_set_app_data(ctx, <char*>self.name)
+        SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER if verify else SSL_VERIFY_NONE, NULL)
+        SSL_CTX_set_cert_verify_callback(ctx, check, NULL)
+
+    cdef _trust(self, authorities, bint system_authorities, bint names_them):
         cdef SSL_CTX* ctx = <SSL_CTX*>self.ctx
         cdef X509* cert
         if system_authorities:
@@ -222,11 +258,10 @@ cdef class TlsContext:
         for der in authorities:
             cert = read_cert(der)
             X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), cert)
-            SSL_CTX_add_client_CA(ctx, cert)
+            if names_them:
+                SSL_CTX_add_client_CA(ctx, cert)
             X509_free(cert)
         SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET)
-        SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL)
-        SSL_CTX_set_cert_verify_callback(ctx, verify, NULL)
 
     def __dealloc__(self):
         cdef choice_t* choice = <choice_t*>self.choice

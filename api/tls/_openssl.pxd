@@ -55,8 +55,15 @@ cdef extern from "<openssl/x509.h>" nogil:
 
 cdef extern from "<openssl/x509v3.h>" nogil:
     int X509_check_host(X509* cert, const char* name, size_t n, unsigned int flags, char** peer)
+    unsigned int X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
+    unsigned int X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
 
 cdef extern from "<openssl/x509_vfy.h>" nogil:
+    ctypedef struct X509_VERIFY_PARAM:
+        pass
+    int X509_VERIFY_PARAM_set1_host(X509_VERIFY_PARAM* param, const char* name, size_t n)
+    int X509_VERIFY_PARAM_set1_ip_asc(X509_VERIFY_PARAM* param, const char* address)
+    void X509_VERIFY_PARAM_set_hostflags(X509_VERIFY_PARAM* param, unsigned int flags)
     int X509_STORE_add_cert(X509_STORE* store, X509* cert)
     int X509_verify_cert(X509_STORE_CTX* ctx)
     void* X509_STORE_CTX_get_ex_data(X509_STORE_CTX* ctx, int i)
@@ -73,6 +80,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     ctypedef struct SSL_CIPHER:
         pass
     const SSL_METHOD* TLS_server_method()
+    const SSL_METHOD* TLS_client_method()
     SSL_CTX* SSL_CTX_new(const SSL_METHOD* method)
     void SSL_CTX_free(SSL_CTX* ctx)
     uint64_t SSL_CTX_set_options(SSL_CTX* ctx, uint64_t options)
@@ -100,6 +108,12 @@ cdef extern from "<openssl/ssl.h>" nogil:
     void SSL_set_bio(SSL* ssl, BIO* reads, BIO* writes)
     BIO* SSL_get_rbio(SSL* ssl)
     void SSL_set_accept_state(SSL* ssl)
+    void SSL_set_connect_state(SSL* ssl)
+    int SSL_is_server(const SSL* ssl)
+    long SSL_set_tlsext_host_name(SSL* ssl, const char* name)
+    int SSL_CTX_set_app_data(SSL_CTX* ctx, void* data)
+    void* SSL_CTX_get_app_data(SSL_CTX* ctx)
+    X509_VERIFY_PARAM* SSL_CTX_get0_param(SSL_CTX* ctx)
     int SSL_do_handshake(SSL* ssl)
     int SSL_read_ex(SSL* ssl, void* data, size_t n, size_t* got)
     int SSL_write_ex(SSL* ssl, const void* data, size_t n, size_t* written)
@@ -118,6 +132,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     long SSL_MODE_RELEASE_BUFFERS
     long SSL_MODE_AUTO_RETRY
     long SSL_SESS_CACHE_OFF
+    int SSL_VERIFY_NONE
     int SSL_VERIFY_PEER
     int SSL_VERIFY_FAIL_IF_NO_PEER_CERT
     int SSL_ERROR_WANT_READ

@@ -32,13 +32,17 @@ from jetraft.api.tls._openssl cimport (
     ERR_clear_error,
     SSL,
     SSL_CTX,
+    SSL_CTX_get_app_data,
     SSL_ERROR_WANT_READ,
     SSL_free,
     SSL_get_error,
+    SSL_is_server,
     SSL_new,
     SSL_read_ex,
     SSL_set_accept_state,
     SSL_set_bio,
+    SSL_set_connect_state,
+    SSL_set_tlsext_host_name,
     SSL_shutdown,
     SSL_write_ex,
 )
@@ -155,6 +159,7 @@ cdef bint tls_prepare(tls_t* tls) noexcept nogil:
     """Make OpenSSL's objects, before the first step of the handshake; False when there is no memory."""
     cdef SSL* ssl = SSL_new(<SSL_CTX*>tls.context)
     cdef BIO* bio = BIO_new(method)
+    cdef const char* name
     if ssl == NULL or bio == NULL:
         SSL_free(ssl)
         BIO_free(bio)
@@ -162,7 +167,13 @@ cdef bint tls_prepare(tls_t* tls) noexcept nogil:
     BIO_set_data(bio, tls)
     BIO_set_init(bio, 1)
     SSL_set_bio(ssl, bio, bio)
-    SSL_set_accept_state(ssl)
+    if SSL_is_server(ssl):
+        SSL_set_accept_state(ssl)
+    else:
+        SSL_set_connect_state(ssl)
+        name = <const char*>SSL_CTX_get_app_data(<SSL_CTX*>tls.context)
+        if name != NULL:
+            SSL_set_tlsext_host_name(ssl, name)
     tls.ssl = ssl
     return True
 

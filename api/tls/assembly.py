@@ -3,26 +3,28 @@
 Servers without TLS load neither OpenSSL's context nor the libraries that read certificates.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from jetraft.api.config.options import Options
-from jetraft.api.logger import Logger
-from jetraft.api.login import Logins
 from jetraft.api.plane._plane import Plane
 from jetraft.api.protocol_log import ProtocolLog
-from jetraft.api.reactor import Reactor
-from jetraft.api.session import Sessions
-from jetraft.api.tls.clients import Handle, Log, TlsClients
-from jetraft.api.tls.options import TlsOptions
-from jetraft.api.tracing import Tracer
-from jetraft.store.model.clock import Clock
 
 if TYPE_CHECKING:
+    from jetraft.api.config.options import Options
+    from jetraft.api.logger import Logger
+    from jetraft.api.login import Logins
     from jetraft.api.plane._secure import SecurePlane
+    from jetraft.api.reactor import Reactor
+    from jetraft.api.session import Sessions
+    from jetraft.api.tls.clients import Handle, Log, TlsClients
+    from jetraft.api.tls.options import TlsOptions
+    from jetraft.api.tracing import Tracer
+    from jetraft.store.model.clock import Clock
 
 THREADS_MAX = 4
 LeafHandler = Callable[[int, int, bytes], None]
@@ -54,7 +56,8 @@ def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
         from jetraft.api.plane._web import WebPlane  # noqa: PLC0415  only servers with WebSocket load h11 and zlib
 
         return WebPlane(**settings)
-    if options.tls is None:
+    leaf = options.leafnodes
+    if options.tls is None and (leaf is None or not leaf.may_use_tls):
         return Plane(**settings)
     from jetraft.api.plane._secure import SecurePlane  # noqa: PLC0415
 
@@ -79,20 +82,22 @@ class ListenerParts:
 
 
 def serve_handshakes(
-    options: TlsOptions, parts: ListenerParts, sessions: Any, kind: type[TlsClients] = TlsClients
+    options: TlsOptions, parts: ListenerParts, sessions: Any, kind: type[TlsClients] | None = None
 ) -> tuple[TlsClients, str]:
     """Load the files and start the threads for handshakes of a listener; returns when its certificate ends, too.
 
     `sessions` knows its connections. Raises TlsError with one line.
     """
     from jetraft.api.tls._handshakes import HandshakePool  # noqa: PLC0415
+    from jetraft.api.tls.clients import TlsClients  # noqa: PLC0415
     from jetraft.api.tls.material import load  # noqa: PLC0415
 
     plane = cast("SecurePlane", parts.plane)
     material = load(options)
     pool = HandshakePool(handshake_threads())
     plane.serve_tls(material.context, pool)
-    clients = kind(options, plane, pool, parts.clock, parts.say, sessions, parts.call_at, material.has_certificates)
+    make = kind or TlsClients
+    clients = make(options, plane, pool, parts.clock, parts.say, sessions, parts.call_at, material.has_certificates)
     parts.reactor.watch(pool.event_fd, clients.take_judged)
     return clients, material.not_after
 

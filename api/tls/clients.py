@@ -9,7 +9,7 @@ The compiled plane does the handshakes and tells the outcome; log lines are nats
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import attrs
 
@@ -20,7 +20,6 @@ from jetraft.api.tls.facts import TlsState
 from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S, Clock
 
-STARTING = "Starting TLS client connection handshake"
 FULL = b"-ERR 'maximum connections exceeded'\r\n"
 THROTTLED = b"-ERR 'Connection throttling is active. Please try again later.'\r\n"
 
@@ -70,6 +69,10 @@ class Pending:
 class TlsClients:
     """All connections of one listener that are to speak TLS, from their first moment until they are admitted."""
 
+    starting: ClassVar[str] = "Starting TLS client connection handshake"
+    mark: ClassVar[str] = "cid"  # before the number of a connection
+    failing: ClassVar[str] = "TLS handshake"
+
     options: TlsOptions
     plane: SecurePlane
     pool: HandshakePool
@@ -104,7 +107,7 @@ class TlsClients:
         if not options.handshake_first:
             self.plane.write(cid, self.sessions.info(session))
         if is_full:
-            self.say.error(f"{session.ip}:{session.port} - cid:{cid} - maximum connections exceeded")
+            self.say.error(f"{self._title(session)} - maximum connections exceeded")
             self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, FULL)
         elif not self._within_rate(now_ns):
             self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, THROTTLED)
@@ -120,7 +123,7 @@ class TlsClients:
 
     def _begin(self, session: TlsSession, phase: int, *, told: bool) -> None:
         if phase == HANDSHAKE:
-            self._debug(session, STARTING)
+            self._debug(session, self.starting)
         deadline_ns = self.clock.mono_ns() + self.options.timeout_ns
         handle = self.call_at(deadline_ns, partial(self._expire, session.cid))
         self._pending[session.cid] = Pending(handle, told=told, begun=phase == HANDSHAKE)
@@ -167,9 +170,9 @@ class TlsClients:
             return
         self.timed_out += 1
         local, remote = self._addresses(session)
-        self._debug(session, f"TLS handshake error: read tcp {local}->{remote}: i/o timeout")
+        self._debug(session, f"{self.failing} error: read tcp {local}->{remote}: i/o timeout")
         self.plane.close(cid, Reason.TLS_HANDSHAKE_FAILURE)
-        self._debug(session, "TLS handshake timeout")
+        self._debug(session, f"{self.failing} timeout")
 
     def take_judged(self) -> None:
         """Admit those whose handshake is complete, close those whose has failed."""
@@ -179,7 +182,7 @@ class TlsClients:
             if pending is not None:
                 pending.handle.cancel()
                 if session is not None and not pending.begun:
-                    self._debug(session, STARTING)
+                    self._debug(session, self.starting)
             if session is None:
                 self.plane.close(judged.cid, Reason.TLS_HANDSHAKE_FAILURE)
             elif judged.complete:
@@ -232,13 +235,16 @@ class TlsClients:
         self.plane.close(session.cid, Reason.TLS_HANDSHAKE_FAILURE)
 
     def _failure(self, session: TlsSession, text: str) -> str:
-        return f"{session.ip}:{session.port} - cid:{session.cid} - TLS handshake error: {text}"
+        return f"{self._title(session)} - {self.failing} error: {text}"
+
+    def _title(self, session: TlsSession) -> str:
+        return f"{session.ip}:{session.port} - {self.mark}:{session.cid}"
 
     def _addresses(self, session: TlsSession) -> tuple[str, str]:
         return f"{self.sessions.options.host}:{self.sessions.port}", f"{session.ip}:{session.port}"
 
     def _debug(self, session: TlsSession, text: str) -> None:
-        self.say.debug(f"{session.ip}:{session.port} - cid:{session.cid} - {text}")
+        self.say.debug(f"{self._title(session)} - {text}")
 
     def statistics(self) -> dict[str, int]:
         """How handshakes went."""

@@ -3,6 +3,7 @@
 Everything becomes DER here; keys stay in the value that holds them and are in no text.
 """
 
+import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,8 +153,21 @@ class Material:
     not_after: str
 
 
-def load(options: TlsOptions) -> Material:
-    """Read every file and make the context. Raises TlsError with one line."""
+def is_address(name: str) -> bool:
+    """Whether a server is named by its address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def load(options: TlsOptions, server_name: str | None = None) -> Material:
+    """Read every file and make the context. Raises TlsError with one line.
+
+    `server_name` is the server that connections are made to, which has to show a certificate for it unless the options
+    are `insecure`; None: the context is a listener's.
+    """
     pairs, authorities = load_pairs(options), load_authorities(options.ca_file)
     ciphers, groups = ciphers_of(options), groups_of(options)
     try:
@@ -161,10 +175,12 @@ def load(options: TlsOptions) -> Material:
             certificates=[(pair.chain, pair.key) for pair in pairs],
             authorities=authorities,
             system_authorities=not options.ca_file,
-            verify=options.verify,
+            verify=options.verify if server_name is None else not options.insecure,
             tls13_only=options.min_version == "1.3" or not ciphers,
             ciphers=ciphers,
             groups=groups,
+            server_name=None if server_name is None else server_name.encode(),
+            is_address=server_name is not None and is_address(server_name),
         )
     except ContextError as error:
         raise TlsError(str(error)) from error

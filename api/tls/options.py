@@ -22,7 +22,7 @@ class CertificateFiles:
 
 @attrs.frozen(kw_only=True)
 class TlsOptions:
-    """`tls { ... }` of a listener."""
+    """`tls { ... }` of a listener, or of connections that this server makes."""
 
     certificates: tuple[CertificateFiles, ...] = ()
     is_list: bool = False  # they were given as `certificates [...]`, which the texts of errors count
@@ -39,3 +39,4 @@ class TlsOptions:
     connection_rate_limit: int = 0  # handshakes begun in a second; 0: no limit
     allow_insecure_cipher_suites: bool = False
     allow_non_tls: bool = False
+    insecure: bool = False  # of a connection that this server makes: no certificate is checked

@@ -31,6 +31,8 @@ TEXTS: Final = {
     "unexpected message": "local error: tls: unexpected message",
     "decryption failed or bad record mac": "local error: tls: bad record MAC",
 }
+HOSTNAME_MISMATCH: Final = 62
+ADDRESS_MISMATCH: Final = 64
 EXPIRED: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
 WRONG_USE: Final = 26
@@ -41,8 +43,10 @@ def quiet(failed: Judged) -> bool:
     return failed.first_byte is not None and failed.first_byte not in HANDSHAKE_TYPES
 
 
-def text_of(failed: Judged, *, local: str, remote: str, has_certificates: bool) -> str:  # noqa: PLR0911  (a table)
-    """The reason, in one line; `local` and `remote` are addresses."""
+def text_of(  # noqa: PLR0911  (a table)
+    failed: Judged, *, local: str, remote: str, has_certificates: bool, expected: str = ""
+) -> str:
+    """The reason, in one line; `local` and `remote` are addresses, `expected` is the name that a server had to have."""
     if quiet(failed):
         return "tls: first record does not look like a TLS handshake"
     if failed.ended:
@@ -52,7 +56,8 @@ def text_of(failed: Judged, *, local: str, remote: str, has_certificates: bool) 
     if failed.library_text == VERIFY_FAILED:
         names = fingerprint_texts(failed.certificates)
         detail = f" ({'; '.join(names)})" if names else ""
-        return f"tls: failed to verify certificate: x509: {verify_text(failed.verified, failed.certificates)}{detail}"
+        why = verify_text(failed.verified, failed.certificates, expected)
+        return f"tls: failed to verify certificate: x509: {why}{detail}"
     if not has_certificates:
         return "tls: no certificates configured"
     if failed.reason >= ALERT_REASONS:
@@ -61,15 +66,45 @@ def text_of(failed: Judged, *, local: str, remote: str, has_certificates: bool) 
     return TEXTS.get(failed.library_text, f"tls: {failed.library_text or 'handshake failed'}")
 
 
-def verify_text(verified: int, certificates: Sequence[bytes]) -> str:
-    """Why a client's certificate was refused (X509_V_ERR_...)."""
+def verify_text(verified: int, certificates: Sequence[bytes], expected: str) -> str:
+    """Why a certificate was refused (X509_V_ERR_...)."""
     if verified in EXPIRED:
         return f"certificate has expired or is not yet valid: {moment_text(certificates)}"
     if verified in UNKNOWN_AUTHORITY:
         return "certificate signed by unknown authority"
     if verified == WRONG_USE:
         return "certificate specifies an incompatible key usage"
+    if verified == ADDRESS_MISMATCH and certificates:
+        return address_text(certificates[0], expected)
+    if verified == HOSTNAME_MISMATCH and certificates:
+        return name_text(certificates[0], expected)
     return f"verification failed with error {verified} of OpenSSL"
+
+
+def names_of(der: bytes, kind: type[x509.DNSName] | type[x509.IPAddress]) -> list[str]:
+    """The names of one kind that a certificate is for."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return []
+    return [str(name) for name in found.get_values_for_type(kind)]
+
+
+def address_text(der: bytes, expected: str) -> str:
+    """The certificate of a server is not for its address."""
+    addresses = names_of(der, x509.IPAddress)
+    if not addresses:
+        return f"cannot validate certificate for {expected} because it doesn't contain any IP SANs"
+    return f"certificate is valid for {', '.join(addresses)}, not {expected}"
+
+
+def name_text(der: bytes, expected: str) -> str:
+    """The certificate of a server is not for its name."""
+    names = names_of(der, x509.DNSName)
+    if not names:
+        return f"certificate is not valid for any names, but wanted to match {expected}"
+    return f"certificate is valid for {', '.join(names)}, not {expected}"
 
 
 def moment_text(certificates: Sequence[bytes]) -> str:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
 from jetraft.cluster.backup._s2 import decode_block, encode_block
+from jetraft.store.frames._frame import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

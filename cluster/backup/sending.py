@@ -136,11 +136,15 @@ class Sending:
         return failure
 
     async def _wait_for_interest(self) -> None:
+        """Wait for a subscription to the very subject, as nats-server does; after that time a wildcard will do.
+
+        A client has a wildcard for its answers before it asks: chunks that arrive there are not read.
+        """
         interest = Change()
         watch = self._outbox.watch_interest(self._manner.deliver_subject, interest.notify)
         try:
             with trio.move_on_after(INTEREST_WAIT_S):
-                await interest.until(self._has_interest)
+                await interest.until(self._is_expected)
         finally:
             self._outbox.unwatch_interest(watch)
         if not self._has_interest():
@@ -202,6 +206,9 @@ class Sending:
 
     def _has_interest(self) -> bool:
         return self._outbox.has_interest(self._manner.deliver_subject)
+
+    def _is_expected(self) -> bool:
+        return self._outbox.is_subscribed(self._manner.deliver_subject)
 
     def _on_acks(self, batch: bytes) -> None:
         self._acked = min(self._sent, self._acked + sum(1 for _ in captures(batch)))

@@ -13,10 +13,11 @@ import msgpack
 from jetraft.cluster.backup.contents import TS_NS_MAX, ArchiveEnd, Removal
 from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.cluster.state import commands
+from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.machine import encode_config
 from jetraft.cluster.state.ttl import NEVER_NS, parse_ttl
 from jetraft.store.frames._frame import make_record
-from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_TTL
+from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL
 from jetraft.store.model import message
 from jetraft.store.model.state import StreamState
 from jetraft.store.stream.consumer_state import ConsumerState
@@ -37,6 +38,7 @@ class StepPlanner:
 
     def __init__(self, config: StreamConfig, now_unix_ns: int) -> None:
         self._has_ttls = config.allow_msg_ttl
+        self._has_schedules = config.allow_msg_schedules
         self._now_unix_ns = now_unix_ns
         self._next_seq = 1
         self._run: list[bytes] = []  # records that follow each other without a gap
@@ -77,6 +79,8 @@ class StepPlanner:
             flags |= RECORD_HAS_MSG_ID
         if self._has_ttls and _ttl_of(item) is not None:
             flags |= RECORD_HAS_TTL
+        if self._has_schedules and b"Nats-Schedule" in item.hdr and _schedules(nats_headers(item.hdr)):
+            flags |= RECORD_HAS_SCHEDULE
         record = make_record(item.name, item.hdr, item.body, ts_ns=item.ts_ns, flags=flags)
         self._run.append(record)
         self._run_count += 1
@@ -109,6 +113,13 @@ class StepPlanner:
         self._end_run()
         batch, self._steps, self._bytes = self._steps, [], 0
         return batch
+
+
+def _schedules(headers: dict[bytes, bytes]) -> bool:
+    """Whether a message is a schedule, or one of those that a schedule has produced."""
+    return bool(
+        headers.get(b"Nats-Schedule") or (headers.get(b"Nats-Scheduler") and headers.get(b"Nats-Schedule-Next"))
+    )
 
 
 def _ttl_of(item: ArchiveEntry) -> int | None:

@@ -12,7 +12,7 @@ whose answer was lost may have been carried out; it is sent again only when carr
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -33,7 +33,7 @@ from jetraft.store.model import errors
 from jetraft.store.model.clock import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Container, Mapping
     from collections.abc import Set as AbstractSet
 
     from jetraft.store.model.ids import NodeId
@@ -64,6 +64,10 @@ class PeerLike(Protocol):
     def up(self) -> bool:
         """Whether the link stands."""
 
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What its server says of itself."""
+
 
 class MeshLike(Protocol):
     """The part of the mesh that forwarding uses."""
@@ -75,6 +79,9 @@ class MeshLike(Protocol):
     @property
     def own_routes(self) -> int:
         """Configured routes that turned out to lead back to this node."""
+
+    def routes_to(self, nodes: Container[NodeId]) -> int:
+        """Configured routes that lead to one of these nodes."""
 
     def relay_to(self, node: NodeId) -> NodeId | None:
         """A peer that is linked with this node too."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.consumers.acks import ACKNOWLEDGING, AckKind
 from jetraft.cluster.consumers.effects import AckSample, ConsumerEffects, CoreStatistics
+from jetraft.cluster.consumers.pausing import Pausing, left_ns
 from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
 from jetraft.cluster.consumers.rate_limiter import BURST_BYTES, RateLimiter
 from jetraft.cluster.ports import DeliveryRun
 from jetraft.cluster.state import commands
 from jetraft.store.model.config import AckPolicy
-from jetraft.store.model.gotime import until_ns
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING
 
@@ -58,18 +58,19 @@ class ConsumerCore:
         self._burst_bytes = burst_bytes
         self._pace = RateLimiter(state.config, burst_bytes)
         self._held_until_ns = NEVER_NS  # when the pace lets the next message go; valid within a step
-        self._is_paused = False
+        self._pausing = Pausing()
         self.delivered_consumer = state.delivered_consumer
         self.delivered_stream = state.delivered_stream
         self.pending = PendingTable.of_state(
             state, WaitPolicy.of(state.config), now_ns=now.mono_ns, now_unix_ns=now.unix_ns
         )
         self._acked_ahead = set(state.acked_ahead)
+        self._takes_acks_ahead = True  # of deliveries that this state does not know: an earlier leader's
         self._selector = selector
         self._has_interest = has_interest
         self._ack_prefix = f"$JS.ACK.{stream}.{state.name}.".encode()
         self.metric_subject = f"$JS.EVENT.METRIC.CONSUMER.ACK.{stream}.{state.name}".encode()
-        self._metric = self._metric_of(state.config)
+        self._metric = self.metric_subject if is_sampled(state.config) else b""
         self._out = ConsumerEffects()
         self._fresh: deque[int] = deque()  # chosen, not yet delivered; valid within a step
         self._redelivered: list[tuple[int, int]] = []  # (stream sequence, count) of this step
@@ -94,7 +95,9 @@ class ConsumerCore:
             self._out.commands.append(commands.AckedUpTo(self.name, seqs.last))
             return
         done = self.pending.remove(seqs)
-        if seqs.last > self.delivered_stream:
+        if len(done) < len(seqs) and (late := self._selector.late(seqs, done, self.delivered_stream)):
+            self._out.commands.append(commands.AckedLate(self.name, late))
+        if seqs.last > self.delivered_stream and self._takes_acks_ahead:
             ahead = Runs(seq for seq in seqs.above(self.delivered_stream) if self._selector.exists(seq))
             self._acked_ahead.update(ahead)
             done.extend(ahead)
@@ -104,8 +107,8 @@ class ConsumerCore:
     def answer(self, subject: AckSubject, ack: Ack, reply: bytes, now: Now) -> None:
         """An ack that asks for more than to be noted; `reply` is answered when it is committed, unless it is empty."""
         seq = subject.stream_seq
-        if seq > self.delivered_stream and not self._selector.exists(seq):
-            return  # it names a message that the stream does not have yet
+        if seq > self.delivered_stream and not (self._takes_acks_ahead and self._selector.exists(seq)):
+            return  # it names a message that the stream does not have yet, or a delivery of before a reset
         self._last_active_ns = now.mono_ns
         if ack.kind is AckKind.NAK:
             self.pending.redeliver_at(seq, now.mono_ns + ack.delay_ns)
@@ -115,7 +118,7 @@ class ConsumerCore:
             if self._metric and ack.kind is not AckKind.TERM:
                 self._sample(Runs((seq,)), now)
             self._done(Runs((seq,)), now)
-            if not self._out.commands and self.config.ack_policy is not AckPolicy.NONE:
+            if not self._out.commands:
                 self._out.commands.append(commands.Acked(self.name, Runs((seq,))))  # may be in flight: wait behind it
         if reply and ack.kind is not AckKind.NEXT:
             self._out.confirmations.append(reply)
@@ -130,12 +133,16 @@ class ConsumerCore:
         """The consumer ends here; subclasses tell who waits."""
         return ConsumerEffects()
 
+    def begin_again(self, _before: ConsumerCore) -> None:
+        """Take the place of the core of before a reset: acks of what it delivered do not count."""
+        self._takes_acks_ahead = False
+
     def configure(self, config: ConsumerConfig, selector: Selector) -> None:
         """A new configuration took effect."""
         if config.rate_limit_bps != self.config.rate_limit_bps:
             self._pace = RateLimiter(config, self._burst_bytes)
         self.config = config
-        self._metric = self._metric_of(config)
+        self._metric = self.metric_subject if is_sampled(config) else b""
         self._selector = selector
         self.pending.policy = WaitPolicy.of(config)
 
@@ -145,8 +152,8 @@ class ConsumerCore:
         self._sweep(now)
         self._left = self._num_pending() if self._wants_messages() else 0
         self._held_until_ns = NEVER_NS
-        self._is_paused = self._pause_left_ns(now) > 0
-        has_more = self._rest(now) if self._is_paused else self._deliver(now)
+        self._out.has_resumed = self._pausing.look(self.config, now)
+        has_more = self._rest(now) if self._pausing.is_paused else self._deliver(now)
         self._record(now)
         out, self._out = self._out, ConsumerEffects()
         out.wake_ns = now.mono_ns + 1 if has_more else self._wake_ns(now)
@@ -197,7 +204,7 @@ class ConsumerCore:
     @property
     def is_hungry(self) -> bool:
         """True when a new message in the stream would be delivered at once."""
-        return not self._is_paused and self._wants_messages()
+        return not self._pausing.is_paused and self._wants_messages()
 
     # --- for subclasses
 
@@ -368,18 +375,10 @@ class ConsumerCore:
             if not self._acked_ahead:
                 self._selector.delivered(self.delivered_stream, self._left)
 
-    def _metric_of(self, config: ConsumerConfig) -> bytes:
-        """Where samples of acks go, empty for nowhere; as in nats-server, only explicit acks are sampled."""
-        return self.metric_subject if config.sample_freq and config.ack_policy is AckPolicy.EXPLICIT else b""
-
-    def _pause_left_ns(self, now: Now) -> int:
-        """How long the consumer is paused from now on; 0 or less when it is not."""
-        return 0 if self.config.pause_until is None else until_ns(self.config.pause_until, now.unix_ns)
-
     def _wake_ns(self, now: Now) -> int | None:
         wake_ns = min(self.pending.wake_ns, self._held_until_ns)
-        if self._is_paused:
-            wake_ns = min(wake_ns, now.mono_ns + self._pause_left_ns(now))
+        if self._pausing.is_paused:
+            wake_ns = min(wake_ns, now.mono_ns + left_ns(self.config, now))
         if self.config.inactive_threshold:
             wake_ns = min(wake_ns, max(self._last_active_ns + self.config.inactive_threshold, now.mono_ns + 1))
         return None if wake_ns == NEVER_NS else wake_ns
@@ -392,3 +391,8 @@ class ConsumerCore:
             return True
         self._last_active_ns = now.mono_ns
         return False
+
+
+def is_sampled(config: ConsumerConfig) -> bool:
+    """Whether acks are measured; as in nats-server, only explicit ones are."""
+    return bool(config.sample_freq) and config.ack_policy is AckPolicy.EXPLICIT

@@ -187,7 +187,9 @@ class ConsumerDispatcher:
         for answered in captures(batch):
             name = answered.subject.split(b".")[3].decode(errors="replace")
             runner = self.runner(name)
-            if runner is not None and isinstance(runner.core, PushConsumer):
+            if runner is None or not runner.core.config.flow_control:
+                self._nobody(answered.subject, answered.reply)
+            elif isinstance(runner.core, PushConsumer):
                 runner.core.flow_answered(answered.subject, now)
                 touched[name] = runner
         self._step(touched.values(), now)
@@ -199,7 +201,7 @@ class ConsumerDispatcher:
             touched = []
             for consumer, seqs in plain.items():
                 runner = self.runner(consumer.decode(errors="replace"))
-                if runner is None:
+                if runner is None or runner.is_held or not runner.takes_acks:
                     continue
                 runner.core.acknowledge(seqs, now)
                 if runner.core.is_hungry or runner.core.has_samples:
@@ -215,8 +217,10 @@ class ConsumerDispatcher:
         parsed = parse_ack_subject(captured.subject)
         name = "" if parsed is None else parsed.consumer.decode(errors="replace")
         runner = self.runner(name)
-        if parsed is None or runner is None:
+        if parsed is None or runner is None or not runner.takes_acks:
             self._nobody(captured.subject, reply)
+            return ""
+        if runner.is_held:
             return ""
         ack = parse_ack_body(body)
         if ack.kind in (AckKind.NAK, AckKind.TERM) and parsed.stream_seq in runner.core.pending:
@@ -257,11 +261,11 @@ class ConsumerDispatcher:
             runner.initial = runner.core.statistics()
             self._step([runner], self.now())
 
-    def updated(self, state: ConsumerState) -> None:
-        """A consumer has changed."""
+    def updated(self, state: ConsumerState, *, is_reset: bool) -> None:
+        """A consumer has changed, or starts again."""
         runner = self._runners.get(state.name)
         if runner is not None:
-            runner.updated()
+            (runner.reset if is_reset else runner.updated)()
         elif needs_runner(state):
             runner = self._run(state)
             self._step([runner], self.now())

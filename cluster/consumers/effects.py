@@ -51,12 +51,14 @@ class ConsumerEffects:
     confirmations: list[bytes] = attrs.Factory(list)
     samples: list[AckSample] = attrs.Factory(list)  # their subject has subscribers
     wake_ns: int | None = None  # when to step again, monotonic
+    has_resumed: bool = False  # its pause is over
     is_abandoned: bool = False  # it was not used for its inactive_threshold: it is to be deleted
 
     @property
     def is_empty(self) -> bool:
         """True when there is nothing to do but wait."""
-        return not (self.commands or self.sends or self.confirmations or self.samples or self.is_abandoned)
+        done = self.commands or self.sends or self.confirmations or self.samples
+        return not (done or self.has_resumed or self.is_abandoned)
 
 
 @attrs.frozen(kw_only=True, slots=True)

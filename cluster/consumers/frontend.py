@@ -18,12 +18,17 @@ from jetraft.cluster.state.machine import encode_config
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime
-from jetraft.store.model.config import AckPolicy, RetentionPolicy
+from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.limits import ServerLimits
 from jetraft.store.model.state import ConsumerInfo, SequencePair
 from jetraft.store.model.unsupported import check_consumer_is_served
-from jetraft.store.model.validate_consumer import check_consumer_action, check_consumer_fits, normalise_consumer
+from jetraft.store.model.validate_consumer import (
+    check_consumer_action,
+    check_consumer_fits,
+    normalise_consumer,
+    with_kept_threshold,
+)
 from jetraft.store.model.versioning import stored_consumer
 
 if TYPE_CHECKING:
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
     from jetraft.store.model.state import AccountLimits, ClusterInfo
     from jetraft.store.stream.consumer_state import ConsumerState
+    from jetraft.store.stream.stream_store import StreamStore
 
 NAME_CHARS: Final = 8  # of the name that an unnamed consumer gets, as in nats-server
 
@@ -79,21 +85,28 @@ class ConsumerFrontend:
         stream = self._machine.config
         assert stream is not None
         async with self._alone if _is_exclusive(within(stream, self._site.limits())) else nullcontext():
-            return await self._create(config, action=action, pedantic=pedantic)
+            created = await self._create(config, action=action, pedantic=pedantic)
+        state = self._machine.consumers.get(created.name)
+        until_ns = None if state is None else state.config.pause_until
+        if until_ns is not None and until_ns > self._site.clock.unix_ns():  # as nats-server, after updates too
+            self._site.advisories.paused(self._dispatcher.stream, created.name, until_ns, is_paused=True)
+        return created
 
     async def _create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerCreated:
         stream = self._machine.config
         assert stream is not None
         kept = self._machine.consumers.get(config.durable_name or config.name)
-        if kept is not None and config.pause_until is None:
-            config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE ends a pause
+        if kept is not None:
+            config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE changes it
         of_account = self._site.limits()
         stream, limits = within(stream, of_account), server_limits_of(of_account)
-        config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits)
-        check_consumer_is_served(config)
         name = config.durable_name or config.name or self._new_name()
         existing = self._machine.consumers.get(name)
+        config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits, is_new=existing is None)
+        check_consumer_is_served(config)
         check_consumer_action(existing.config if existing else None, config, action)
+        if existing is not None:
+            config = with_kept_threshold(config, existing.config)
         check_consumer_fits(name, config, stream, _Configs(self._machine.consumers))
         if existing is None:
             command: commands.ConsumerCommand = commands.CreateConsumer(
@@ -115,10 +128,40 @@ class ConsumerFrontend:
         state = self._machine.consumers.get(name)
         if state is None:
             return None
+        if until_ns is not None and until_ns <= gotime.ZERO_TIME_NS:
+            until_ns = None
+        is_other = until_ns != state.config.pause_until
         config = stored_consumer(attrs.evolve(state.config, pause_until=until_ns))
         if not await self._propose(commands.UpdateConsumer(name, encode_config(config))):
             return None  # deleted meanwhile
-        return 0 if until_ns is None else gotime.until_ns(until_ns, self._site.clock.unix_ns())
+        left_ns = 0 if until_ns is None else gotime.until_ns(until_ns, self._site.clock.unix_ns())
+        if is_other:
+            self._site.advisories.paused(self._dispatcher.stream, name, until_ns, is_paused=left_ns > 0)
+        return left_ns
+
+    async def reset(self, name: str, seq: int, cluster: ClusterInfo) -> tuple[ConsumerInfo, int] | None:
+        """Deliver again from a stream sequence, 0: from the one after the ack floor. Committed when this returns.
+
+        Returns the consumer as it was before it delivered again, and the sequence; None without such a one. Raises
+        ApiError 10204 for a sequence that the start policy does not allow. Nothing is delivered or acknowledged
+        meanwhile: the log would have it behind the reset.
+        Source: consumer.go, resetStartingSeq.
+        """
+        runner, state = self._dispatcher.runner(name), self._machine.consumers.get(name)
+        if runner is None or state is None:
+            return None
+        if seq:
+            check_reset(state.config, seq, self._machine.store)
+        else:
+            seq = runner.core.statistics().ack_floor[1] + 1
+        self._dispatcher.propose_noted()
+        runner.is_held = True
+        try:
+            is_done = await self._propose(commands.ResetConsumer(name, seq))
+        finally:
+            runner.is_held = False
+        info = self.info(name, cluster, initial=True) if is_done else None
+        return None if info is None else (info, seq)
 
     async def delete(self, name: str) -> bool:
         """Delete a consumer; False when there is none. Committed when this returns."""
@@ -190,6 +233,21 @@ class ConsumerFrontend:
             name = "".join(self._site.rng.choice(ALPHABET) for _ in range(NAME_CHARS))
             if name not in self._machine.consumers:
                 return name
+
+
+def check_reset(config: ConsumerConfig, seq: int, store: StreamStore) -> None:
+    """Check that a consumer with this start policy may be reset to a sequence. Raises ApiError."""
+    match config.deliver_policy:
+        case DeliverPolicy.ALL:
+            return
+        case DeliverPolicy.BY_START_SEQUENCE:
+            if seq < config.opt_start_seq:
+                raise errors.CONSUMER_INVALID_RESET.with_values(err="below start seq")
+        case DeliverPolicy.BY_START_TIME:
+            if seq < store.seq_at_time(config.opt_start_time or 0):
+                raise errors.CONSUMER_INVALID_RESET.with_values(err="below start time")
+        case _:
+            raise errors.CONSUMER_INVALID_RESET.with_values(err="not allowed")
 
 
 def within(stream: StreamConfig, limits: AccountLimits) -> StreamConfig:

@@ -4,6 +4,9 @@
     waiting --nothing left, no_wait--> 404 No Messages   waiting --next one too large--> 409 Message Size ...
     waiting --no subscriber--> dropped without a status  arriving --queue full--> 409 Exceeded MaxWaiting
 
+A no_wait request that `max_ack_pending` holds up waits for acks, but not for long: when the next timer of any request
+in the queue fires (its end, or its sign of life), what is no_wait and is partly filled, or has no end, is over.
+
 Source: consumer.go (processNextMsgRequest, processWaiting, nextWaiting); the texts are compared by clients.
 """
 
@@ -65,6 +68,12 @@ class PullConsumer(ConsumerCore):
         else:
             self._waiting.add(Waiting.begin(reply, request, now.mono_ns))
 
+    def begin_again(self, before: ConsumerCore) -> None:
+        """Take the place of the core of before a reset, and its queue."""
+        super().begin_again(before)
+        assert isinstance(before, PullConsumer)
+        self._waiting = before._waiting  # noqa: SLF001  (its own class)
+
     def needs_acks(self, now: Now) -> bool:
         """True when acks that have come make a difference to the next step: to what is repeated, or to the limit."""
         pending, limit = self.pending, self.config.max_ack_pending
@@ -95,8 +104,11 @@ class PullConsumer(ConsumerCore):
     def _sweep(self, now: Now) -> None:
         if self._waiting.wake_ns > now.mono_ns:
             return
+        is_due = any(waiting.deadline_ns <= now.mono_ns for waiting in self._waiting)
         for waiting in self._waiting.remove_if(lambda waiting: waiting.expires_at_ns <= now.mono_ns):
             self._out.sends.append(StatusMessage(waiting.reply, pending_status(408, TIMEOUT, waiting)))
+        if is_due:
+            self._end_no_wait()
         for waiting in self._waiting:
             if waiting.heartbeat_at_ns <= now.mono_ns:
                 waiting.heartbeat_at_ns = now.mono_ns + waiting.request.heartbeat_ns

@@ -20,6 +20,7 @@ from jetraft.cluster.consumers.rate_limiter import BURST_BYTES
 from jetraft.cluster.consumers.samples import publish_samples
 from jetraft.cluster.consumers.selector import Selector
 from jetraft.cluster.state.commands import Dropped
+from jetraft.store.model.config import AckPolicy
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -50,14 +51,20 @@ class ConsumerRunner:
         self._timer: TimerHandle | None = None
         self._timer_ns = 0
         self._ended = False
+        self.is_held = False  # a reset is on its way: what would be decided now would be written behind it
         self.core = make_core(dispatcher, state)
-        self.initial: CoreStatistics | None = None  # before the first delivery; of consumers that this leader has made
+        self.initial: CoreStatistics | None = None  # before a first delivery that this leader decides
         self._watched = b""  # the deliver subject whose listeners are watched
         self._watch = 0
 
     def start(self) -> None:
         """Watch who listens; the caller steps it."""
         self._watch_listeners()
+
+    @property
+    def takes_acks(self) -> bool:
+        """False where nothing is acknowledged: as in nats-server an ack finds no responder there."""
+        return self.core.config.ack_policy is not AckPolicy.NONE
 
     @property
     def sends_at_once(self) -> bool:
@@ -70,7 +77,7 @@ class ConsumerRunner:
 
         A step that meets damage is given up half done: nothing of it is in the log, and leadership ends with the turn.
         """
-        if self._ended:
+        if self._ended or self.is_held:
             return
         try:
             effects = self.core.step(now)
@@ -100,6 +107,9 @@ class ConsumerRunner:
             self._dispatcher.note(effects.commands)
         if effects.samples:
             publish_samples(self._dispatcher.site, self._dispatcher.stream, self.core, effects.samples)
+        if effects.has_resumed:
+            stream, until_ns = self._dispatcher.stream, self.state.config.pause_until
+            self._dispatcher.site.advisories.paused(stream, self.state.name, until_ns, is_paused=False)
         if effects.is_abandoned:
             self._dispatcher.abandon(self.state.name)
         self._set_timer(effects.wake_ns)
@@ -114,6 +124,14 @@ class ConsumerRunner:
         """The configuration has changed, or the consumer was reset."""
         self.core.configure(self.state.config, Selector(self.state, self._dispatcher.messages))
         self._watch_listeners()
+        self.step(self._dispatcher.now())
+
+    def reset(self) -> None:
+        """The consumer starts again, and those who wait go on waiting. Acks of deliveries of before count no more."""
+        before, self.core = self.core, make_core(self._dispatcher, self.state)
+        self.core.begin_again(before)
+        self.is_held = False
+        self.initial = self.core.statistics()
         self.step(self._dispatcher.now())
 
     def end(self, reason: bytes) -> None:
@@ -210,7 +228,7 @@ def make_core(dispatcher: ConsumerDispatcher, state: ConsumerState) -> PullConsu
 def needs_runner(state: ConsumerState) -> bool:
     """True when something may happen to a consumer before a client asks for it: the others get a runner then."""
     config = state.config
-    return bool(config.deliver_subject or config.inactive_threshold or len(state.pending))
+    return bool(config.deliver_subject or config.inactive_threshold or config.pause_until or len(state.pending))
 
 
 __all__ = ["STATUS_DELETED", "STATUS_LEADER", "STATUS_SHUTDOWN", "ConsumerRunner", "Now", "make_core", "needs_runner"]

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol
 
 from jetraft.store.stream._runs import Runs
+from jetraft.store.stream.consumer_state import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,10 @@ class Messages(Protocol):
 
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
+
+    @property
+    def retains_by_acks(self) -> bool:
+        """True when acks decide what the stream keeps."""
 
 
 class Selector:
@@ -93,6 +98,16 @@ class Selector:
     def delivered(self, seq: int, left: int) -> None:
         """Deliveries up to `seq` leave so many: spares a count while the stream stands still."""
         self._counted, self._count = (self._messages.mutations, seq), left
+
+    def late(self, seqs: Runs, waited_for: Runs, delivered: int) -> Runs:
+        """Of acknowledged messages, those that nothing waited for, and that the stream has because no ack had come.
+
+        `waited_for` are those of the others; `delivered` is the last sequence that was delivered.
+        """
+        if not self._messages.retains_by_acks:
+            return NOTHING
+        late = (seq for seq in seqs if seq <= delivered and seq not in waited_for)
+        return Runs(seq for seq in late if self._messages.next_runs(self._filters, seq, 1).first == seq)
 
     def exists(self, seq: int) -> bool:
         """True while the stream has the message."""

@@ -30,13 +30,14 @@ from jetraft.raft.mesh.rpc import CallTimeoutError, PeerUnavailableError, Remote
 from jetraft.store.model.clock import NS_PER_S
 
 if TYPE_CHECKING:
-    from jetraft.cluster.calls.forward import MeshLike
+    from jetraft.cluster.calls.forward import MeshLike, PeerLike
     from jetraft.store.model.ids import NodeId
 
 log = logging.getLogger(__name__)
 
 ROUND_S: Final = 0.05  # between two rounds of asking while the cluster comes up
 ASK_TIMEOUT_S: Final = 1.0
+JETSTREAM_KEY: Final = "jetstream"  # of a node's metadata: whether it has it; older nodes do, and say nothing
 EXPECTED_MIN: Final = 2  # a clustered node alone founds nothing
 
 
@@ -60,11 +61,17 @@ class BootstrapStatistics:
     waiting_for: int
 
 
+def has_jetstream(peer: PeerLike) -> bool:
+    """Whether a node takes part in JetStream. One that does not routes messages and forwards requests."""
+    return peer.metadata.get(JETSTREAM_KEY) is not False
+
+
 def expected_nodes(routes: int) -> int:
     """How many nodes must be seen before a group is founded: as many as are configured, and this one.
 
     Routes that lead back to this node are counted here and taken off when the mesh has found out (`own_routes`): only a
-    dial can tell, since every node of a cluster may be given the same list of names.
+    dial can tell, since every node of a cluster may be given the same list of names. So are routes to nodes that have
+    no JetStream (`routes_to`), and only these: another one that is there does not stand for one that is missing.
     """
     return 1 + routes
 
@@ -136,13 +143,16 @@ class Bootstrap:
         )
 
     def _expected_now(self) -> int:
-        own_routes = 0 if self._mesh is None else self._mesh.own_routes
-        return max(EXPECTED_MIN, self._expected - own_routes)
+        mesh = self._mesh
+        if mesh is None:
+            return max(EXPECTED_MIN, self._expected)
+        others = {node_id for node_id, peer in mesh.peers.items() if peer.up and not has_jetstream(peer)}
+        return max(EXPECTED_MIN, self._expected - mesh.own_routes - mesh.routes_to(others))
 
     def _see(self) -> Founders:
         """Note the nodes that are visible now; a vouch for others is over."""
         assert self._mesh is not None
-        up = [node_id for node_id, peer in self._mesh.peers.items() if peer.up]
+        up = [node_id for node_id, peer in self._mesh.peers.items() if peer.up and has_jetstream(peer)]
         sees = founders_of(self._cluster, [self._node_id, *up])
         if sees.members != self._seen:
             self._seen = sees.members

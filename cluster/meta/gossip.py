@@ -69,6 +69,13 @@ class ProfileGossip:
             self._mesh.describe(KEY, now.pack())
             self._told = now
 
+    def follow(self, tags: Iterable[str], limits: Mapping[StorageType, int]) -> None:
+        """Say other tags and limits (bytes) from now on; a kind without a new limit keeps what it has."""
+        capacity = {**self._told.capacity, **limits}
+        self._told = self._view.own_profile = attrs.evolve(self._told, tags=lower(tags), capacity=capacity)
+        if self._mesh is not None:
+            self._mesh.describe(KEY, self._told.pack())
+
     async def run(self) -> None:
         """Keep what is said of this node nearly true, until cancelled."""
         while True:

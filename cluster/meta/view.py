@@ -41,8 +41,13 @@ class ClusterView:
         peers: Callable[[], Mapping[NodeId, NamedPeer]] | None,
         machine: MetaMachine,
         members: Callable[[], Sequence[NodeId]] = tuple,
+        link_heard_ns: Callable[[NodeId], int | None] = lambda _node: None,
     ) -> None:
-        """`members` gives those of the meta group, none before it is founded."""
+        """`members` gives those of the meta group, none before it is founded.
+
+        `link_heard_ns` says when the link with a node was last heard (mono), None for never.
+        """
+        self.link_heard_ns = link_heard_ns
         self.node_id = node_id
         self.own_profile = UNKNOWN
         self._server_name = server_name

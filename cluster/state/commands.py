@@ -206,6 +206,14 @@ class ResetConsumer:
 
 
 @attrs.frozen
+class AckedLate:
+    """These were given up or acknowledged before, and are acknowledged now: retention by acks is done with them."""
+
+    name: str = attrs.field(validator=_TEXT)
+    seqs: Runs = attrs.field(validator=_RUNS)
+
+
+@attrs.frozen
 class RestoreConsumer:
     """A consumer exists from here on, in the state that a backup says: ConsumerState.to_tuple, packed."""
 
@@ -227,6 +235,7 @@ ConsumerCommand = (
     | Dropped
     | ResetConsumer
     | RestoreConsumer
+    | AckedLate
 )
 
 # Tags are part of the log's format: never change the meaning of one, only add.
@@ -252,6 +261,7 @@ CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
     9: Dropped,
     10: ResetConsumer,
     11: RestoreConsumer,
+    12: AckedLate,
 }
 _TAG_OF: Final[dict[type, int]] = {cls: tag for table in (STREAM_TAGS, CONSUMER_TAGS) for tag, cls in table.items()}
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {cls: tuple(f.name for f in attrs.fields(cls)) for cls in _TAG_OF}

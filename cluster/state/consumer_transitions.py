@@ -48,6 +48,7 @@ def _update(state: ConsumerState, command: commands.UpdateConsumer) -> Done:
 
 TRANSITIONS: Final[dict[type, Callable[[ConsumerState, Any], Done]]] = {
     commands.Delivered: lambda state, command: state.deliver(command.seqs, command.consumer_seq, command.ts_ns),
+    commands.AckedLate: lambda state, command: state.ack_late(command.seqs),
     commands.Acked: lambda state, command: state.ack(command.seqs),
     commands.AckedUpTo: lambda state, command: state.ack_up_to(command.seq),
     commands.Redelivered: _redeliver,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from jetraft.cluster.state import commands
+    from jetraft.cluster.state.schedules import ScheduleTable
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
@@ -43,6 +44,10 @@ class Replicated(Protocol):
 
     store: StreamStore
     consumers: dict[str, ConsumerState]
+    schedules: ScheduleTable
+
+    def is_live(self, seq: int) -> bool:
+        """True while the stream has the message."""
 
 
 def digests_of(replicated: Replicated, command: commands.Digest) -> Digests:
@@ -95,4 +100,6 @@ def _digest_of_messages(replicated: Replicated, first_seq: int, last_seq: int) -
     whole = blake2b(digest_size=DIGEST_BYTES)
     for message in messages_between(replicated, first_seq, last_seq):
         whole.update(digest_of_message(message))
+    for row in replicated.schedules.between(first_seq, last_seq, replicated.is_live):
+        whole.update(msgpack.packb(row))
     return whole.digest()

@@ -20,6 +20,7 @@ from jetraft.cluster.state.consumer_transitions import TRANSITIONS, new_consumer
 from jetraft.cluster.state.digest import KEPT, Digests, digests_of
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.interest import is_wanted, unneeded_after_done, unneeded_on_arrival, wants
+from jetraft.cluster.state.schedules import PURGE, ScheduleTable
 from jetraft.cluster.state.ttl import TtlTable, parse_ttl
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store.frames._frame import parse_header
@@ -27,6 +28,7 @@ from jetraft.store.frames.format import (
     FRAME_HEADER_BYTES,
     RECORD_HAS_MSG_ID,
     RECORD_HAS_ROLLUP,
+    RECORD_HAS_SCHEDULE,
     RECORD_HAS_TTL,
     Kind,
 )
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
     from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
-SNAPSHOT_VERSION: Final = 2  # version 1 has no revision of the configuration
+SNAPSHOT_VERSION: Final = 3  # version 1 has no revision of the configuration, version 2 no schedules
+WITHOUT_SCHEDULES: Final = 2  # written where there are none, so that earlier servers read it
 
 
 class StreamEvents(Protocol):
@@ -56,8 +59,8 @@ class StreamEvents(Protocol):
     def consumer_created(self, state: ConsumerState) -> None:
         """A consumer exists."""
 
-    def consumer_updated(self, state: ConsumerState) -> None:
-        """A consumer has a new configuration, or was reset."""
+    def consumer_updated(self, state: ConsumerState, *, is_reset: bool) -> None:
+        """A consumer has a new configuration, or starts again."""
 
     def consumer_deleted(self, state: ConsumerState) -> None:
         """A consumer is gone."""
@@ -91,6 +94,7 @@ class StreamMachine:
         self.store = store
         self.dedup = Dedup(0)
         self.ttl = TtlTable()
+        self.schedules = ScheduleTable()
         self.config: StreamConfig | None = None  # None until the first entry of the stream
         self.config_revision = 0  # of the row that `config` is from; 0: a log of before revisions
         self.consumers: dict[str, ConsumerState] = {}
@@ -113,7 +117,10 @@ class StreamMachine:
         config = b"" if self.config is None else encode_config(self.config)
         ttl = self.ttl.to_list(self.is_live)
         dedup = self.dedup.snapshot()
-        head = (SNAPSHOT_VERSION, config, self.store.snapshot(), dedup, ttl, self.last_msg_id, self.config_revision)
+        schedules = self.schedules.to_list(self.is_live)
+        version = SNAPSHOT_VERSION if schedules else WITHOUT_SCHEDULES
+        head: tuple[object, ...] = version, config, self.store.snapshot(), dedup, ttl, self.last_msg_id
+        head += (self.config_revision, schedules) if schedules else (self.config_revision,)
         packer = msgpack.Packer()
         parts = [packer.pack_array_header(len(head) + 1), *map(packer.pack, head)]
         parts.append(packer.pack_array_header(len(self.consumers)))
@@ -128,13 +135,14 @@ class StreamMachine:
         """Replace everything by a snapshot."""
         version, config, store, dedup, ttl, self.last_msg_id, *rest = msgpack.unpackb(state, strict_map_key=False)
         assert 1 <= version <= SNAPSHOT_VERSION, f"a snapshot of format {version}"
-        self.config_revision, consumers = rest if version > 1 else (0, *rest)
+        self.config_revision, *tables, consumers = rest if version > 1 else (0, *rest)
         self.config = StreamConfig.from_json(config) if config else None
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
         self.store.restore(store)
         self.dedup = Dedup.restore(dedup)
         self.ttl.restore(ttl)
+        self.schedules.restore(tables[0] if tables else ())
         self.consumers = {}
         for body, tail in consumers:
             consumer = ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail)
@@ -168,7 +176,8 @@ class StreamMachine:
         last_seq = self.store.apply_messages(entry)
         self.mutations += 1
         self.last_msg_id = b""
-        for place, flags, ts_ns, subject, hdr in flagged_records(entry.frame):
+        flagged = flagged_records(entry.frame)
+        for place, flags, ts_ns, subject, hdr in flagged:
             headers, seq = nats_headers(hdr), header.first_stream_seq + place
             if flags & RECORD_HAS_MSG_ID:
                 self.dedup.expire(ts_ns)
@@ -181,9 +190,25 @@ class StreamMachine:
             if flags & RECORD_HAS_ROLLUP:
                 whole = headers[b"Nats-Rollup"].lower() == b"all"
                 self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
+        if self.schedules or any(flags & RECORD_HAS_SCHEDULE for _, flags, *_ in flagged):
+            self._schedule(header.first_stream_seq, entry.frame, flagged)
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
             self._remove_unwanted(header.first_stream_seq, entry.frame)
         return last_seq
+
+    def _schedule(self, first_seq: int, frame: bytes, flagged: Sequence[tuple[int, int, int, bytes, bytes]]) -> None:
+        """Keep the table of schedules: the last message of a subject is its schedule, if it is one."""
+        marked: dict[int, tuple[int, dict[bytes, bytes]]] = {
+            place: (ts_ns, nats_headers(hdr)) for place, flags, ts_ns, _, hdr in flagged if flags & RECORD_HAS_SCHEDULE
+        }
+        for place, subject in enumerate(subjects_of(frame)):
+            ts_ns, headers = marked.get(place, (0, {}))
+            self.schedules.stored(subject, first_seq + place, ts_ns, headers)
+            scheduler, following = headers.get(b"Nats-Scheduler"), headers.get(b"Nats-Schedule-Next")
+            if scheduler and following:
+                self.schedules.produced(scheduler, following)
+                if following == PURGE:
+                    self.store.purge(subject=scheduler, below_seq=first_seq + place, keep=None)
 
     def _remove_unwanted(self, first_seq: int, frame: bytes) -> None:
         consumers = self.consumers.values()
@@ -278,7 +303,7 @@ class StreamMachine:
         consumer.packed = b""
         self._done(consumer, TRANSITIONS[type(command)](consumer, command))
         if isinstance(command, (commands.UpdateConsumer, commands.ResetConsumer)):
-            self._events.consumer_updated(consumer)
+            self._events.consumer_updated(consumer, is_reset=isinstance(command, commands.ResetConsumer))
         return True
 
     def _done(self, consumer: ConsumerState, seqs: Sequence[int]) -> None:
@@ -354,6 +379,11 @@ class StreamMachine:
     def load(self, seq: int) -> StoredMessage | None:
         """A live message; None for one that is damaged on every replica: consumers pass it over."""
         return None if self.store.subject_of(seq) is None else self.store.load(seq)
+
+    @property
+    def retains_by_acks(self) -> bool:
+        """True when the consumers' acks decide what the stream keeps."""
+        return self.config is not None and self.config.retention is not RetentionPolicy.LIMITS
 
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""

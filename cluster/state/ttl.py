@@ -43,6 +43,13 @@ def parse_ttl(text: bytes) -> int | None:
 
 MARKER_REASON: Final = b"Nats-Marker-Reason"  # the only one that nats-server gives is MaxAge, for TTLs too
 
+KV_OPERATION: Final = b"KV-Operation"
+
+
+def is_marker(hdr: bytes) -> bool:
+    """True for the header block of a marker, and of a purge of a key, after which nothing more is to be said."""
+    return message.get(hdr, MARKER_REASON) is not None or message.get(hdr, KV_OPERATION) == b"PURGE"
+
 
 def marker_hdr(marker_ttl_ns: int) -> bytes:
     """The header block of a marker."""

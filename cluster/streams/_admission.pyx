@@ -1,8 +1,8 @@
 """The publish path's loops over bytes: captured messages become records of one log entry, and its outcome becomes acks.
 
-A plain message (no header that JetStream reads, within the size limit, room in the stream) costs no Python object:
-`take_plain` turns capture records into stored records until it meets one that is not plain, and returns where that one
-starts. The caller judges it in Python and adds it, or refuses it, and goes on. So messages keep their order.
+A plain message (no header that JetStream reads, of no batch, within the size limit, room in the stream) costs no Python
+object: `take_plain` turns capture records into stored records until it meets one that is not plain, and returns where
+that one starts. The caller judges it in Python and adds it, or refuses it, and goes on. So messages keep their order.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -48,11 +48,11 @@ cdef inline void put(Buffer *buffer, const void *data, size_t length) noexcept n
 cdef bint is_plain(Captured *message, int64_t message_bytes_max) noexcept nogil:
     if message_bytes_max >= 0 and <int64_t>(message.hdr_len + message.payload_len) > message_bytes_max:
         return False
+    if message.reply_len >= 4 and memcmp(message.reply + message.reply_len - 4, ".$FI", 4) == 0:  # of a fast batch
+        return False
     if message.hdr_len == 0:
         return True
-    if message.hdr_len > HDR_BYTES_MAX:
-        return False
-    return memmem(message.hdr, message.hdr_len, b"\nNats-", 6) == NULL
+    return message.hdr_len <= HDR_BYTES_MAX and memmem(message.hdr, message.hdr_len, b"\nNats-", 6) == NULL
 
 
 cdef class RecordBatch:

@@ -15,28 +15,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-import attrs
-
 from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
 from jetraft.cluster.state.headers import parse_seq
 from jetraft.cluster.state.ttl import NEVER_NS, lengthened, marker_hdr, parse_ttl
 from jetraft.cluster.streams._admission import RecordBatch
+from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.cluster.streams.batching import Batching
 from jetraft.cluster.streams.candidate import (
     TRACED_ORIGIN,
     Candidate,
     PublishRefused,
     check_rollup,
     check_shape,
+    check_size,
     check_supported,
     check_unsupported_origin,
 )
-from jetraft.cluster.streams.puback import duplicate_ack, error_ack
-from jetraft.cluster.streams.publish import Admitted, Known, Publish, TraceOutcome
+from jetraft.cluster.streams.counters import Counters, check_increment
+from jetraft.cluster.streams.puback import counter_ack, duplicate_ack, error_ack
+from jetraft.cluster.streams.publish import Admitted, Known, Publish, Turn
+from jetraft.cluster.streams.scheduling import SCHEDULER, check_schedule, check_scheduler, schedule_hdr
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
-from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_TTL
+from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.fifo import Fifo
+from jetraft.store.model.message import SCHEDULE
 from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.stream.retention import SizeModel
 
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
+    from jetraft.store.stream.stream_store import StoredMessage
 
 ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
 IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
@@ -81,6 +86,9 @@ class AppliedState(Protocol):
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""
 
+    def load(self, seq: int) -> StoredMessage | None:
+        """A live message. Raises StoreCorrupt for one that is damaged."""
+
     def seq_of_msg_id(self, msg_id: bytes, now_unix_ns: int) -> int | None:
         """The sequence of a message with this id inside the window of duplicates."""
 
@@ -91,10 +99,15 @@ class AppliedState(Protocol):
 class PublishAdmission:
     """The judge of one stream during one term of leadership. Synchronous; touched by the node's one task."""
 
-    def __init__(self, config: StreamConfig, applied: AppliedState, *, domain: str = "") -> None:
+    def __init__(
+        self, config: StreamConfig, applied: AppliedState, *, domain: str = "", room: BatchRoom | None = None
+    ) -> None:
+        """`room` is what batches take on this server; None: of this stream alone."""
         self._domain = domain
         self._stream = config.name.encode()
+        self.batching = Batching(room or BatchRoom(), stream=self._stream, domain=domain)
         self._applied = applied
+        self._counters = Counters(applied) if config.allow_msg_counter else None
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
         self._next_seq = applied.next_seq
         self._overheads = self._size_model.overhead_bytes, self._size_model.hdr_overhead_bytes
@@ -110,23 +123,21 @@ class PublishAdmission:
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on."""
         self.config = config
-        self._takes_plain = not config.sealed and not config.discard_new_per_subject
+        self._takes_plain = not config.sealed and not config.discard_new_per_subject and not config.allow_msg_counter
         self._bounds_room = config.discard is DiscardPolicy.NEW
         self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
         self._is_acked = not config.no_ack
+        self.batching.follow(config)
 
     def admit(self, batch: bytes, now_unix_ns: int, *, refuse_with: ApiError | None = None) -> Admitted:
         """Judge a capture batch in order; what it returns is to be proposed in order, in this turn.
 
         With `refuse_with` every message gets that error (a store that is full, say). Timestamps never go back.
         """
-        is_overloaded = (
-            self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
-        )
-        if refuse_with is None and is_overloaded:
+        if refuse_with is None and self.is_overloaded:
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
-            refused = _Turn(admitted=Admitted(publishes=[], answers=[]))
+            refused = Turn(admitted=Admitted(publishes=[], answers=[]))
             self._refuse_all(refused, batch, refuse_with)
             return refused.admitted
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
@@ -137,11 +148,11 @@ class PublishAdmission:
             if end:
                 self._enlist(publish)
             return Admitted(publishes=[publish] if end else [], answers=[])
-        turn = _Turn(admitted=Admitted(publishes=[], answers=[]), open=publish)
+        turn = Turn(admitted=Admitted(publishes=[], answers=[]), open=publish)
         if publish.records.size < ENTRY_BYTES_MAX:
             position = self._take_one(turn, publish, batch, position)
         while position < end:
-            publish = self._open(turn)
+            publish = self.open(turn)
             position = self._take_plain(publish, batch, position)
             if position < end and publish.records.size < ENTRY_BYTES_MAX:
                 position = self._take_one(turn, publish, batch, position)
@@ -154,17 +165,30 @@ class PublishAdmission:
         A subject that has a newer message by now, or in flight, gets none. No limit stands in the way of a marker: it
         replaces what it rolls up.
         """
-        turn = _Turn(admitted=Admitted(publishes=[], answers=[]))
+        turn = Turn(admitted=Admitted(publishes=[], answers=[]))
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         hdr = marker_hdr(self.config.subject_delete_marker_ttl)
         for subject, seq in expiring:
-            publish = self._open(turn)
+            publish = self.open(turn)
             if self._last_seq_of(publish, subject) == seq:
                 marker = encode_capture(subject, hdr=hdr)
                 publish.records.add_at(marker, 0, RECORD_HAS_ROLLUP | RECORD_HAS_TTL, acked=False)
                 self._last_msg_id = b""
         self._close(turn)
         return turn.admitted
+
+    def admit_scheduled(self, batch: bytes, now_unix_ns: int) -> Admitted:
+        """Judge what schedules have produced; to be proposed in order, in this turn. No answer is given."""
+        turn, position = Turn(admitted=Admitted(publishes=[], answers=[])), 0
+        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        while position < len(batch):
+            position = self._take_one(turn, self.open(turn), batch, position, is_scheduled=True)
+        self._close(turn)
+        return turn.admitted
+
+    def is_last(self, subject: bytes, seq: int) -> bool:
+        """Whether this is the last sequence of a subject, with what is in flight."""
+        return self._last_seq_of(self._new_publish(), subject) == seq
 
     def settled(self, publish: Publish) -> None:
         """Forget a publish that was applied: the applied state speaks for it now."""
@@ -175,13 +199,20 @@ class PublishAdmission:
         self._in_flight_stored -= publish.records.stored_bytes
         for msg_id in publish.msg_ids:
             self._in_flight_ids.pop(msg_id, None)
+        if self._counters is not None:
+            self._counters.settled(publish)
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether nothing is taken because too much is in flight."""
+        return self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
 
     @property
     def in_flight_messages(self) -> int:
         """Messages proposed and not yet applied."""
         return self._in_flight_messages
 
-    def _open(self, turn: _Turn) -> Publish:
+    def open(self, turn: Turn) -> Publish:
         """The publish that takes records now; a full one is closed and followed by another."""
         if turn.open is not None and turn.open.records.size >= ENTRY_BYTES_MAX:
             self._close(turn)
@@ -190,9 +221,10 @@ class PublishAdmission:
         return turn.open
 
     def _new_publish(self) -> Publish:
-        return Publish(records=RecordBatch(self._next_seq, self._last_ts_ns, *self._overheads))
+        records = RecordBatch(self._next_seq, self._last_ts_ns, *self._overheads)
+        return Publish(records=records, last_msg_id_before=self._last_msg_id)
 
-    def _close(self, turn: _Turn) -> None:
+    def _close(self, turn: Turn) -> None:
         publish, turn.open = turn.open, None
         if publish is not None and publish.records.count:
             self._enlist(publish)
@@ -222,11 +254,16 @@ class PublishAdmission:
             self._last_msg_id = b""
         return end
 
-    def _take_one(self, turn: _Turn, publish: Publish, batch: bytes, start: int) -> int:
+    def _take_one(self, turn: Turn, publish: Publish, batch: bytes, start: int, *, is_scheduled: bool = False) -> int:
         """Judge one message in full; add it to the publish or answer it."""
         message = Candidate.at(batch, start)
+        if message.is_of_batch and not message.is_trace_only and not is_scheduled:
+            self.batching.take(self, turn, batch[start : message.end], message, self._last_ts_ns)
+            return message.end
         try:
-            duplicate = self._check(publish, message)
+            duplicate = self.check(publish, message, is_scheduled=is_scheduled)
+            if duplicate is None and not message.is_trace_only:
+                self.add(publish, message, batch, start, acked=not self.config.no_ack)
         except PublishRefused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
             turn.trace(message, refused_text(refused.error, message.headers))
@@ -237,33 +274,71 @@ class PublishAdmission:
             return message.end
         if message.trace is not None:
             turn.trace(message, no_interest=self._applied.is_unwanted(message.subject))
-            if message.is_trace_only:
-                return message.end
-        flags = RECORD_HAS_MSG_ID if message.msg_id else 0
-        flags |= RECORD_HAS_ROLLUP if message.headers.get(b"Nats-Rollup") else 0
-        flags |= RECORD_HAS_TTL if message.headers.get(b"Nats-TTL") else 0
+        return message.end
+
+    def add(self, publish: Publish, message: Candidate, batch: bytes, start: int, *, acked: bool) -> None:
+        """Give a message that was checked its sequence. Raises PublishRefused, and then nothing has changed."""
+        total = self._counters.sum_with(message) if self._counters is not None else None
+        if total is not None:
+            check_size(len(total.hdr), len(total.payload), self.config)
+        hdr, flags = _as_stored(message, self.config)
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
         self._last_msg_id = message.msg_id
-        hdr = message.hdr
-        if flags & RECORD_HAS_TTL and self.config.subject_delete_marker_ttl:
-            hdr = lengthened(hdr, parse_ttl(message.headers[b"Nats-TTL"]) or NEVER_NS, self.config)
+        if self._counters is not None and total is not None:
+            if message.reply and acked:
+                ack = counter_ack(self._stream, publish.records.next_seq, total.value, self._domain)
+                publish.answers.append((message.reply, ack))
+            record = encode_capture(message.subject, hdr=total.hdr, payload=total.payload)
+            publish.records.add_at(record, 0, flags, acked=False)
+            self._counters.note(message.subject, total, publish)
+            return
         if hdr == message.hdr:
-            return publish.records.add_at(batch, start, flags, not self.config.no_ack)
+            publish.records.add_at(batch, start, flags, acked)
+            return
         changed = encode_capture(message.subject, message.reply, hdr, capture_at(batch, start).payload)
-        publish.records.add_at(changed, 0, flags, not self.config.no_ack)
-        return message.end
+        publish.records.add_at(changed, 0, flags, acked)
 
-    def _check(self, publish: Publish, message: Candidate) -> Known | None:
+    def begin_alone(self, turn: Turn) -> Publish:
+        """A publish of its own, behind all that the turn has admitted so far."""
+        self._close(turn)
+        if self._counters is not None:
+            self._counters.begin_alone()
+        return self._new_publish()
+
+    def end_alone(self, turn: Turn, publish: Publish) -> None:
+        """The publish is complete: it is to be proposed."""
+        if self._counters is not None:
+            self._counters.end_alone()
+        self._enlist(publish)
+        turn.admitted.publishes.append(publish)
+
+    def take_back(self, publish: Publish) -> None:
+        """The publish is not to be: none of its messages has passed."""
+        if self._counters is not None:
+            self._counters.take_back()
+        self._last_msg_id = publish.last_msg_id_before
+        for msg_id in publish.msg_ids:
+            del self._in_flight_ids[msg_id]
+
+    def newest(self, publish: Publish) -> Publish:
+        """The open publish when it has messages, else the last one that is in flight."""
+        return publish if publish.records.count else self._in_flight[-1]
+
+    def check(self, publish: Publish, message: Candidate, *, is_scheduled: bool = False) -> Known | None:
         """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
         check_shape(message, self.config)
         headers = message.headers
         if headers:
+            check_increment(message, self.config)
             check_supported(headers, self._stream, self.config)
             self._check_expected_sequences(publish, message)
+            if not is_scheduled:
+                check_schedule(message, self.config, self._last_ts_ns)
+                check_scheduler(message, self.config)
             check_unsupported_origin(headers)
-            duplicate = self._duplicate_of(message)
+            duplicate = self.duplicate_of(message)
             if duplicate is not None:
                 return duplicate
             self._check_last_msg_id(headers)
@@ -286,7 +361,8 @@ class PublishAdmission:
             if parse_seq(expected) != last_seq:
                 raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
 
-    def _duplicate_of(self, message: Candidate) -> Known | None:
+    def duplicate_of(self, message: Candidate) -> Known | None:
+        """The first copy of a message with an id: stored, in flight, or admitted in this turn."""
         if not message.msg_id:
             return None
         # Applied state does not know it yet, so a repetition would be stored twice.
@@ -311,27 +387,41 @@ class PublishAdmission:
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
         if at_subject_limit:
             return  # it replaces the oldest of its subject
-        messages = self._applied.messages + self._in_flight_messages + publish.records.count
-        if 0 < config.max_msgs <= messages:
+        messages, stored = self.held_before()
+        if 0 < config.max_msgs <= messages + publish.records.count:
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages exceeded"))
-        size = self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
-        stored = self._applied.stored_bytes + self._in_flight_stored + publish.records.stored_bytes
-        if 0 < config.max_bytes < stored + size:
+        if 0 < config.max_bytes < stored + publish.records.stored_bytes + self.message_bytes(message):
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum bytes exceeded"))
 
     def _last_seq_of(self, publish: Publish, pattern: bytes) -> int:
         """The last sequence of a subject, or of all that match a pattern, counting what is in flight."""
-        for records in (publish.records, *(earlier.records for earlier in reversed(self._in_flight))):
-            found = records.last_seq_of(pattern) if is_literal(pattern) else _last_match(records, pattern)
+        return _last_in(publish.records, pattern) or self.last_seq_before(pattern)
+
+    def last_seq_before(self, pattern: bytes) -> int:
+        """The same without an open publish."""
+        for earlier in reversed(self._in_flight):
+            found = _last_in(earlier.records, pattern)
             if found:
                 return found
         return self._applied.last_for(pattern)
 
     def _count_of(self, publish: Publish, subject: bytes) -> int:
-        in_flight = sum(earlier.records.count_of(subject) for earlier in self._in_flight)
-        return self._applied.count_for(subject) + in_flight + publish.records.count_of(subject)
+        return self.count_before(subject) + publish.records.count_of(subject)
 
-    def _answer_duplicate(self, turn: _Turn, reply: bytes, known: Known) -> None:
+    def count_before(self, subject: bytes) -> int:
+        """Messages of one subject, applied or in flight."""
+        return self._applied.count_for(subject) + sum(one.records.count_of(subject) for one in self._in_flight)
+
+    def held_before(self) -> tuple[int, int]:
+        """Messages applied and in flight, and what they count against max_bytes."""
+        messages = self._applied.messages + self._in_flight_messages
+        return messages, self._applied.stored_bytes + self._in_flight_stored
+
+    def message_bytes(self, message: Candidate) -> int:
+        """What a message will count against max_bytes."""
+        return self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
+
+    def _answer_duplicate(self, turn: Turn, reply: bytes, known: Known) -> None:
         """Ack a repeat: at once when the first copy is applied, else together with the first copy."""
         if not reply or self.config.no_ack:
             return
@@ -340,7 +430,7 @@ class PublishAdmission:
         else:
             turn.answer(reply, duplicate_ack(self._stream, known.seq, self._domain))
 
-    def _refuse_all(self, turn: _Turn, batch: bytes, error: ApiError) -> None:
+    def _refuse_all(self, turn: Turn, batch: bytes, error: ApiError) -> None:
         answer = error_ack(self._stream, error)
         for refused in captures(batch):
             turn.answer(refused.reply if not self.config.no_ack else b"", answer)
@@ -348,22 +438,24 @@ class PublishAdmission:
                 turn.trace(Candidate.at(batch, refused.start), refused_text(error, {}))
 
 
-@attrs.define(eq=False)
-class _Turn:
-    """The publish that takes records, and what is finished."""
+def _last_in(records: RecordBatch, pattern: bytes) -> int:
+    return records.last_seq_of(pattern) if is_literal(pattern) else _last_match(records, pattern)
 
-    admitted: Admitted
-    open: Publish | None = None
 
-    def answer(self, reply: bytes, payload: bytes) -> None:
-        if reply:
-            self.admitted.answers.append(encode_capture(reply, payload=payload))
-
-    def trace(self, message: Candidate, error: str = "", *, no_interest: bool = False) -> None:
-        if message.trace is not None:
-            subject = message.subject.decode(errors="replace") if not error else ""
-            outcome = TraceOutcome(number=message.trace, subject=subject, no_interest=no_interest, error=error)
-            self.admitted.traced.append(outcome)
+def _as_stored(message: Candidate, config: StreamConfig) -> tuple[bytes, int]:
+    """The header block that the stream stores, and the flags of the record."""
+    hdr, headers = message.hdr, message.headers
+    flags = RECORD_HAS_MSG_ID if message.msg_id else 0
+    flags |= RECORD_HAS_ROLLUP if headers.get(b"Nats-Rollup") else 0
+    flags |= RECORD_HAS_TTL if headers.get(b"Nats-TTL") else 0
+    if flags & RECORD_HAS_TTL and config.subject_delete_marker_ttl:
+        hdr = lengthened(hdr, parse_ttl(headers[b"Nats-TTL"]) or NEVER_NS, config)
+    if config.allow_msg_schedules:
+        is_schedule, is_produced = bool(headers.get(SCHEDULE)), bool(headers.get(SCHEDULER))
+        hdr = schedule_hdr(hdr, headers) if is_schedule else hdr
+        flags |= RECORD_HAS_ROLLUP if is_schedule else 0
+        flags |= RECORD_HAS_SCHEDULE if is_schedule or is_produced else 0
+    return hdr, flags
 
 
 def _last_match(records: RecordBatch, pattern: bytes) -> int:

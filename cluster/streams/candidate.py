@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 HDR_BYTES_MAX: Final = 65_535  # as nats-server: the header length of its store is 16 bits
 
+FAST_SUFFIX: Final = b".$FI"  # of the reply subjects of fast batches; `_admission.pyx` looks for it too
+
 # The origin of a captured message that is traced: these bits, and a number below them (api/plane/_tracing.pyx).
 TRACED_ORIGIN: Final = 0x8000_0000
 TRACED_ONLY: Final = 0x4000_0000
@@ -57,6 +59,16 @@ class Candidate:
         )
 
     @property
+    def is_fast(self) -> bool:
+        """Whether the reply subject is one of a fast batch."""
+        return self.reply.endswith(FAST_SUFFIX)
+
+    @property
+    def is_of_batch(self) -> bool:
+        """Whether it says that it is of a batch."""
+        return self.is_fast or bool(self.headers.get(b"Nats-Batch-Id"))
+
+    @property
     def msg_id(self) -> bytes:
         """The id for de-duplication, empty for none."""
         return self.headers.get(b"Nats-Msg-Id", b"")
@@ -73,18 +85,19 @@ def check_shape(message: Candidate, config: StreamConfig) -> None:
     """The stream takes messages, and of this size."""
     if config.sealed:
         raise PublishRefused(errors.STREAM_SEALED.with_values())
-    if len(message.hdr) > HDR_BYTES_MAX:
+    check_size(len(message.hdr), message.payload_len, config)
+
+
+def check_size(hdr_len: int, payload_len: int, config: StreamConfig) -> None:
+    """A message is not too large, in bytes."""
+    if hdr_len > HDR_BYTES_MAX:
         raise PublishRefused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM.with_values())
-    if 0 < config.max_msg_size < len(message.hdr) + message.payload_len:
+    if 0 < config.max_msg_size < hdr_len + payload_len:
         raise PublishRefused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.with_values())
 
 
 def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamConfig) -> None:
     """What the headers ask for is served and allowed here, and it is this stream that they mean."""
-    if headers.get(b"Nats-Batch-Id"):
-        raise PublishRefused(errors.ATOMIC_PUBLISH_DISABLED.with_values())
-    if headers.get(b"Nats-Incr"):
-        raise PublishRefused(errors.MESSAGE_INCR_DISABLED.with_values())
     expected = headers.get(b"Nats-Expected-Stream")
     if expected and expected != stream:
         raise PublishRefused(errors.STREAM_NOT_MATCH.with_values())
@@ -96,9 +109,7 @@ def check_supported(headers: dict[bytes, bytes], stream: bytes, config: StreamCo
 
 
 def check_unsupported_origin(headers: dict[bytes, bytes]) -> None:
-    """It is neither scheduled nor sourced."""
-    if headers.get(b"Nats-Schedule"):
-        raise PublishRefused(errors.MESSAGE_SCHEDULES_DISABLED.with_values())
+    """It is not sourced."""
     if headers.get(b"Nats-Stream-Source"):
         raise PublishRefused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
 

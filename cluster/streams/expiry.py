@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.ttl import MARKER_REASON
+from jetraft.cluster.state.ttl import is_marker
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind
@@ -140,13 +140,16 @@ class Expiry:
         return Due(removal=removal, replaced=replaced)
 
     def _subject_to_mark(self, seq: int) -> bytes | None:
-        """The subject whose last message this is; None for any other, and for a marker, which leaves nothing."""
+        """The subject whose last message this is; None for any other, and for a marker, which leaves nothing.
+
+        A purge of a key-value bucket is a marker itself, as in nats-server (isSubjectDeleteMarker); a delete is not.
+        """
         store = self._machine.store
         subject = store.subject_of(seq)
         if subject is None or store.last_for(subject) != seq:
             return None
         message = store.load(seq)
-        return None if message is None or MARKER_REASON + b":" in message.hdr else subject
+        return None if message is None or is_marker(message.hdr) else subject
 
     @property
     def _leaves_markers(self) -> bool:

@@ -9,6 +9,7 @@ from jetraft.store.model.state import ClusterInfo, PeerInfo
 if TYPE_CHECKING:
     from jetraft.cluster.site import Site
     from jetraft.raft.group import Group
+    from jetraft.raft.group_spec import ReplicaLag
 
 
 def cluster_info(site: Site, group: Group) -> ClusterInfo:
@@ -18,12 +19,13 @@ def cluster_info(site: Site, group: Group) -> ClusterInfo:
         return ClusterInfo(leader=leader)
     # The group measures with the monotonic clock, so the Unix time of a beginning is counted back from now.
     since_ns = site.clock.unix_ns() - (site.clock.mono_ns() - group.leader_since_ns)
+    now_ns = site.clock.mono_ns()
     replicas = tuple(
         PeerInfo(
             name=site.name_of(lag.node),
             current=lag.current,
             offline=lag.offline,
-            active_ns=lag.active_ns,
+            active_ns=silence_ns(lag, site.link_heard_ns(lag.node), now_ns),
             lag=lag.lag_entries,
             peer=lag.node,
         )
@@ -36,6 +38,11 @@ def cluster_info(site: Site, group: Group) -> ClusterInfo:
         leader_since_ns=since_ns if leader else None,
         replicas=replicas,
     )
+
+
+def silence_ns(lag: ReplicaLag, heard_ns: int | None, now_ns: int) -> int:
+    """How long nothing came from a member's node. A group that rests says nothing for hours; its nodes' links do."""
+    return lag.active_ns if heard_ns is None else min(lag.active_ns, max(0, now_ns - heard_ns))
 
 
 def announce_leader(site: Site, group: Group, stream: str) -> None:

@@ -25,6 +25,17 @@ def duplicate_ack(stream: bytes, seq: int, domain: str = "") -> bytes:
     return b'%s%d,"duplicate": true}' % (puback_prefix(stream, domain), seq)
 
 
+def counter_ack(stream: bytes, seq: int, value: bytes, domain: str = "") -> bytes:
+    """The ack of a message of a counter, which comes to `value` with it."""
+    return b'%s%d,"val":"%s"}' % (puback_prefix(stream, domain), seq, value)
+
+
+def batch_ack(stream: bytes, seq: int, batch_id: bytes, count: int, domain: str = "") -> bytes:
+    """The ack of a batch of `count` messages, of which the last is at `seq`."""
+    quoted = quote(batch_id.decode(errors="replace")).encode()
+    return b'%s%d,"batch":%s,"count":%d}' % (puback_prefix(stream, domain), seq, quoted, count)
+
+
 def error_ack(stream: bytes, error: ApiError) -> bytes:
     """The refusal of a message."""
     description = quote(error.description).encode()

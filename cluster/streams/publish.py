@@ -11,6 +11,8 @@ from jetraft.cluster.streams.puback import duplicate_ack, puback_prefix
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams._admission import RecordBatch
+    from jetraft.cluster.streams.candidate import Candidate
+    from jetraft.cluster.streams.fast import FastBatch
 
 
 @attrs.define(eq=False)
@@ -18,16 +20,30 @@ class Publish:
     """Messages that became one proposal, and who waits for its outcome."""
 
     records: RecordBatch
+    last_msg_id_before: bytes = b""  # that of the message before the first one
     msg_ids: list[bytes] = attrs.Factory(list)
     duplicates: list[tuple[bytes, int]] = attrs.Factory(list)  # (reply, sequence): repeats of messages in flight
+    answers: list[tuple[bytes, bytes]] = attrs.Factory(list)  # (reply, ack), where the records have none of their own
+    in_fast: list[InFastBatch] = attrs.Factory(list)
 
     def acks(self, stream: bytes, domain: str = "") -> bytes:
         """The positive acks as a batch for `Outbox.send_batch`."""
         acks = self.records.acks(puback_prefix(stream, domain))
-        if not self.duplicates:
+        if not self.duplicates and not self.answers:
             return acks
-        late = [encode_capture(reply, payload=duplicate_ack(stream, seq, domain)) for reply, seq in self.duplicates]
+        late = [encode_capture(reply, payload=ack) for reply, ack in self.answers]
+        late += [encode_capture(reply, payload=duplicate_ack(stream, seq, domain)) for reply, seq in self.duplicates]
         return acks + b"".join(late)
+
+
+@attrs.frozen(slots=True)
+class InFastBatch:
+    """A message of a fast batch: its number there, and its sequence in the stream."""
+
+    batch: FastBatch
+    seq: int
+    stream_seq: int
+    reply: bytes
 
 
 @attrs.frozen(slots=True)
@@ -48,6 +64,14 @@ class TraceOutcome:
     error: str = ""
 
 
+@attrs.frozen(slots=True)
+class Abandoned:
+    """A batch that had begun and ends without a message stored, and why."""
+
+    batch_id: bytes
+    reason: str
+
+
 @attrs.define(eq=False)
 class Admitted:
     """What came of a batch: proposals in order, and answers that need no proposal (refusals, known duplicates)."""
@@ -55,3 +79,25 @@ class Admitted:
     publishes: list[Publish]
     answers: list[bytes]  # capture records for `Outbox.send_batch`
     traced: list[TraceOutcome] = attrs.Factory(list)
+    abandoned: list[Abandoned] = attrs.Factory(list)
+    has_batches: bool = False  # some of the messages are of batches
+
+
+@attrs.define(eq=False)
+class Turn:
+    """What becomes of a captured batch: the publish that takes records, and what is finished."""
+
+    admitted: Admitted
+    open: Publish | None = None
+
+    def answer(self, reply: bytes, payload: bytes) -> None:
+        """Answer at once, without a proposal; an empty reply wants nothing."""
+        if reply:
+            self.admitted.answers.append(encode_capture(reply, payload=payload))
+
+    def trace(self, message: Candidate, error: str = "", *, no_interest: bool = False) -> None:
+        """Say what became of a message, if it is traced."""
+        if message.trace is not None:
+            subject = message.subject.decode(errors="replace") if not error else ""
+            outcome = TraceOutcome(number=message.trace, subject=subject, no_interest=no_interest, error=error)
+            self.admitted.traced.append(outcome)

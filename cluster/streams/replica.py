@@ -217,6 +217,10 @@ class StreamReplica:
         """Deliver nothing until a Unix time; returns how long that is, None without such a consumer. Committed."""
         return await self._leading().consumers.pause(name, until_ns)
 
+    async def reset_consumer(self, name: str, seq: int) -> tuple[ConsumerInfo, int] | None:
+        """Deliver again from a sequence, 0: from the ack floor; the consumer then, and that sequence. Committed."""
+        return await self._leading().consumers.reset(name, seq, self.cluster())
+
     async def delete_consumer(self, name: str) -> bool:
         """Delete a consumer; False when there is none. Committed when this returns."""
         return await self._leading().consumers.delete(name)
@@ -300,10 +304,10 @@ class StreamReplica:
             self._site.advisories.consumer_action(self.config.name, state.name, "create")
             self._leadership.dispatcher.created(state)
 
-    def consumer_updated(self, state: ConsumerState) -> None:
+    def consumer_updated(self, state: ConsumerState, *, is_reset: bool) -> None:
         """A consumer has changed."""
         if self._leadership is not None:
-            self._leadership.dispatcher.updated(state)
+            self._leadership.dispatcher.updated(state, is_reset=is_reset)
 
     def consumer_deleted(self, state: ConsumerState) -> None:
         """A consumer is gone."""

@@ -6,7 +6,7 @@ knock at once the one that has been silent for longest goes, so that idle connec
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Container, Hashable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, Protocol
@@ -162,6 +162,10 @@ class Connector:
         target = self._targets[address] = _Target(address=address, node=node, learned=node is not None)
         delay_s = LEARNED_DIAL_DELAY_S if node is not None and node < self._identity.node_id else 0.0
         self._nursery.start_soon(self._dial_loop, target, delay_s)
+
+    def routes_to(self, nodes: Container[NodeId]) -> int:
+        """How many configured addresses led to one of these nodes when they were dialled last."""
+        return sum(not target.learned and target.node in nodes for target in self._targets.values())
 
     def follow_routes(self, addresses: Sequence[Address]) -> None:
         """Keep links with these; others are given up as learned ones are, once no server answers there."""

@@ -14,7 +14,7 @@ and `on_peer_up` is called, when the other end has said what it is (the first co
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -142,9 +142,19 @@ class Mesh:
         """How many of the configured routes lead back to this node, as far as the dials have shown by now."""
         return self._connector.own_routes
 
+    def routes_to(self, nodes: Container[NodeId]) -> int:
+        """How many of the configured routes lead to one of these nodes, as far as the dials have shown by now."""
+        return self._connector.routes_to(nodes)
+
     def is_up(self, node: NodeId) -> bool:
         """Whether frames can be sent to the node."""
         return self._known.is_up(node)
+
+    def heard_ns(self, node: NodeId) -> int | None:
+        """When anything came from the node last (mono), keepalives included; None when it was never heard."""
+        if node in self._links:
+            return self._links[node].last_received_ns
+        return self._known.all[node].last_seen_ns if node in self._known.all else None
 
     def relay_to(self, node: NodeId) -> NodeId | None:
         """A linked node that is linked with this one too; None when there is none."""

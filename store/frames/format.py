@@ -101,6 +101,7 @@ RECORD_START: Final = struct.Struct("<IIHH")  # length, hdr_len, subject_len, fl
 RECORD_HAS_MSG_ID: Final = 1  # headers contain Nats-Msg-Id: apply adds it to the table of duplicates
 RECORD_HAS_ROLLUP: Final = 2  # headers contain Nats-Rollup: apply removes the messages that this one replaces
 RECORD_HAS_TTL: Final = 4  # headers contain Nats-TTL: apply records when the message expires
+RECORD_HAS_SCHEDULE: Final = 8  # it is a schedule, or says when one is due next: apply keeps the table of schedules
 
 
 class Kind(enum.IntEnum):

@@ -65,6 +65,7 @@ _ERROR_TAIL: Final[Mapping[ResponseType, Mapping[str, object]]] = {
     ResponseType.CONSUMER_NAMES: {**_PAGE, "consumers": []},
     ResponseType.CONSUMER_LIST: {**_PAGE, "consumers": []},
     ResponseType.CONSUMER_PAUSE: {"paused": False, "pause_until": format_time(ZERO_TIME_NS)},
+    ResponseType.CONSUMER_RESET: {"reset_seq": 0},
     ResponseType.STREAM_PURGE: {"purged": 0},
     ResponseType.STREAM_RESTORE: {"deliver_subject": ""},
 }

@@ -100,7 +100,8 @@ def parse_transform(source: bytes, destination: bytes, *, is_import: bool = Fals
     if ANY_TOKEN in given or (wanted[-1] == ANY_TAIL) != (given[-1] == ANY_TAIL):
         raise TransformError(BAD_SUBJECT)
     stars = [at for at, token in enumerate(wanted) if token == ANY_TOKEN]
-    pieces = [_piece(token, stars, is_import=is_import) for token in given if token != ANY_TAIL]
+    wild = bool(stars) or wanted[-1] == ANY_TAIL
+    pieces = [_piece(token, stars, wild=wild, is_import=is_import) for token in given if token != ANY_TAIL]
     if is_import and {place for piece in pieces for place in piece.sources} != set(stars):
         raise TransformError(f"{_NOT_ALL_USED} in {destination.decode()}")
     tail = len(wanted) - 1 if wanted[-1] == ANY_TAIL else None
@@ -151,12 +152,12 @@ def _is_call(token: bytes) -> bool:
     return len(token) > len("{{}}") and token.startswith(b"{{") and token.endswith(b"}}")
 
 
-def _piece(token: bytes, stars: Sequence[int], *, is_import: bool) -> TransformPiece:
+def _piece(token: bytes, stars: Sequence[int], *, wild: bool, is_import: bool) -> TransformPiece:
     """A token of a destination, with positions in the place of the numbers of wildcards."""
     piece = _parse(token)
     if is_import and piece.kind not in (PieceKind.LITERAL, PieceKind.WILDCARD):
         raise TransformError(f"{_NOT_FOR_IMPORTS} in {token.decode()}")
-    if not stars:
+    if not wild:
         if piece.kind not in _WITHOUT_WILDCARDS:
             raise TransformError(f"{_OUT_OF_RANGE} in {token.decode()}")
         return attrs.evolve(piece, sources=(0,) * len(piece.sources))

@@ -13,7 +13,6 @@ from jetraft.store.model.api_error import ApiErrorSpec
 from jetraft.store.model.config import (
     AckPolicy,
     ConsumerConfig,
-    PersistMode,
     PriorityPolicy,
     StreamConfig,
 )
@@ -40,13 +39,6 @@ class ConsumerFeature:
 STREAM_FEATURES: Final = (
     StreamFeature("mirror", lambda config: config.mirror is not None),
     StreamFeature("sources", lambda config: bool(config.sources)),
-    StreamFeature("subject_transform", lambda config: config.subject_transform is not None),
-    StreamFeature("republish", lambda config: config.republish is not None),
-    StreamFeature("allow_msg_counter", lambda config: config.allow_msg_counter),
-    StreamFeature("allow_atomic", lambda config: config.allow_atomic),
-    StreamFeature("allow_batched", lambda config: config.allow_batched),
-    StreamFeature("allow_msg_schedules", lambda config: config.allow_msg_schedules),
-    StreamFeature("persist_mode", lambda config: config.persist_mode is not PersistMode.DEFAULT),
 )
 
 CONSUMER_FEATURES: Final = (

@@ -72,26 +72,39 @@ def check_consumer_create_request(
     return attrs.evolve(config, name=consumer)
 
 
-def normalise_consumer(
+def normalise_consumer(  # noqa: PLR0913  (what the answer depends on, by name)
     config: ConsumerConfig,
     stream: StreamConfig,
     *,
     limits: ServerLimits = NO_LIMITS,
     clustered: bool = True,
     pedantic: bool = False,
+    is_new: bool = True,
 ) -> ConsumerConfig:
     """The configuration to be stored: checked, defaults filled in, required API level in its metadata.
 
-    `stream` is normalised. With `pedantic`, values that would be corrected are refused. Raises ApiError with
-    nats-server's code and text.
+    `stream` is normalised. With `pedantic`, values that would be corrected are refused. The default of
+    `inactive_threshold` is for new consumers: see `with_kept_threshold`. Raises ApiError with nats-server's code and
+    text.
     """
     config = with_defaults(stored_consumer(config), stream, limits, pedantic=pedantic)
     if config.num_replicas > 1 and not clustered:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED.with_values()
     check_consumer(config, stream, limits)
-    if not config.is_durable and config.inactive_threshold <= 0:
+    if is_new and not config.is_durable and config.inactive_threshold <= 0:
         config = attrs.evolve(config, inactive_threshold=INACTIVE_THRESHOLD_DEFAULT_NS)
     return config
+
+
+def with_kept_threshold(config: ConsumerConfig, kept: ConsumerConfig) -> ConsumerConfig:
+    """The configuration of an update, with its `inactive_threshold`.
+
+    Whether a consumer without users is deleted was decided at its creation: an update without `durable_name`
+    gives a durable consumer no threshold. Source: consumer.go, updateInactiveThreshold.
+    """
+    if kept.is_durable or config.inactive_threshold > 0 or config.inactive_threshold == kept.inactive_threshold:
+        return config
+    return attrs.evolve(config, inactive_threshold=INACTIVE_THRESHOLD_DEFAULT_NS)
 
 
 def check_consumer_fits(

@@ -21,6 +21,8 @@ from jetraft.store.model.subject import (
     valid_subject,
 )
 from jetraft.store.model.subject_pairs import TooManyComparisonsError, find_pair
+from jetraft.store.model.transforming import transform_between
+from jetraft.store.model.transforms import TransformError, check_destination
 
 _API_PREFIX = b"$JS.API"
 _BAD_SUBJECT = "invalid subject"
@@ -48,10 +50,18 @@ def check_origins(config: StreamConfig) -> StreamConfig:
 
 
 def check_subject_transform(config: StreamConfig) -> None:
-    """Check that the transform of incoming subjects has a valid source. Raises ApiError."""
+    """Check that incoming subjects can be transformed. Raises ApiError."""
     transform = config.subject_transform
-    if transform is not None and transform.src and not valid_subject(transform.src.encode()):
+    if transform is None:
+        return
+    if transform.src and not valid_subject(transform.src.encode()):
         raise errors.STREAM_TRANSFORM_INVALID_SOURCE.with_values(err=f"{_BAD_SUBJECT} {transform.src}")
+    try:
+        if transform.dest:
+            check_destination(transform.dest.encode())
+        transform_between(transform.src, transform.dest)
+    except TransformError as error:
+        raise errors.STREAM_TRANSFORM_INVALID_DESTINATION.with_values(err=str(error)) from None
 
 
 def check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
@@ -66,7 +76,9 @@ def check_republish(config: StreamConfig, *, pedantic: bool) -> StreamConfig:
     rule = _implied_by_transform(config, rule, pedantic=pedantic)
     if any(overlaps(rule.dest.encode(), subject.encode()) for subject in config.subjects):
         _refuse("stream configuration for republish destination forms a cycle")
-    if not valid_subject(rule.src.encode()) or not valid_subject(rule.dest.encode()):
+    try:
+        transform_between(rule.src, rule.dest)
+    except TransformError:
         _refuse(f"stream configuration for republish with transform from '{rule.src}' to '{rule.dest}' not valid")
     return attrs.evolve(config, republish=rule)
 

@@ -11,15 +11,26 @@ from typing import Final
 import attrs
 
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, PersistMode, PriorityPolicy, StreamConfig
+from jetraft.store.model.gotime import ZERO_TIME_NS
 
 # The level and version in answers, on which clients enable features: those of nats-server 2.15.1, whose protocol this
 # server implements. Features that are not supported yet are refused, see unsupported.py.
 API_LEVEL: Final = 5
 SERVER_VERSION: Final = "2.15.1"
 
+LEVEL_DIGITS_MAX: Final = 9  # longer numbers are no levels
+
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 VERSION_KEY: Final = "_nats.ver"
 LEVEL_KEY: Final = "_nats.level"
+
+
+def is_level_served(wanted: bytes | None) -> bool:
+    """Whether this server has the API level that a `Nats-Required-Api-Level` asks for; an empty one asks nothing."""
+    if not wanted:
+        return True
+    digits = wanted[1:] if wanted[:1] in (b"-", b"+") else wanted
+    return digits.isdigit() and len(digits) <= LEVEL_DIGITS_MAX and int(wanted) <= API_LEVEL
 
 
 def required_stream_level(config: StreamConfig) -> int:
@@ -39,7 +50,7 @@ def required_stream_level(config: StreamConfig) -> int:
 def required_consumer_level(config: ConsumerConfig) -> int:
     """The lowest API level that supports all features of this consumer."""
     level = 0
-    if config.pause_until is not None:
+    if config.pause_until not in (None, ZERO_TIME_NS):
         level = 1
     if config.priority_policy is not PriorityPolicy.NONE or config.priority_timeout or config.priority_groups:
         level = 1

@@ -119,6 +119,10 @@ class ConsumerState:
             done.extend(ahead)
         return done
 
+    def ack_late(self, seqs: Runs) -> Runs:
+        """Apply acks of deliveries that are not waited for; returns those for which that is still so."""
+        return Runs(seq for seq in seqs if seq <= self.delivered_stream and seq not in self.pending)
+
     def ack_up_to(self, seq: int) -> Runs:
         """Acknowledge all pending messages up to and including a sequence; returns them."""
         return self.pending.remove_up_to(seq)
@@ -142,7 +146,7 @@ class ConsumerState:
         self.pending.clear()
         self.acked_ahead.clear()
         self.delivered_stream = max(seq - 1, 0)
-        self.delivered_consumer = 0
+        self.delivered_consumer = self.delivered_ns = 0
 
     def to_tuple(self) -> tuple[object, ...]:
         """Everything except the configuration, for a snapshot."""

@@ -141,9 +141,14 @@ def at_no_time(request: Request) -> bytes:
     return good(request, times=[{"start": "00:00:00", "end": "00:00:00"}])
 
 
+def answer_by_stranger(request: Request) -> bytes:
+    return answer(STRANGER, request, jwt=user_token(ISSUER, request))
+
+
 WRONG: list[Callable[[Request], bytes]] = [
     by_stranger, for_another, to_another, of_another_server, expired, expired_answer, unknown_account,
-    with_issuer_account, at_no_time, lambda _request: b"", lambda _request: b"x", lambda _request: b"..",
+    with_issuer_account, at_no_time, answer_by_stranger, lambda _request: b"",
+    lambda _request: b"x", lambda _request: b"..",
     lambda request: answer(ISSUER, request, error="no"), lambda request: answer(ISSUER, request, jwt="x"),
     lambda request: user_token(ISSUER, request).encode(),
 ]  # fmt: skip

@@ -145,9 +145,14 @@ def test_limits_are_in_force_at_once(server: Server, admin: RawClient) -> None:
 def test_connections_are_bounded_and_the_oldest_stay(server: Server, admin: RawClient) -> None:
     account = OPERATOR.account("A")
     update(admin, account, limits={"conn": 2})
+    events = admin.subscribe("$SYS.ACCOUNT.*.CONNECT")
+    admin.settle()
     with connected(server, account.user()) as first, connected(server, account.user()) as second:
         with connected(server, account.user()) as third:
             assert third.closed
+        with connected(server, ADMIN):
+            told = [message.subject.split(".")[2] for message in admin.messages(events, 3)]
+        assert told == [account.key, account.key, SYSTEM.key], "who is refused is not announced"
         update(admin, account, limits={"conn": 1})
         assert ending(second) == ["-ERR 'maximum account active connections exceeded'"]
         assert errors(first) == []

@@ -144,6 +144,26 @@ def test_a_cookie_may_have_the_token(tmp_path: Path) -> None:
         options(tmp_path, web)
 
 
+@pytest.mark.parametrize("kind", ["jetraft", pytest.param("reference", marks=pytest.mark.reference)])
+def test_who_shows_no_token_is_the_sentinel(kind: Kind, tmp_path: Path) -> None:
+    sentinel = ACCOUNT.user(bearer_token=True, pub={"allow": ["a"]})
+    config = f"{CONFIG}\ndefault_sentinel: {sentinel.token}"
+    with Server(kind, directory=tmp_path, config=config) as started:
+        with RawClient(started.address, user="any") as client:
+            client.publish("b")
+            found = [event.text for event in client.settle() if isinstance(event, Line) and "ERR" in event.text]
+            assert found == ["-ERR 'Permissions Violation for Publish to \"b\"'"]
+        assert first_words(started, UNKNOWN.user()) == REFUSED_LOGIN
+
+
+@pytest.mark.parametrize("kind", ["jetraft", pytest.param("reference", marks=pytest.mark.reference)])
+def test_keys_of_operators_are_enough(kind: Kind, tmp_path: Path) -> None:
+    config = CONFIG.replace(CONFIG.split("\n", 1)[0], f"trusted_keys: [{OPERATOR.keys.public}]")
+    with Server(kind, directory=tmp_path, config=config) as started, connected(started, ACCOUNT.user()) as client:
+        client.publish("a")
+        assert not [event for event in client.settle() if isinstance(event, Line) and "ERR" in event.text]
+
+
 LINE = CONFIG.split("\n", 1)[0]
 PRELOAD = CONFIG[CONFIG.index("resolver_preload") :]
 REFUSED = {
@@ -168,7 +188,11 @@ REFUSED = {
     f"{LINE}\nresolver: {{ type: full, dir: x }}": "system account needs to be specified",
     "resolver: MEMORY": "a resolver needs an operator",
     f"{LINE}\nresolver: MEMORY\nresolver_tls: {{}}": "is not served by jetraft yet",
-    f"{LINE}\nresolver: MEMORY\ntrusted_keys: x": "is not served by jetraft yet",
+    f"{LINE}\nresolver: MEMORY\ntrusted_keys: x": "required to be a valid public operator nkey",
+    f"{LINE}\nresolver: MEMORY\ntrusted_keys: {OPERATOR.keys.public}": "conflicting options for 'TrustedKeys'",
+    f"{LINE}\nresolver: MEMORY\ndefault_sentinel: x": "default sentinel JWT not valid",
+    f"{LINE}\nresolver: MEMORY\ndefault_sentinel: {ACCOUNT.user().token}": "must be a bearer token",
+    f"default_sentinel: {ACCOUNT.user(bearer_token=True).token}": "requires operators and accounts",
 }
 
 

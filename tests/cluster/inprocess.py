@@ -78,6 +78,9 @@ class LocalOutbox:
     def has_interest(self, subject: bytes) -> bool:
         return subject in self.waiting
 
+    def is_subscribed(self, subject: bytes) -> bool:
+        return self.has_interest(subject)
+
     def waiting_bytes(self, subject: bytes) -> int:
         del subject
         return 0

@@ -113,6 +113,9 @@ class Node:
         subscribed = any(matches(pattern, subject) for pattern in self.subscriptions)
         return subscribed or any(matches(pattern, subject) for pattern, _ in self.sinks.values())
 
+    def is_subscribed(self, subject: bytes) -> bool:
+        return subject in self.subscriptions
+
     def waiting_bytes(self, subject: bytes) -> int:
         return self.unread.get(subject, 0)
 

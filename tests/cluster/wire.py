@@ -1,6 +1,7 @@
 """A mesh without sockets: nodes that may be linked ask each other, one millisecond away."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import Any
 
 import attrs
 import trio
@@ -14,6 +15,7 @@ Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
 @attrs.frozen
 class Peer:
     up: bool
+    metadata: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 class Wire:
@@ -22,6 +24,8 @@ class Wire:
     def __init__(self) -> None:
         self.linked: set[frozenset[NodeId]] = set()
         self.own_routes = 0
+        self.without_jetstream: set[NodeId] = set()
+        self.without_route: set[NodeId] = set()
         self.handlers: dict[tuple[NodeId, str], Handler] = {}
 
     def link(self, *nodes: NodeId) -> None:
@@ -38,11 +42,19 @@ class WireMesh:
     @property
     def peers(self) -> Mapping[NodeId, Peer]:
         others = (next(iter(pair - {self._node_id})) for pair in self._wire.linked if self._node_id in pair)
-        return {other: Peer(up=True) for other in sorted(others)}
+        without = self._wire.without_jetstream
+        return {other: Peer(up=True, metadata={"jetstream": other not in without}) for other in sorted(others)}
+
+    def heard_ns(self, node: NodeId) -> int | None:
+        del node
+        return None
 
     @property
     def own_routes(self) -> int:
         return self._wire.own_routes
+
+    def routes_to(self, nodes: Container[NodeId]) -> int:
+        return sum(node in nodes for node in self.peers if node not in self._wire.without_route)
 
     def relay_to(self, node: NodeId) -> NodeId | None:
         others = self.peers

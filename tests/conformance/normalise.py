@@ -68,6 +68,8 @@ def header(name: str, given: str) -> str:
     if name == "Nats-Request-Info":
         told = {key: item for key, item in json.loads(given).items() if key != "rtt"}  # jetraft does not measure it
         return json.dumps(value("", told | ({"id": "<id>"} if told.get("id") else {})))
+    if name == "Nats-Subject":
+        return reply(given)
     if name == "Nats-Time-Stamp":
         return "<time>" if TIME.match(given) else f"<not a time: {given}>"
     return given

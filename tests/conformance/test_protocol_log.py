@@ -26,10 +26,10 @@ LINES = (
 LEFT_OUT = ("<-> [DELSUB", "ACCOUNT -", "SYSTEM -", "JETSTREAM -")
 
 
-def observed(kind: Kind, directory: Path) -> list[str]:
+def observed(kind: Kind, directory: Path, config: str | None = None) -> list[str]:
     """The lines of the protocol in the log, in order."""
     flags = ("-V", "--user", "u", "--pass", SECRET)
-    with Server(kind, directory=directory / kind, flags=flags) as server:
+    with Server(kind, directory=directory / kind, flags=flags, config=config) as server:
         with RawClient(server.address, user="u", **{"pass": SECRET}, verbose=True, name="x") as client:  # type: ignore[arg-type]
             for line in LINES:
                 client.send(line + b"\r\n")
@@ -45,6 +45,13 @@ def observed(kind: Kind, directory: Path) -> list[str]:
             for line in server.running.lines
             if "[TRC]" in line and not any(word in line for word in LEFT_OUT)
         ]
+
+
+@pytest.mark.parametrize("most", [0, 2, 5, 100])
+def test_cuts_payloads_off_as_the_reference_does(tmp_path: Path, most: int) -> None:
+    config = f"max_traced_msg_len: {most}\n"
+    expected = observed("reference", tmp_path, config)
+    assert observed("jetraft", tmp_path, config) == expected
 
 
 def test_logs_the_protocol_as_the_reference_does(tmp_path: Path) -> None:

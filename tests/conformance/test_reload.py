@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.harness.raw import Line, RawClient
+from tests.harness.raw import Event, Line, Message, RawClient
 from tests.harness.server import Kind, Server
 
 pytestmark = [pytest.mark.reference]
@@ -83,6 +83,24 @@ CASES = {
     "no system account": Case("", "accounts { A {} }\nsystem_account: A\n"),
     "no default user": Case(users(USER_A), users(USER_A) + "no_auth_user: a\n"),
     "no log size": Case("", "log_size_limit: 100000\n"),
+    "mappings": Case("", "mappings: {a: b}\n", (Client(),)),
+    "payloads in the log": Case("", "max_traced_msg_len: 10\n"),
+    "no headers": Case("", "no_header_support: true\n"),
+    "tags": Case("", 'server_tags: ["az:1"]\n'),
+    "jetstream sizes": Case("jetstream { max_mem: 100MB }\n", "jetstream { max_mem: 200MB }\n"),
+    "both jetstream sizes": Case(
+        "jetstream { max_mem: 100MB, max_file: 100MB }\n", "jetstream { max_mem: 200MB, max_file: 300MB }\n"
+    ),
+    "smaller jetstream": Case("jetstream { max_file: 200MB }\n", "jetstream { max_file: 100MB }\n"),
+    "one of both": Case(
+        "jetstream { max_mem: 100MB, max_file: 200MB }\n", "jetstream { max_mem: 200MB, max_file: 100MB }\n"
+    ),
+    "a size comes": Case("jetstream {}\n", "jetstream { max_file: 100MB }\n"),
+    "a size goes": Case("jetstream { max_mem: 100MB }\n", "jetstream {}\n"),
+    "a domain": Case("jetstream { domain: a }\n", "jetstream { domain: b }\n"),
+    "account limits": Case(
+        accounts(A=USER_A), accounts(A=USER_A).replace("users", "limits: {max_payload: 10}, users"), (Client(A),)
+    ),
     "no path": Case("", "http_base_path: /x\n"),
 }
 
@@ -95,13 +113,7 @@ def observed(kind: Kind, case: Case, directory: Path) -> dict[str, Any]:
             for sid, subscription in enumerate(client.subscriptions, 1):
                 connection.send(f"SUB {subscription} {sid}\r\n".encode())
             connection.settle()
-        before = len(server.running.lines)
-        (directory / kind / "server.conf").write_text(HEAD + case.after, encoding="utf-8")
-        server.running.signal(signal.SIGHUP)
-        server.running.wait_until(
-            lambda: any(DONE.search(line) for line in server.running.lines[before:]), what="the end of the reload"
-        )
-        lines = [shown(line) for line in server.running.lines[before:] if "[DBG]" not in line]
+        lines = [shown(line) for line in reload(server, HEAD + case.after) if "[DBG]" not in line]
         end = next(place for place, line in enumerate(lines) if DONE.search(line))
         seen = []
         for connection in clients:
@@ -110,6 +122,17 @@ def observed(kind: Kind, case: Case, directory: Path) -> dict[str, Any]:
             seen.append({"says": sorted(text for text in texts if text != "PING"), "closed": connection.closed})
             connection.close()
     return {"log": without_order([line for line in lines[: end + 1] if not line.endswith(ALWAYS)]), "clients": seen}
+
+
+def reload(server: Server, config: str) -> list[str]:
+    """Let a server read another configuration; returns the lines of its log until it has followed or refused it."""
+    before = len(server.running.lines)
+    (server.directory / "server.conf").write_text(config, encoding="utf-8")
+    server.running.signal(signal.SIGHUP)
+    server.running.wait_until(
+        lambda: any(DONE.search(line) for line in server.running.lines[before:]), what="the end of the reload"
+    )
+    return server.running.lines[before:]
 
 
 def without_order(lines: list[str]) -> list[str]:
@@ -132,6 +155,56 @@ def shown(line: str) -> str:
 def test_reloads_as_the_reference_does(name: str, tmp_path: Path) -> None:
     expected = observed("reference", CASES[name], tmp_path)
     assert observed("jetraft", CASES[name], tmp_path) == expected
+
+
+def sharing(a: str = "", z: str = "") -> str:
+    """Two accounts with a user each, and what they share."""
+    return f"accounts {{\nA {{ users: [ {USER_A} ], {a} }}\nZ {{ users: [ {USER_Z} ], {z} }}\n}}\n"
+
+
+STREAM, OF_STREAM = "exports: [ {stream: s} ]", "imports: [ {stream: {account: A, subject: s}, to: t} ]"
+SERVICE, OF_SERVICE = "exports: [ {service: q} ]", "imports: [ {service: {account: A, subject: q}, to: r} ]"
+SHARED = {
+    "a stream comes": (sharing(), sharing(STREAM, OF_STREAM)),
+    "a stream goes": (sharing(STREAM, OF_STREAM), sharing()),
+    "an import goes": (sharing(STREAM, OF_STREAM), sharing(STREAM)),
+    "a stream elsewhere": (sharing(STREAM, OF_STREAM), sharing(STREAM, OF_STREAM.replace("to: t", "to: u"))),
+    "a service comes": (sharing(), sharing(SERVICE, OF_SERVICE)),
+    "a service goes": (sharing(SERVICE, OF_SERVICE), sharing()),
+    "a mapping comes": (sharing(), sharing("mappings: {m: n}")),
+    "a mapping goes": (sharing("mappings: {m: n}"), sharing()),
+    "other subjects": (sharing("mappings: {m: n}"), sharing("mappings: {m: o}")),
+    "an export that is missing": (sharing(), sharing("", OF_STREAM)),
+}
+
+
+def exchanged(kind: Kind, before: str, after: str, directory: Path) -> dict[str, list[tuple[str, str]]]:
+    """What clients of two accounts get of each other, connected before a reload and publishing after it."""
+    with Server(kind, directory=directory / kind, config=HEAD + before) as server:
+        clients = {"a": RawClient(server.address, **A), "z": RawClient(server.address, **Z)}
+        for client in clients.values():
+            client.send("".join(f"SUB {subject} {sid}\r\n" for sid, subject in enumerate("qtunom", 1)).encode())
+            client.settle()
+        reload(server, HEAD + after)
+        got: dict[str, list[Event]] = {name: [] for name in clients}
+        for subject in "sqrmt":
+            for name, client in clients.items():
+                client.send(f"PUB {subject} 1\r\n{name}\r\n".encode())
+                got[name] += client.settle()
+        for name, client in clients.items():
+            got[name] += client.settle()
+            client.close()
+    return {
+        name: [(event.subject, event.payload.decode()) for event in events if isinstance(event, Message)]
+        for name, events in got.items()
+    }
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_accounts_share_other_things_as_with_the_reference(name: str, tmp_path: Path) -> None:
+    before, after = SHARED[name]
+    expected = exchanged("reference", before, after, tmp_path)
+    assert exchanged("jetraft", before, after, tmp_path) == expected
 
 
 SYSTEM = "accounts { SYS { users: [ {user: sys, password: x} ] } }\nsystem_account: SYS\n"

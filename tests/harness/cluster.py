@@ -15,10 +15,19 @@ CLUSTER_NAME = "C"
 class Cluster:
     """`with Cluster("jetraft", 3, directory=tmp_path) as cluster:` starts the nodes and waits until all are healthy."""
 
-    def __init__(
-        self, kind: Kind, size: int = 3, *, directory: Path, config: str | None = None, flags: tuple[str, ...] = ()
+    def __init__(  # noqa: PLR0913  (each is a property of the cluster, by name)
+        self,
+        kind: Kind,
+        size: int = 3,
+        *,
+        directory: Path,
+        config: str | None = None,
+        flags: tuple[str, ...] = (),
+        without: int = 0,
     ) -> None:
+        """`without` of the nodes, the last ones, have no JetStream."""
         self.kind: Kind = kind
+        self.without = without
         ports = [free_port() for _ in range(size)]
         routes = tuple(f"nats://{HOST}:{port}" for port in ports)
         self.nodes = [
@@ -31,6 +40,7 @@ class Cluster:
                 routes=routes,
                 config=config,
                 flags=flags,
+                jetstream=number <= size - without,
             )
             for number, port in enumerate(ports, start=1)
         ]
@@ -54,7 +64,9 @@ class Cluster:
         for node in running:
             node.wait_healthy(timeout_s)
         running[0].running.wait_until(
-            lambda: self.known_nodes() >= len(running), what="the metadata leader saw every node", timeout_s=timeout_s
+            lambda: self.known_nodes() >= len(running) - self.without,
+            what="the metadata leader saw every node",
+            timeout_s=timeout_s,
         )
 
     def known_nodes(self) -> int:

@@ -66,8 +66,10 @@ class Server:
         config: str | None = None,
         flags: tuple[str, ...] = (),
         monitor: str = "-m",
+        jetstream: bool = True,
     ) -> None:
         self.monitor = monitor  # the flag with the port of the pages: -m or -ms
+        self.jetstream = jetstream
         self.kind: Kind = kind
         self.name = name
         self.directory = directory
@@ -111,7 +113,8 @@ class Server:
     def words(self) -> list[str]:
         """The whole command line."""
         words = [*command(self.kind), "-a", HOST, "-p", str(self.client_port), self.monitor, str(self.http_port)]
-        words += ["-js", "-sd", str(self.store_dir), "-n", self.name]
+        words += ["-js", "-sd", str(self.store_dir)] if self.jetstream else []
+        words += ["-n", self.name]
         if self.cluster is not None:
             words += ["--cluster", f"nats://{HOST}:{self.cluster_port}", "--cluster_name", self.cluster]
             words += ["--routes", ",".join(self.routes)]

@@ -13,6 +13,7 @@ import pytest
 from tests.harness.server import ROOT
 
 FOLDERS = ("api", "cluster", "raft", "store")
+pytestmark = pytest.mark.timeout(900)  # a compiler beside other tests on two cores
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,11 @@ def test_after_the_end_of_leadership_nobody_hears_of_a_commit() -> None:
 def test_a_read_waits_for_its_round_and_for_what_was_committed() -> None:
     diary = Diary()
     proposals = Proposals()
-    proposals.add_read(2, 7, diary.done)
+    proposals.add_read(diary.done)
+    proposals.tell_readers(9, 9)
+    assert proposals.has_new_reads
+    proposals.begin_reads(2, 7)
+    assert not proposals.has_new_reads
     proposals.tell_readers(1, 9)
     proposals.tell_readers(2, 6)
     assert proposals.has_reads

@@ -48,6 +48,9 @@ class SimOutbox:
     def has_interest(self, subject: bytes) -> bool:
         return subject.startswith(b"_INBOX.")
 
+    def is_subscribed(self, subject: bytes) -> bool:
+        return self.has_interest(subject)
+
     def waiting_bytes(self, subject: bytes) -> int:
         del subject
         return 0

@@ -57,10 +57,18 @@ def test_an_account_has_jetstream_only_with_limits_for_all_tiers(limits: dict[st
     assert account.unserved == (("tiered_limits",) if limits else ())
 
 
-@pytest.mark.parametrize("nats", [{"authorization": {"auth_users": ["U"]}}, {"mappings": {"a": [{"subject": "b"}]}}])
-def test_what_would_be_wrong_to_pass_over_is_refused(nats: dict[str, Any]) -> None:
-    with pytest.raises(TokenError, match="not served by jetraft yet"):
-        account_claims(decode_token(ACCOUNT.token(**nats)))
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        ({"auth_users": ["U"]}, "not a user public key"),
+        ({"allowed_accounts": [ACCOUNT.key]}, "without users"),
+        ({"auth_users": [ACCOUNT.user().keys.public], "allowed_accounts": ["A"]}, "not an account public key"),
+        ({"auth_users": [ACCOUNT.user().keys.public], "xkey": "X"}, "not a public xkey"),
+    ],
+)
+def test_external_authorization_that_cannot_be_is_refused(block: dict[str, Any], why: str) -> None:
+    with pytest.raises(TokenError, match=why):
+        account_claims(decode_token(ACCOUNT.token(authorization=block)))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The `jetraft` command as its user meets it: real processes, what they print, and their exit status."""
 
+import fcntl
 import json
 import shutil
 import signal
@@ -18,6 +19,7 @@ from jetraft.store.ledger.node_dir import IDENTITY_VALUE
 from jetraft.store.model.versioning import SERVER_VERSION
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST
+from tests.harness.raw import RawClient
 from tests.harness.server import Server, command, environment
 
 
@@ -31,6 +33,17 @@ def start(*words: object) -> subprocess.CompletedProcess[str]:
         check=False,
         env={"PATH": "/usr/bin:/bin", **environment("jetraft")},
     )
+
+
+def is_locked(store_dir: Path) -> bool:
+    """Whether a process uses the store."""
+    (path,) = store_dir.rglob("lock")
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def fatal_line(outcome: subprocess.CompletedProcess[str]) -> str:
@@ -199,6 +212,23 @@ def test_a_signal_ends_the_server_cleanly(tmp_path: Path, number: int) -> None:
         server.running.signal(number)
         assert server.running.wait() == 0
         assert "Server Exiting.." in server.running.lines[-1]
+
+
+def test_a_client_is_closed_when_all_else_has_ended(tmp_path: Path) -> None:
+    flags = ("-P", str(tmp_path / "pid"))
+    with Server("jetraft", directory=tmp_path, flags=flags) as server:
+        with RawClient(server.address) as client:
+            client.api("STREAM.CREATE.s", {"name": "s", "subjects": ["s.>"]})
+            client.acknowledged("s.x", b"x")
+            assert is_locked(server.store_dir)
+            server.running.signal(signal.SIGTERM)
+            client.rest(PATIENCE_S)
+            assert client.closed
+            assert not is_locked(server.store_dir)
+            assert not (tmp_path / "pid").exists()
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(server.address)
+        assert server.running.wait() == 0
 
 
 def test_a_second_signal_cuts_lame_duck_mode_short(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_before_any_import_a_sigint_is_no_exception(words: list[str]) -> None:
         "import os, signal, sys, types\n"
         "import jetraft.__main__\n"
         "slow = types.ModuleType('jetraft.api.cli.main')\n"
-        "slow.main = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
+        "slow.main = lambda **_: os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.modules['jetraft.api.cli.main'] = slow\n"
         "sys.exit(jetraft.__main__.main())\n"
     )

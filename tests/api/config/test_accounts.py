@@ -80,6 +80,19 @@ def test_the_global_account_has_jetstream_while_it_is_alone(
     assert found.jetstream_accounts.operators == {*filter(None, [system]), *(["$G"] if has_jetstream else [])}
 
 
+def test_users_of_an_account_have_its_permissions_when_they_have_none(tmp_path: Path) -> None:
+    text = """
+    accounts { A { default_permissions { publish: a }
+                   users [ {user: a, password: x}, {user: b, password: x, permissions { publish: b }} ]
+                   jetstream { cluster_traffic: owner } },
+               B { users [ {user: c, password: x} ] } }
+    """
+    users = options(tmp_path, text).auth.by_name
+    granted = {name: user.permissions and user.permissions.publish.allow for name, user in users.items()}
+    assert granted == {"a": ("a",), "b": ("b",), "c": None}
+    assert {name: user.account for name, user in users.items()} == {"a": "A", "b": "A", "c": "B"}
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -93,7 +106,7 @@ def test_the_global_account_has_jetstream_while_it_is_alone(
         ("accounts { A { exports [{service: x, latency: y}] } }", '"latency" in accounts.exports is not served'),
         ("accounts { A { nonsense: 1 } }", 'unknown field "nonsense" in accounts'),
         ("accounts { A { jetstream: sometimes } }", "Expected 'enabled' or 'disabled'"),
-        ("accounts { A { jetstream { cluster_traffic: owner } } }", "is not served"),
+        ("accounts { A { jetstream { cluster_traffic: x } } }", "Expected 'system' or 'owner' string value"),
         ("accounts { A { users [{user: a, password: x}] }, B { users [{user: a, password: x}] } }", "Duplicate user"),
         (
             "accounts { A { users [{user: a, password: x}] } }; authorization { users [{user: a, password: x}] }",

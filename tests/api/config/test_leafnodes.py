@@ -8,9 +8,12 @@ from jetraft.api.config.build import OptionsError, build_options
 from jetraft.api.config.file import load_settings
 from jetraft.api.config.options import Options
 from jetraft.api.leafnodes.options import LeafOptions
+from tests.harness.tokens import Keys, TokenOperator
 
 HUB = 'url: "nats://127.0.0.1:1"'
 MINE = "is not served by jetraft yet"
+KEYS = Keys.new("user")
+SEED, USER, ACCOUNT_SEED = KEYS.seed, KEYS.public, Keys.new("account").seed
 
 
 def options_of(tmp_path: Path, text: str) -> Options:
@@ -85,10 +88,15 @@ def test_compression_can_only_be_off(tmp_path: Path) -> None:
         ("port: 1, authorization {user: x, password: y, account: NOPE}", 'cannot find local account "NOPE"'),
         (f"remotes: [{{{HUB}, account: NOPE}}]", 'cannot find local account "NOPE"'),
         ('port: 1, compression: "s2_fast"', MINE),
-        ("port: 1, tls {}", '"tls" in leafnodes ' + MINE),
-        (f'remotes: [{{{HUB}, credentials: "/x"}}]', '"credentials" in leafnodes.remotes ' + MINE),
-        (f"remotes: [{{{HUB}, tls {{}}}}]", '"tls" in leafnodes.remotes ' + MINE),
-        ('remotes: [{url: "tls://a:1"}]', MINE),
+        ("port: 1, tls { foo: 1 }", 'error parsing tls config, unknown field "foo"'),
+        ('port: 1, tls { ca_file: "/nope" }', "open /nope: no such file or directory"),
+        (f'remotes: [{{{HUB}, credentials: "/x", nkey: {SEED}}}]', "can not have both creds and nkey defined"),
+        (f"remotes: [{{{HUB}, nkey: SUBAD}}]", "Remote leafnode nkey is not a valid seed"),
+        (f"remotes: [{{{HUB}, seed: {ACCOUNT_SEED}}}]", "Remote leafnode nkey is not a valid seed"),
+        ("port: 1, authorization { nkey: UBAD }", "Not a valid public nkey for leafnode authorization"),
+        (f"port: 1, authorization {{ users: [{{nkey: {USER}}}] }}", "nkey"),
+        (f'remotes: [{{{HUB}, tls {{ ca_file: "/nope" }}}}]', "open /nope: no such file or directory"),
+        (f"remotes: [{{{HUB}, tls {{ ocsp_peer: true }}}}]", MINE),
         ('remotes: [{url: "wss://a:1"}]', MINE),
         ("remotes: [{}]", "a remote leafnode needs an url"),
     ],
@@ -100,6 +108,25 @@ def test_what_is_wrong_is_refused(tmp_path: Path, text: str, message: str) -> No
 def test_no_error_shows_a_password(tmp_path: Path) -> None:
     for text in ('remotes: [{url: "nats://u:secret@a:x"}]', "port: 1, authorization { password: [secret] }"):
         assert "secret" not in wrong(tmp_path, f"leafnodes {{ {text} }}")
+
+
+def test_no_error_and_no_value_shows_a_seed(tmp_path: Path) -> None:
+    for key in ("nkey", "seed"):
+        found = leaf_of(tmp_path, f"remotes: [{{{HUB}, {key}: {SEED}}}]")
+        assert SEED not in repr(found)
+        assert SEED[:-1] not in wrong(tmp_path, f"leafnodes {{ remotes: [{{{HUB}, {key}: {SEED[:-1]}X}}] }}")
+
+
+def test_operators_name_users_and_accounts(tmp_path: Path) -> None:
+    operator = TokenOperator()
+    account = operator.account("A")
+    base = operator.config(operator.account("SYS"), account)
+    found = options_of(tmp_path, f"{base}leafnodes {{ remotes: [{{{HUB}, account: {account.key}}}] }}").leafnodes
+    assert found is not None
+    assert [remote.account for remote in found.remotes] == [account.key]
+    assert "requires account nkeys" in wrong(tmp_path, f"{base}leafnodes {{ remotes: [{{{HUB}}}] }}")
+    users = "leafnodes { port: 1, authorization { users: [{user: a, password: b}] } }"
+    assert "does not allow specifying users" in wrong(tmp_path, base + users)
 
 
 def test_a_domain_is_one_token(tmp_path: Path) -> None:

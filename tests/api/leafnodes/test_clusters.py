@@ -1,6 +1,7 @@
 """Leaf nodes of a cluster, and a leaf node that is a cluster: messages arrive once, requests are carried out once."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import attrs
 import pytest
 
 from tests.harness.cluster import Cluster
-from tests.harness.leafs import listener, real_messages, remote, wait_heard, wait_interest, wait_linked
+from tests.harness.leafs import listener, real, real_messages, remote, wait_heard, wait_interest, wait_linked
+from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import free_port
 from tests.harness.raw import RawClient
-from tests.harness.server import Server
+from tests.harness.server import Kind, Server
 
 
 @attrs.frozen
@@ -115,3 +117,35 @@ def tellers(hub: Server) -> int:
     """How many connections have told the hub the names of the domain `leaf`."""
     _, page = hub.get("/leafz?subs=1")
     return sum("$JS.leaf.API.INFO" in row["subscriptions_list"] for row in page["leafs"])
+
+
+@pytest.mark.parametrize("hub_kind", ["jetraft", "reference"])
+def test_a_queue_group_on_several_nodes_of_a_leaf_cluster_answers_once(hub_kind: Kind, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "hub").mkdir()
+    hub_config = "jetstream { domain: hub }\n" + listener(port)
+    leaf_config = "jetstream { domain: leaf }\n" + remote(port)
+    with (
+        Server(hub_kind, directory=tmp_path / "hub", name="hub", config=hub_config) as hub,
+        Cluster("jetraft", 3, directory=tmp_path, config=leaf_config) as cluster,
+        RawClient(hub.address) as centre,
+    ):
+        edges = [RawClient(node.address) for node in cluster.nodes]
+        for edge in edges:
+            wait_linked(centre, edge)
+        sids = [edge.subscribe("service", "workers") for edge in edges]
+        wait_heard(centre, edges)
+        for number in range(30):
+            centre.publish("service", b"%d" % number)
+        wait_heard(edges[0], [centre])
+        found: list[bytes] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < 30:
+            assert time.monotonic() < deadline, found
+            for edge, sid in zip(edges, sids, strict=True):
+                found += real(edge.messages(sid, 0))
+        for edge, sid in zip(edges, sids, strict=True):
+            edge.settle()
+            found += real(edge.messages(sid, 0))
+            edge.close()
+        assert sorted(found, key=int) == [b"%d" % number for number in range(30)]

@@ -45,6 +45,21 @@ class FakeHub:
         assert self.peer is not None
         self.peer.sendall(data)
 
+    def some(self) -> bytes:
+        """What comes next, whatever it is; empty when the connection has ended."""
+        assert self.peer is not None
+        try:
+            return self.peer.recv(65536)
+        except ConnectionResetError:
+            return b""
+
+    def rest(self) -> bytes:
+        """All that comes until the connection ends."""
+        found = b""
+        while data := self.some():
+            found += data
+        return found
+
     def line(self) -> bytes:
         """The next line; empty when the connection has ended."""
         assert self.peer is not None

@@ -9,7 +9,8 @@ import trio
 import trio.testing
 
 from jetraft.api.monitor import http
-from jetraft.api.monitor.http import MonitorServer, Page
+from jetraft.api.monitor.http import MonitorServer
+from jetraft.api.monitor.page import Page
 from tests.harness.patience import PATIENCE_S
 
 

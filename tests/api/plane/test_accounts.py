@@ -4,6 +4,7 @@ import gc
 import json
 import struct
 from collections import Counter
+from collections.abc import Callable
 from typing import Literal
 
 import attrs
@@ -22,7 +23,7 @@ HEAD = struct.Struct("<IBBHIIHH")
 ROUTE_MESSAGE, ROUTE_INTEREST, ROUTE_ACCOUNT, ROUTE_ACCOUNT_MESSAGE, ROUTE_ACCOUNT_INTEREST = range(1, 6)
 
 
-def make_plane() -> Plane:
+def make_plane(request_info: Callable[[int, str, str, bool], bytes] | None = None) -> Plane:
     def connect(_cid: int, text: bytes | None) -> ConnectOptions:
         account = json.loads(text or b"{}").get("user", "$G")
         return ConnectOptions(verbose=False, pedantic=False, headers=True, no_responders=True, account=account)
@@ -35,6 +36,7 @@ def make_plane() -> Plane:
         connect_handler=connect,
         first_ping_handler=lambda _cid: b"",
         violation_handler=lambda *_: b"",
+        request_info=request_info,
     )
 
 

@@ -74,3 +74,22 @@ def test_a_stream_that_begins_to_capture_a_subject_listens_to_it() -> None:
     plane.remove_sink(handle)
     watches.run()
     assert calls == ["a.b", "a.b"]
+
+
+def test_only_a_subscription_to_the_very_subject_counts_as_one() -> None:
+    left, right = make_plane(), make_plane()
+    account, here, there = left.account("$G"), left.open_route(), right.open_route()
+    cid = left.open(-1, b"")
+    left.feed(cid, b"CONNECT {}\r\nSUB a.* 1\r\nSUB > 2\r\nSUB a.b.c 3\r\n")
+    assert left.has_interest(account, b"a.b")
+    assert not left.is_subscribed(account, b"a.b")
+    left.feed(cid, b"SUB a.b q 4\r\n")
+    assert left.is_subscribed(account, b"a.b")
+    left.feed(cid, b"UNSUB 4\r\n")
+    assert not left.is_subscribed(account, b"a.b")
+    far = right.open(-1, b"")
+    right.feed(far, b"CONNECT {}\r\nSUB a.b 1\r\n")
+    for _, records in right.take_routes():
+        left.on_route(here, records)
+    assert left.is_subscribed(account, b"a.b")
+    assert there > 0

@@ -7,7 +7,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetraft.api.exchange.setup import set_up
+from jetraft.api.exchange.setup import SharedAccounts, set_up
 from jetraft.api.exchange.values import Destination, Export, Import, Mapping, Sharing, SharingKind
 from jetraft.api.plane._plane import Plane
 from jetraft.cluster.capture._capture import captures, encode_capture
@@ -241,12 +241,15 @@ class Nodes:
     link: Link = attrs.field(factory=Link)
     cids: list[int] = attrs.field(factory=list)
     batches: list[list[bytes]] = attrs.field(factory=list)
-    held: list[object] = attrs.field(factory=list)
+    held: list[SharedAccounts] = attrs.field(factory=list)
 
-    def start(self, *, late: bool) -> None:
-        """Set up, and connect the nodes; `late`: when the listeners are there already."""
+    def start(self, before: dict[str, Sharing] | None, *, late: bool) -> None:
+        """Set up, and connect the nodes; `late`: when the listeners are there already.
+
+        `before` is what the accounts share until then; None: the same.
+        """
         for node in self.link.nodes:
-            self.held.append(set_up(node, self.sharing, ""))
+            self.held.append(set_up(node, self.sharing if before is None else before, ""))
         if not late:
             self.link.up()
         for one in self.listeners:
@@ -257,6 +260,8 @@ class Nodes:
                 plane.add_sink(plane.account(one.account), one.pattern.encode(), batch.append, queue=one.queue.encode())
             else:
                 plane.feed(self.cids[-1], f"SUB {one.pattern} {one.queue} 1\r\n".encode())
+        for held in self.held:
+            held.follow(self.sharing)
         if late:
             self.link.up()
         self.link.pump()
@@ -317,16 +322,17 @@ def check(model: Model, found: list[list[Got]]) -> None:
     assert sum(map(len, found)) == len(seen) + len(groups)
 
 
-@given(SHARED, LISTENERS, PUBLISHES, st.booleans())
-@settings(deadline=None, max_examples=300)
+@given(SHARED, st.none() | SHARED, LISTENERS, PUBLISHES, st.booleans())
+@settings(deadline=None, max_examples=400)
 def test_what_is_shared_reaches_whom_the_rules_say_on_all_nodes(
     sharing: dict[str, Sharing],
+    before: dict[str, Sharing] | None,
     listeners: list[Listening],
     publishes: list[tuple[int, str, str, str]],
     late: bool,  # noqa: FBT001  (drawn)
 ) -> None:
     nodes = Nodes(sharing, listeners)
-    nodes.start(late=late)
+    nodes.start(before, late=late)
     for node, account, subject, how in publishes:
         model = Model(sharing, listeners)
         reached = model.publish(account, subject, mapped=how == "client")

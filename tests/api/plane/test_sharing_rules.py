@@ -5,7 +5,7 @@ from collections import Counter
 import attrs
 import pytest
 
-from jetraft.api.exchange.setup import set_up
+from jetraft.api.exchange.setup import SharedAccounts, set_up
 from jetraft.api.exchange.values import (
     RESPONSE_THRESHOLD_NS,
     ClientLimits,
@@ -41,7 +41,7 @@ class Pair:
     """A responder in A and a requester in B at one node."""
 
     plane: Plane = attrs.field(factory=make_plane)
-    held: object = None
+    held: SharedAccounts = attrs.field(init=False)
     responder: int = 0
     requester: int = 0
 

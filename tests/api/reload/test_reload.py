@@ -36,11 +36,7 @@ def login(user: str) -> dict[str, Any]:
 
 def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
     with Server("jetraft", directory=tmp_path, config="max_payload: 2000\n") as server:
-        others = (
-            "mappings: { a: b }",
-            "accounts { A: { limits: { max_conn: 1 } } }",
-            "accounts { A: { exports: [ { stream: a } ] } }",
-        )
+        others = ("accounts { A: { imports: [ { stream: { account: B, subject: b } } ] } }",)
         for bad in ("port: [", "no_such_key: 1", "http_base_path: x", *others):
             reload(server, f"max_payload: 100\n{bad}", REFUSED)
         with RawClient(server.address) as client:

@@ -9,11 +9,13 @@ from jetraft.cluster.backup.restoration import STALE_NS, OutOfStepError, marked
 from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.cluster.backup.steps import StepPlanner
 from jetraft.cluster.streams.replica import StreamReplica
+from jetraft.store.frames._frame import record_at
+from jetraft.store.frames.format import FRAME_HEADER_BYTES, RECORD_HAS_SCHEDULE
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.state import StreamState
 from tests.cluster.lab import Node, assignment_of, finish, stream_config
 
-CONFIG = stream_config(name="ORDERS", subjects=("orders.>",), allow_msg_ttl=True)
+CONFIG = stream_config(name="ORDERS", subjects=("orders.>",), allow_msg_ttl=True, allow_msg_schedules=True)
 SECOND = 10**9
 
 
@@ -46,6 +48,20 @@ def test_a_message_that_has_outlived_its_ttl_is_passed_over() -> None:
     ttl = b"NATS/1.0\r\nNats-TTL: 5\r\n\r\n"
     steps = steps_of(message(1, ttl), message(2, ttl), last_seq=2, now_ns=6 * SECOND)
     assert [(step.kind, step.first_seq) for step in steps] == [(StepKind.SKIP, 1), (StepKind.MESSAGES, 2)]
+
+
+@pytest.mark.parametrize(
+    ("hdr", "flags"),
+    [
+        (b"NATS/1.0\r\nNats-Schedule: @daily\r\n\r\n", RECORD_HAS_SCHEDULE),
+        (b"NATS/1.0\r\nNats-Scheduler: orders.a\r\nNats-Schedule-Next: purge\r\n\r\n", RECORD_HAS_SCHEDULE),
+        (b"NATS/1.0\r\nNats-Scheduler: orders.a\r\n\r\n", 0),
+        (b"NATS/1.0\r\nNats-Schedule-Target: orders.a\r\n\r\n", 0),
+    ],
+)
+def test_schedules_and_what_they_have_produced_are_marked(hdr: bytes, flags: int) -> None:
+    (step,) = steps_of(message(1, hdr), last_seq=1)
+    assert record_at(bytes(FRAME_HEADER_BYTES) + step.body, FRAME_HEADER_BYTES)[1] == flags
 
 
 def restoring(node: Node) -> StreamReplica:

@@ -19,9 +19,13 @@ class Watched:
 
     def __init__(self) -> None:
         self.is_there = False
+        self.has_wildcard = False
         self.watches: dict[int, Callable[[], None]] = {}
 
     def has_interest(self, _subject: bytes) -> bool:
+        return self.is_there or self.has_wildcard
+
+    def is_subscribed(self, _subject: bytes) -> bool:
         return self.is_there
 
     def watch_interest(self, _subject: bytes, callback: Callable[[], None]) -> int:
@@ -48,11 +52,13 @@ def sending_to(outbox: Watched) -> Sending:
     )
 
 
+@pytest.mark.parametrize("has_wildcard", [False, True])
 async def test_a_receiver_that_subscribes_late_is_seen_when_it_does(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, *, has_wildcard: bool
 ) -> None:
     del autojump_clock
     outbox, began_s = Watched(), trio.current_time()
+    outbox.has_wildcard = has_wildcard
 
     async def subscribe_later() -> None:
         await trio.sleep(INTEREST_WAIT_S / 2)
@@ -70,3 +76,11 @@ async def test_nobody_is_waited_for_longer_than_that(autojump_clock: trio.testin
     with pytest.raises(StalledError):
         await sending_to(outbox)._wait_for_interest()
     assert not outbox.watches
+
+
+async def test_a_wildcard_is_enough_after_that_time(autojump_clock: trio.testing.MockClock) -> None:
+    del autojump_clock
+    outbox, began_s = Watched(), trio.current_time()
+    outbox.has_wildcard = True
+    await sending_to(outbox)._wait_for_interest()
+    assert trio.current_time() == began_s + INTEREST_WAIT_S

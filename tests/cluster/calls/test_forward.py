@@ -1,7 +1,8 @@
 """A request reaches its owner, is carried out once, and is answered once."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 import attrs
 import pytest
@@ -28,6 +29,7 @@ def request(*, repeatable: bool = False) -> ForwardedRequest:
 @attrs.define
 class Peer:
     up: bool = True
+    metadata: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 class Net:
@@ -90,6 +92,9 @@ class NetMesh:
             self._net.handlers[self._name] = handler
         else:
             self._net.relays[self._name] = handler
+
+    def routes_to(self, nodes: Container[NodeId]) -> int:
+        return sum(node in nodes for node in self.peers)
 
     def relay_to(self, node: NodeId) -> NodeId | None:
         both = (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetraft.store.log.mem_log import MemLog
-from jetraft.store.model.config import AckPolicy, DeliverPolicy
+from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
 from tests.cluster.lab import Node, Sent, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
@@ -215,6 +215,69 @@ def test_a_message_is_given_up_after_max_deliver() -> None:
     assert statuses(client.pull(b'{"no_wait":true}')) == [NO_MESSAGES]
     assert info_of(client.replica, "c").num_ack_pending == 0
     assert client.replica.machine.messages == 1
+
+
+@pytest.mark.parametrize("retention", [RetentionPolicy.WORK_QUEUE, RetentionPolicy.INTEREST])
+@pytest.mark.parametrize("reply", [b"", b"_INBOX.d"])
+def test_a_message_that_was_given_up_goes_with_a_late_ack(retention: RetentionPolicy, reply: bytes) -> None:
+    client = Client(stream={"retention": retention}, max_deliver=1, ack_wait=S)
+    client.publish(b"s.a", b"s.a", b"s.a")
+    sent = client.pull(b"3")
+    client.node.sleep(2 * S)
+    assert client.replica.machine.messages == 3
+    for late, left in ((sent[0], 2), (sent[2], 1)):
+        client.ack(late, reply=reply)
+        assert client.replica.machine.messages == left
+    client.ack(sent[0])
+    assert client.replica.machine.messages == 1
+
+
+def test_a_late_ack_leaves_what_another_consumer_waits_for() -> None:
+    client = Client(stream={"retention": RetentionPolicy.INTEREST}, max_deliver=1, ack_wait=S)
+    add_consumer(client.node, client.replica, durable_name="other")
+    client.publish(b"s.a")
+    sent = client.pull(b"1")
+    client.node.sleep(2 * S)
+    client.ack(sent[0])
+    assert client.replica.machine.messages == 1
+
+
+def test_a_late_ack_of_what_the_filter_leaves_out_removes_nothing() -> None:
+    client = Client(stream={"retention": RetentionPolicy.WORK_QUEUE}, filter_subject="s.a")
+    client.publish(b"s.b", b"s.a")
+    client.pull(b"1")
+    client.node.publish(b"$JS.ACK.S.c.1.1.1.1700000000000000000.0", b"")
+    client.node.turn()
+    assert client.replica.machine.messages == 2
+
+
+@pytest.mark.parametrize("body", [b"", b"-NAK", b"+WPI", b"+TERM", b"+NXT", b"what"])
+def test_an_ack_where_nothing_is_acknowledged_finds_no_responder(body: bytes) -> None:
+    client = Client(b"s.a", b"s.a", ack_policy=AckPolicy.NONE)
+    (sent,) = client.pull(b"1")
+    (answer,) = client.ack(sent, body, reply=b"_INBOX.d")
+    assert answer.hdr == b"NATS/1.0 503\r\nNats-Subject: %s\r\n\r\n" % sent.reply
+    assert client.ack(sent, body) == []
+    client.node.publish(b"$JS.ACK.S.c.1.2.2.1700000000000000000.0", b"")
+    assert seqs(client.pull(b"1")) == [2]
+
+
+def test_no_wait_that_the_limit_of_acks_holds_up_ends_with_the_next_timer() -> None:
+    client = Client(*[b"s.a"] * 5, max_ack_pending=2)
+    asked = b'{"batch":4,"no_wait":true,"expires":%d,"idle_heartbeat":%d}' % (4 * S, S)
+    sent = client.pull(asked, sleep_ns=S + 1)
+    assert (seqs(sent), statuses(sent)) == ([1, 2], [NO_MESSAGES])
+    assert info_of(client.replica, "c").num_waiting == 0
+
+
+def test_the_timer_of_another_request_ends_it_too() -> None:
+    client = Client(*[b"s.a"] * 5, max_ack_pending=2)
+    client.pull(b'{"batch":4,"no_wait":true,"expires":%d}' % (4 * S))
+    sent = client.pull(b'{"batch":1,"expires":%d}' % S, sleep_ns=S + 1, reply=b"_INBOX.other")
+    assert sorted((one.to, one.hdr[:12]) for one in sent) == [
+        (b"_INBOX.other", b"NATS/1.0 408"),
+        (b"_INBOX.r", b"NATS/1.0 404"),
+    ]
 
 
 def test_an_ack_that_asks_for_the_next_gets_it() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.consumers.rate_limiter import RateLimiter
-from jetraft.store.model.config import AckPolicy, ConsumerConfig, ReplayPolicy
+from jetraft.store.model.config import ConsumerConfig, ReplayPolicy
+from jetraft.store.model.gotime import ZERO_TIME_NS
 from tests.cluster.consumers.test_pull import Client, seqs, statuses
 from tests.cluster.consumers.test_push import Subscriber, subjects_of
-from tests.cluster.lab import Node, add_consumer, start_stream
+from tests.cluster.lab import Node, Sent, add_consumer, finish, start_stream
 
 MS = 10**6
 S = 10**9
@@ -104,10 +106,45 @@ def test_a_rate_limit_spreads_what_waits() -> None:
     assert len(subjects_of(node.sleep(S))) == 1
 
 
-def test_a_paused_consumer_delivers_nothing_and_goes_on_by_itself() -> None:
-    client = Client(b"s.a", b"s.a", ack_policy=AckPolicy.EXPLICIT, pause_until=0)
+def pause(client: Client, until_ns: int | None) -> list[Sent]:
+    """Pause the consumer as the API does; what was sent meanwhile."""
+    client.node.kept.clear()
+    finish(client.node, lambda: client.replica.pause_consumer("c", until_ns))
+    return [*client.node.kept, *client.node.turn()]
+
+
+def test_a_pause_is_told_when_it_begins_and_when_time_or_a_request_ends_it() -> None:
+    client = Client()
+    client.node.subscriptions.add(b"$JS.EVENT.ADVISORY.CONSUMER.PAUSE.>")
+    begin_ns = client.node.clock.unix_ns()
+    for is_resumed in (False, True):
+        told = pause(client, begin_ns + 10 * S) + client.node.sleep(5 * S)
+        told += pause(client, None) if is_resumed else client.node.sleep(6 * S) + pause(client, None)
+        events = [orjson.loads(sent.payload) for sent in told]
+        assert [(event["paused"], event["consumer"]) for event in events[:2]] == [(True, "c"), (False, "c")]
+        begin_ns = client.node.clock.unix_ns()
+
+
+def test_a_pause_that_is_the_zero_time_is_none() -> None:
+    client = Client(pause_until=ZERO_TIME_NS)
+    config = client.replica.machine.consumers["c"].config
+    assert config.metadata["_nats.req.level"] == "0"
+    pause(client, client.node.clock.unix_ns() + S)
+    pause(client, ZERO_TIME_NS)
+    assert client.replica.machine.consumers["c"].config.pause_until is None
+
+
+def test_an_update_does_not_end_a_pause() -> None:
+    client = Client()
     until_ns = client.node.clock.unix_ns() + 10 * S
-    add_consumer(client.node, client.replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT, pause_until=until_ns)
+    pause(client, until_ns)
+    add_consumer(client.node, client.replica, durable_name="c", description="d", pause_until=1)
+    assert client.replica.machine.consumers["c"].config.pause_until == until_ns
+
+
+def test_a_paused_consumer_delivers_nothing_and_goes_on_by_itself() -> None:
+    client = Client(b"s.a", b"s.a")
+    pause(client, client.node.clock.unix_ns() + 10 * S)
     info = client.replica.consumer_info("c")
     assert info is not None
     assert (info.paused, info.pause_remaining_ns) == (True, 10 * S)
@@ -121,15 +158,7 @@ def test_a_paused_consumer_keeps_its_heartbeat() -> None:
     client = Subscriber(b"s.a", idle_heartbeat=S)
     client.receive()
     until_ns = client.node.clock.unix_ns() + 5 * S
-    add_consumer(
-        client.node,
-        client.replica,
-        name="p",
-        deliver_subject="to.me",
-        ack_policy=AckPolicy.NONE,
-        idle_heartbeat=S,
-        pause_until=until_ns,
-    )
+    finish(client.node, lambda: client.replica.pause_consumer("p", until_ns))
     client.node.publish(b"s.b")
     sent = client.receive(3500 * MS)
     assert subjects_of(sent) == []

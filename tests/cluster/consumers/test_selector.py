@@ -43,6 +43,10 @@ class Stream:
     def is_live(self, seq: int) -> bool:
         return seq in self.live
 
+    @property
+    def retains_by_acks(self) -> bool:
+        return True
+
 
 def selector(stream: Stream) -> Selector:
     config = ConsumerConfig(name="c", durable_name="c")
@@ -77,3 +81,16 @@ def test_a_count_is_remembered_while_the_stream_stands_still() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_messages_come_in_stream_order_above_the_last(count: int) -> None:
     assert list(selector(Stream({1, 4, 6, 9})).next_after(3, count)) == [4, 6, 9][:count]
+
+
+@given(
+    st.sets(st.integers(min_value=1, max_value=40)),
+    st.sets(st.integers(min_value=1, max_value=40), min_size=1),
+    st.sets(st.integers(min_value=1, max_value=40)),
+    st.integers(min_value=0, max_value=40),
+)
+def test_a_late_ack_is_one_that_nothing_waited_for_of_a_message_that_is_there(
+    live: set[int], acked: set[int], waited_for: set[int], delivered: int
+) -> None:
+    expected = sorted(seq for seq in acked & live - waited_for if seq <= delivered)
+    assert list(selector(Stream(live)).late(Runs(sorted(acked)), Runs(sorted(waited_for)), delivered)) == expected

@@ -82,6 +82,29 @@ async def test_nothing_is_founded_while_a_configured_node_is_missing(autojump_cl
     assert waiting.statistics().waiting_for == 1
 
 
+async def test_a_node_without_jetstream_is_no_founder(autojump_clock: trio.testing.MockClock) -> None:
+    wire = Wire()
+    wire.link(N1, N2, N3)
+    wire.without_jetstream = {N3}
+    results = await run_all({node_id: node(wire, node_id, Disk()) for node_id in (N1, N2)})
+    assert set(results.values()) == {founders_of("C", [N1, N2])}
+
+
+async def test_a_node_without_jetstream_that_has_no_route_stands_for_nobody(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Both sides of a cut could see such nodes, and each could found a group of its own."""
+    wire = Wire()
+    wire.link(N1, N2, N3)
+    wire.without_jetstream = wire.without_route = {N3}
+    waiting = node(wire, N1, Disk())
+    node(wire, N2, Disk())
+    with trio.move_on_after(60) as scope:
+        await waiting.run()
+    assert scope.cancelled_caught
+    assert waiting.statistics().waiting_for == 1
+
+
 async def test_a_founder_that_crashed_before_writing_the_founding_joins_after_its_restart(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

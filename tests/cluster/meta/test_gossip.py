@@ -84,6 +84,15 @@ def test_a_server_that_stands_alone_tells_nobody_and_knows_itself() -> None:
     assert node.view.own_profile == attrs.evolve(TAGGED, held={FILE: 5})
 
 
+def test_other_tags_and_limits_are_told_at_once_and_stay() -> None:
+    node = Node()
+    node.telling.follow(["HDD"], {MEMORY: 9})
+    expected = NodeProfile(tags=frozenset({"hdd"}), capacity={FILE: 1 << 30, MEMORY: 9})
+    assert told(node) == [TAGGED, expected]
+    node.telling.tell()
+    assert (node.view.own_profile.tags, node.view.own_profile.capacity) == (expected.tags, expected.capacity)
+
+
 async def test_it_is_told_again_without_being_asked(autojump_clock: trio.testing.MockClock) -> None:
     node = Node()
     with trio.move_on_after(1.5 * TELL_S):

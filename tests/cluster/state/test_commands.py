@@ -20,6 +20,7 @@ consumer_commands = st.one_of(
     st.builds(commands.Delivered, names, numbers, numbers, runs),
     st.builds(commands.Redelivered, names, numbers, numbers, pairs),
     st.builds(commands.Acked, names, runs),
+    st.builds(commands.AckedLate, names, runs),
     st.builds(commands.AckedUpTo, names, numbers),
     st.builds(commands.ConsumerProgress, names, numbers, runs),
     st.builds(commands.Dropped, names, runs),

@@ -18,6 +18,7 @@ from jetraft.store.frames.format import (
     FRAME_HEADER_BYTES,
     RECORD_HAS_MSG_ID,
     RECORD_HAS_ROLLUP,
+    RECORD_HAS_SCHEDULE,
     RECORD_HAS_TTL,
     Kind,
 )
@@ -77,7 +78,8 @@ def view(machine: StreamMachine) -> tuple[object, ...]:
     messages = [(message.seq, message.subject, message.payload) for message in store.load_many(live)]
     dedup = [machine.dedup.check(b"id-%d" % number) for number in range(4)]
     ttl = machine.ttl.to_list(machine.is_live)
-    return store.state, messages, machine.config, machine.consumers, machine.last_msg_id, dedup, ttl
+    tables = dedup, ttl, machine.schedules.to_list(machine.is_live)
+    return store.state, messages, machine.config, machine.consumers, machine.last_msg_id, tables
 
 
 def deliver(bench: Bench, name: str, *seqs: int) -> None:
@@ -95,6 +97,7 @@ OTHERS: dict[str, tuple[commands.ConsumerCommand, ...]] = {
     "again": (commands.Redelivered("c", 9, 5, ((1, 2),)), commands.Redelivered("d", 9, 5, ((1, 3),))),
     "progress": (commands.ConsumerProgress("c", 11, FIRST), commands.ConsumerProgress("d", 12, FIRST)),
     "drop": (commands.Dropped("c", FIRST), commands.Dropped("d", FIRST)),
+    "late": (commands.AckedLate("c", FIRST), commands.AckedLate("d", commands.to_runs((1, 2, 5)))),
     "up to": (commands.AckedUpTo("c", 2), commands.AckedUpTo("d", 3)),
     "reset": (commands.ResetConsumer("c", 1),),
     "update": (
@@ -107,6 +110,8 @@ history = st.lists(
         st.tuples(st.just("id"), st.integers(0, 3)),
         st.tuples(st.just("ttl"), st.sampled_from([b"5", b"never"])),
         st.tuples(st.just("rollup"), st.sampled_from([b"sub", b"all"])),
+        st.tuples(st.just("schedule"), st.sampled_from([b"s.a", b"s.b"])),
+        st.tuples(st.just("produced"), st.sampled_from([b"2030-01-01T00:00:00Z", b"2031-01-01T00:00:00Z", b"purge"])),
         st.tuples(st.just("remove"), st.integers(1, 20)),
         st.tuples(st.just("below"), st.integers(1, 20)),
         st.tuples(st.just("purge"), st.sampled_from([b"s.a", b"s.>"])),
@@ -121,6 +126,16 @@ history = st.lists(
 )
 
 
+def schedule(bench: Bench, subject: bytes) -> None:
+    hdr = b"NATS/1.0\r\nNats-Schedule: @every 5s\r\nNats-Schedule-Target: s.c\r\nNats-Rollup: sub\r\n\r\n"
+    bench.messages(subject, hdr=hdr, flags=RECORD_HAS_SCHEDULE | RECORD_HAS_ROLLUP)
+
+
+def produced(bench: Bench, scheduler: bytes, following: bytes) -> None:
+    hdr = b"NATS/1.0\r\nNats-Scheduler: %s\r\nNats-Schedule-Next: %s\r\n\r\n" % (scheduler, following)
+    bench.messages(b"s.c", hdr=hdr, flags=RECORD_HAS_SCHEDULE)
+
+
 def play(bench: Bench, steps: list[tuple[str, Any]], retention: RetentionPolicy) -> None:  # noqa: C901, PLR0912  (a table)
     for kind, value in steps:
         match kind:
@@ -132,6 +147,10 @@ def play(bench: Bench, steps: list[tuple[str, Any]], retention: RetentionPolicy)
                 bench.messages(b"s.b", hdr=b"NATS/1.0\r\nNats-TTL: %s\r\n\r\n" % value, flags=RECORD_HAS_TTL)
             case "rollup":
                 bench.messages(b"s.b", hdr=b"NATS/1.0\r\nNats-Rollup: %s\r\n\r\n" % value, flags=RECORD_HAS_ROLLUP)
+            case "schedule":
+                schedule(bench, value)
+            case "produced":
+                produced(bench, b"s.a", value)
             case "remove":
                 bench.stream_op(commands.Remove(commands.to_runs((value, value + 1)), erase=False))
             case "below":
@@ -179,7 +198,7 @@ def test_replicas_agree_at_every_way_to_apply_the_log(
     assert view(restored.machine) == view(bench.machine)
 
 
-@pytest.mark.parametrize("change", [*OTHERS, "deliver", "ack", "purge"])
+@pytest.mark.parametrize("change", [*sorted(OTHERS.keys() - {"late"}), "deliver", "ack", "purge"])
 def test_a_snapshot_after_a_snapshot_has_what_changed_between_them(change: str) -> None:
     bench = Bench()
     bench.messages(*[b"s.a"] * 9)
@@ -327,3 +346,72 @@ def test_a_snapshot_and_a_log_of_before_revisions_are_read() -> None:
     other = Bench(bench.log)
     other.machine.restore(msgpack.packb([1, *head, consumers]))
     assert (other.machine.config, other.machine.config_revision) == (stream_config(max_msgs=100), 0)
+
+
+def rows(bench: Bench) -> dict[bytes, tuple[int, int]]:
+    """The live schedules, with their sequence and when the message that they produced last says they are due."""
+    return {row[0]: (row[1], row[5]) for row in bench.machine.schedules.to_list(bench.machine.is_live)}  # type: ignore[misc]
+
+
+def test_a_schedule_moves_on_with_what_it_produces_and_ends_with_the_last_one() -> None:
+    bench = Bench()
+    schedule(bench, b"s.a")
+    assert rows(bench) == {b"s.a": (1, 0)}
+    produced(bench, b"s.a", b"1970-01-01T00:00:05Z")
+    assert rows(bench) == {b"s.a": (1, 5_000_000_000)}
+    produced(bench, b"s.a", b"purge")
+    assert rows(bench) == {}
+    assert bench.live() == [2, 3]
+
+
+def test_a_message_in_its_place_ends_a_schedule() -> None:
+    bench = Bench()
+    schedule(bench, b"s.a")
+    bench.messages(b"s.b", b"s.a")
+    assert rows(bench) == {}
+
+
+def test_another_schedule_in_its_place_begins_from_the_start() -> None:
+    bench = Bench()
+    schedule(bench, b"s.a")
+    produced(bench, b"s.a", b"1970-01-01T00:00:05Z")
+    schedule(bench, b"s.a")
+    assert rows(bench) == {b"s.a": (3, 0)}
+
+
+def test_a_removed_schedule_is_none() -> None:
+    bench = Bench()
+    schedule(bench, b"s.a")
+    bench.stream_op(commands.Remove(commands.to_runs((1,)), erase=False))
+    assert rows(bench) == {}
+
+
+def test_the_digest_of_a_slice_covers_its_schedules() -> None:
+    digests = []
+    for following in (b"1970-01-01T00:00:05Z", b"1970-01-01T00:00:06Z"):
+        bench = Bench()
+        schedule(bench, b"s.a")
+        produced(bench, b"s.a", following)
+        index = bench.stream_op(commands.Digest(1, 1, "", 10))
+        digests.append(bench.machine.digests[index].messages)
+    assert digests[0] != digests[1]
+
+
+def test_a_snapshot_without_schedules_is_one_that_earlier_servers_read() -> None:
+    bench = Bench()
+    bench.messages(b"s.a")
+    assert msgpack.unpackb(bench.machine.snapshot(), strict_map_key=False)[0] == 2
+    schedule(bench, b"s.a")
+    assert msgpack.unpackb(bench.machine.snapshot(), strict_map_key=False)[0] == 3
+
+
+def test_a_snapshot_has_the_schedules() -> None:
+    bench = Bench()
+    schedule(bench, b"s.a")
+    produced(bench, b"s.a", b"1970-01-01T00:00:05Z")
+    schedule(bench, b"s.b")
+    bench.stream_op(commands.Purge(b"s.b", None, None))
+    restored = Bench(bench.log)
+    restored.machine.restore(bench.machine.snapshot())
+    assert rows(restored) == {b"s.a": (1, 5_000_000_000)}
+    assert restored.machine.snapshot() == bench.machine.snapshot()

@@ -21,6 +21,7 @@ from tests.cluster.lab import stream_config
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams.publish import Admitted
+    from jetraft.store.stream.stream_store import StoredMessage
 
 NOW_NS = 1_700_000_000_000_000_000
 
@@ -50,6 +51,9 @@ class Applied:
 
     def count_for(self, subject: bytes) -> int:
         return sum(stored == subject for stored, _ in self.stored)
+
+    def load(self, seq: int) -> StoredMessage | None:  # noqa: ARG002  (the port's)
+        return None
 
     def is_unwanted(self, subject: bytes) -> bool:  # noqa: ARG002  (the port's)
         return False

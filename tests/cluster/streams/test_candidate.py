@@ -82,8 +82,6 @@ def test_a_rollup_is_a_purge_and_has_two_values(value: bytes, fields: dict[str, 
     assert refusal(lambda: check_rollup({b"Nats-Rollup": value}, stream_config(**fields))) == code
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [(b"Nats-Schedule", 10188), (b"Nats-Stream-Source", 10227), (b"Nats-Msg-Id", None)]
-)
+@pytest.mark.parametrize(("name", "code"), [(b"Nats-Stream-Source", 10227), (b"Nats-Msg-Id", None)])
 def test_messages_with_an_origin_that_is_not_served_are_refused(name: bytes, code: int | None) -> None:
     assert refusal(lambda: check_unsupported_origin({name: b"x"})) == code

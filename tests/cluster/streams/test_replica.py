@@ -268,6 +268,17 @@ def test_the_last_message_of_a_subject_leaves_a_marker_which_leaves_nothing() ->
     assert replica.machine.last_seq == 5
 
 
+def test_a_purge_of_a_key_is_a_marker_itself_and_leaves_no_other() -> None:
+    node = Node()
+    replica = start_stream(node, allow_msg_ttl=True, allow_rollup_hdrs=True, subject_delete_marker_ttl=2 * S)
+    publish(node, b"s.purged", hdr=b"NATS/1.0\r\nKV-Operation: PURGE\r\nNats-TTL: 5s\r\n\r\n")
+    publish(node, b"s.deleted", hdr=b"NATS/1.0\r\nKV-Operation: DEL\r\nNats-TTL: 5s\r\n\r\n")
+    node.sleep(6 * S)
+    store = replica.machine.store
+    assert [one.subject for one in store.load_many(store.next_matches((), 1, 9))] == [b"s.deleted"]
+    assert sorted(hdrs(replica)) == [3]
+
+
 def test_max_age_leaves_markers_too() -> None:
     node = Node()
     replica = start_stream(

@@ -279,13 +279,6 @@ NOT_SERVED: tuple[Step, ...] = (
         for key, value in (
             ("mirror", {"name": "O"}),
             ("sources", [{"name": "O"}]),
-            ("subject_transform", {"src": "subject_transform.>", "dest": "m.>"}),
-            ("republish", {"src": "republish.>", "dest": "r.>"}),
-            ("allow_msg_counter", True),
-            ("allow_atomic", True),
-            ("allow_batched", True),
-            ("allow_msg_schedules", True),
-            ("persist_mode", "async"),
         )
     ),
     *(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.conformance.steps import Call, Scene, Step, Until, consumer, messages, stream
+from tests.conformance.steps import Call, Expect, Scene, Step, Subscribe, Until, consumer, messages, stream
 
 API = "$JS.API.CONSUMER"
 FIVE = ("1", "2", "3", "4", "5")
@@ -84,6 +84,55 @@ LIFE: tuple[Step, ...] = (
     Call(name="delete", subject=f"{API}.DELETE.C.d"),
     Call(name="delete again", subject=f"{API}.DELETE.C.d"),
     Call(name="next of a deleted one", subject=f"{API}.MSG.NEXT.C.d"),
+)
+UPDATES: tuple[Step, ...] = (
+    stream("C"),
+    *messages("c.a", *FIVE),
+    create("durable", "c", durable_name="c"),
+    next_of("c", "two", batch=2, replies=2),
+    create("update without the durable name", "c", description="new", request={"action": "update"}),
+    Call(name="info", subject=f"{API}.INFO.C.c"),
+    create("create or update without the durable name", "c", description="newer"),
+    create("create without the durable name", "c", description="newer", request={"action": "create"}),
+    create("update with a threshold", "c", inactive_threshold=60 * 10**9, request={"action": "update"}),
+    create("named ephemeral", "e", inactive_threshold=60 * 10**9),
+    create("update to durable", "e", durable_name="e", request={"action": "update"}),
+    create("update without the threshold", "e", request={"action": "update"}),
+    create("ephemeral by default", "g"),
+    create("the same with action create", "g", request={"action": "create"}),
+    create("the same without an action", "g"),
+    create("the same with action update", "g", request={"action": "update"}),
+    create("the same with its threshold", "g", inactive_threshold=5 * 10**9, request={"action": "create"}),
+)
+PAUSES: tuple[Step, ...] = (
+    Subscribe(name="told", subject="$JS.EVENT.ADVISORY.CONSUMER.PAUSE.>"),
+    stream("C"),
+    create("never paused", "z", durable_name="z", pause_until="0001-01-01T00:00:00Z"),
+    create("paused in the past", "p", durable_name="p", pause_until="2001-01-01T00:00:00Z"),
+    create("paused", "f", durable_name="f", pause_until="2199-01-01T00:00:00Z"),
+    Expect(name="told of the creation", of="told", count=1),
+    Call(name="pause z", subject=f"{API}.PAUSE.C.z", payload={"pause_until": "2199-01-01T00:00:00Z"}),
+    Expect(name="told of the pause", of="told", count=1),
+    Call(name="info of z", subject=f"{API}.INFO.C.z"),
+    create("update while paused", "z", durable_name="z", description="c"),
+    Expect(name="told while paused", of="told", count=1),
+    create("the same while paused", "z", durable_name="z", description="c"),
+    Expect(name="told of the same", of="told", count=1),
+    create("update with another pause", "z", durable_name="z", pause_until="2198-01-01T00:00:00Z"),
+    Expect(name="told of another pause", of="told", count=1),
+    create("update with no pause", "z", durable_name="z", pause_until="0001-01-01T00:00:00Z", description="d"),
+    Expect(name="told of no pause", of="told", count=1),
+    create("update with a past pause", "z", durable_name="z", pause_until="2001-01-01T00:00:00Z", description="d"),
+    Call(name="pause z until zero", subject=f"{API}.PAUSE.C.z", payload={"pause_until": "0001-01-01T00:00:00Z"}),
+    Expect(name="told of the end", of="told", count=1),
+    Call(name="info of z again", subject=f"{API}.INFO.C.z"),
+    create("update of a running one with a pause", "z", durable_name="z", pause_until="2198-01-01T00:00:00Z"),
+    Call(name="resume f", subject=f"{API}.PAUSE.C.f"),
+    Expect(name="told of the other end", of="told", count=1),
+    Call(name="resume f again", subject=f"{API}.PAUSE.C.f"),
+    Expect(name="told of what is no pause", of="told", count=0),
+    Call(name="pause f into the past", subject=f"{API}.PAUSE.C.f", payload={"pause_until": "2001-01-01T00:00:00Z"}),
+    Call(name="info of f", subject=f"{API}.INFO.C.f"),
 )
 CONFIGS: tuple[Step, ...] = (
     stream("C", ["c.>"]),
@@ -204,6 +253,8 @@ RETENTION: tuple[Step, ...] = (
 )
 
 SCENES = (
+    Scene(name="consumers/updates", steps=UPDATES),
+    Scene(name="consumers/pauses", steps=PAUSES),
     Scene(name="consumers/life", steps=LIFE),
     Scene(name="consumers/configurations", steps=CONFIGS),
     Scene(name="consumers/starts", steps=STARTS),

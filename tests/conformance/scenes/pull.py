@@ -132,6 +132,74 @@ WAITING: tuple[Step, ...] = (
     Publish(name="publish without ack", subject="p.b", payload=b"2", headers=(("A", "b"),)),
     Until(name="delivered both", subject=f"{INFO}.d", field="delivered.consumer_seq", value=2),
 )
+NOT_WAITED_FOR: tuple[Step, ...] = (
+    stream("P"),
+    *messages("p.a", "1", "2"),
+    consumer("P", "n", ack_policy="none"),
+    pull("without acks", {"batch": 2}, of="n", replies=2),
+    Ack(name="ack request without acks", of="without acks", payload=b"+ACK", replies=1),
+    Ack(name="nak request without acks", of="without acks", payload=b"-NAK", replies=1),
+    Ack(name="progress request without acks", of="without acks", payload=b"+WPI", replies=1),
+    Ack(name="term request without acks", of="without acks", payload=b"+TERM", replies=1),
+    Ack(name="next request without acks", of="without acks", payload=b"+NXT", replies=1),
+    Call(name="info without acks", subject=f"{INFO}.n"),
+)
+LATE: tuple[Step, ...] = (
+    stream("P", retention="workqueue"),
+    *messages("p.a", "1", "2", "3", "4"),
+    consumer("P", "d", ack_wait=100 * MS, max_deliver=1),
+    pull("the only delivery", {"batch": 4}, replies=4),
+    Until(name="all given up", subject=f"{INFO}.d", field="num_ack_pending", value=0),
+    Ack(name="late ack", of="the only delivery", position=0, payload=b"+ACK", replies=1),
+    Until(name="one is removed", subject="$JS.API.STREAM.INFO.P", field="state.messages", value=3),
+    Ack(name="late term", of="the only delivery", position=1, payload=b"+TERM", replies=1),
+    Until(name="two are removed", subject="$JS.API.STREAM.INFO.P", field="state.messages", value=2),
+    Ack(name="late nak", of="the only delivery", position=2, payload=b"-NAK", replies=1),
+    pull("nothing again", {"batch": 1, "no_wait": True}),
+    Ack(name="late ack after the nak", of="the only delivery", position=2, payload=b"+ACK", replies=1),
+    Until(name="three are removed", subject="$JS.API.STREAM.INFO.P", field="state.messages", value=1),
+)
+LATE_INTEREST: tuple[Step, ...] = (
+    stream("P", retention="interest"),
+    consumer("P", "d", ack_wait=100 * MS, max_deliver=1),
+    *messages("p.a", "1", "2"),
+    pull("the only delivery", {"batch": 2}, replies=2),
+    Until(name="all given up", subject=f"{INFO}.d", field="num_ack_pending", value=0),
+    Ack(name="late ack", of="the only delivery", position=0, payload=b"+ACK", replies=1),
+    Until(name="one is removed", subject="$JS.API.STREAM.INFO.P", field="state.messages", value=1),
+)
+LATE_ALL: tuple[Step, ...] = (
+    stream("P", retention="interest"),
+    consumer("P", "d", ack_wait=100 * MS, max_deliver=1, ack_policy="all"),
+    *messages("p.a", "1", "2", "3"),
+    pull("the only delivery", {"batch": 3}, replies=3),
+    Until(name="all given up", subject=f"{INFO}.d", field="num_ack_pending", value=0),
+    Ack(name="late ack", of="the only delivery", position=1, payload=b"+ACK", replies=1),
+    Call(name="none are removed", subject="$JS.API.STREAM.INFO.P"),
+)
+PARTLY: tuple[Step, ...] = (
+    stream("P"),
+    *messages("p.a", *"123456"),
+    consumer("P", "d", max_ack_pending=2),
+    pull(
+        "partly filled",
+        {"batch": 4, "no_wait": True, "expires": 2000 * MS, "idle_heartbeat": 500 * MS},
+        replies=3,
+    ),
+    Call(name="it is over", subject=f"{INFO}.d"),
+    Ack(name="ack one", of="partly filled", position=0, payload=b"+ACK", replies=1),
+    Ack(name="ack two", of="partly filled", position=1, payload=b"+ACK", replies=1),
+    pull("the next gets the rest", {"batch": 2, "expires": 1000 * MS}, replies=2),
+)
+PARTLY_OTHER: tuple[Step, ...] = (
+    stream("P"),
+    *messages("p.a", *"123456"),
+    consumer("P", "d", max_ack_pending=2),
+    pull("partly filled, no heartbeat", {"batch": 4, "no_wait": True, "expires": 2000 * MS}, replies=2),
+    Call(name="it waits", subject=f"{INFO}.d"),
+    pull("another's timer", {"batch": 1, "expires": 100 * MS}, replies=1),
+    Until(name="both are over", subject=f"{INFO}.d", field="num_waiting", value=0),
+)
 WORKQUEUE: tuple[Step, ...] = (
     stream("P", retention="workqueue"),
     *messages("p.a", "1", "2", "3"),
@@ -200,6 +268,12 @@ METRICS: tuple[Step, ...] = (
 )
 
 SCENES = (
+    Scene(name="pull/acks that nobody waits for", steps=NOT_WAITED_FOR),
+    Scene(name="pull/late acks", steps=LATE),
+    Scene(name="pull/late acks by interest", steps=LATE_INTEREST),
+    Scene(name="pull/late acks of all", steps=LATE_ALL),
+    Scene(name="pull/partly filled", steps=PARTLY),
+    Scene(name="pull/partly filled beside another", steps=PARTLY_OTHER),
     Scene(name="pull/forms", steps=FORMS),
     Scene(name="pull/caps", steps=CAPS),
     Scene(name="pull/acks", steps=ACKS),

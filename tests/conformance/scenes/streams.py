@@ -144,7 +144,13 @@ UPDATES: tuple[Step, ...] = (
 )
 PURGES: tuple[Step, ...] = (
     stream("P"),
+    Call(name="deleted of none", subject=f"{API}.INFO.P", payload={"deleted_details": True}),
+    stream("PM", ["pm.>"], storage="memory"),
+    Call(name="deleted of none in memory", subject=f"{API}.INFO.PM", payload={"deleted_details": True}),
+    stream("PS", ["ps.>"], first_seq=5),
+    Call(name="deleted of none above a sequence", subject=f"{API}.INFO.PS", payload={"deleted_details": True}),
     *messages("p.a", "1", "2", "3"),
+    Call(name="none are deleted", subject=f"{API}.INFO.P", payload={"deleted_details": True}),
     *messages("p.b", "4", "5", "6"),
     *messages("p.c", "7", "8"),
     Call(name="keep", subject=f"{API}.PURGE.P", payload={"filter": "p.a", "keep": 1}),
@@ -159,10 +165,12 @@ PURGES: tuple[Step, ...] = (
     Call(name="keep without filter", subject=f"{API}.PURGE.P", payload={"keep": 1}),
     Call(name="all", subject=f"{API}.PURGE.P"),
     Call(name="state when empty", subject=f"{API}.INFO.P"),
+    Call(name="deleted when empty", subject=f"{API}.INFO.P", payload={"deleted_details": True}),
     *messages("p.e", "11"),
     Call(name="state after one more", subject=f"{API}.INFO.P"),
     Call(name="to a sequence in the future", subject=f"{API}.PURGE.P", payload={"seq": 100}),
     Call(name="state in the future", subject=f"{API}.INFO.P"),
+    Call(name="deleted in the future", subject=f"{API}.INFO.P", payload={"deleted_details": True}),
 )
 GET: tuple[Step, ...] = (
     stream("G"),

@@ -59,6 +59,18 @@ ONE_EACH: tuple[Step, ...] = (
     Call(name="info", subject="$JS.API.STREAM.INFO.V"),
 )
 
+PURGES: tuple[Step, ...] = (
+    stream("X", subject_delete_marker_ttl=2 * SECOND, allow_msg_ttl=True, allow_rollup_hdrs=True),
+    publish("purge", "x.1", ("KV-Operation", "PURGE"), ("Nats-TTL", "2s")),
+    publish("delete", "x.2", ("KV-Operation", "DEL"), ("Nats-TTL", "2s")),
+    publish("purge in small letters", "x.3", ("KV-Operation", "purge"), ("Nats-TTL", "2s")),
+    publish("stays", "x.4"),
+    Until(name="markers", subject="$JS.API.STREAM.INFO.X", field="state.last_seq", value=6),
+    Call(name="subjects", subject="$JS.API.STREAM.INFO.X", payload={"subjects_filter": ">"}),
+    last("no marker of a purge", "X", "x.1"),
+    last("marker of a delete", "X", "x.2"),
+)
+
 CONFIGURATIONS: tuple[Step, ...] = (
     stream("too short", ["w.>"], subject_delete_marker_ttl=SECOND // 2),
     stream("W", deny_purge=True, subject_delete_marker_ttl=SECOND),
@@ -68,5 +80,6 @@ SCENES = (
     Scene(name="ttl/markers", steps=MARKERS),
     Scene(name="ttl/age", steps=AGE),
     Scene(name="ttl/one each", steps=ONE_EACH),
+    Scene(name="ttl/purges", steps=PURGES),
     Scene(name="ttl/configurations", steps=CONFIGURATIONS),
 )

@@ -11,13 +11,10 @@ from jetraft.store.model.config import (
     ConsumerConfig,
     ConsumerLimits,
     DeliverPolicy,
-    PersistMode,
     PriorityPolicy,
-    Republish,
     RetentionPolicy,
     StreamConfig,
     StreamSource,
-    SubjectTransform,
 )
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.unsupported import CONSUMER_FEATURES, STREAM_FEATURES
@@ -138,14 +135,7 @@ def test_where_a_work_queue_consumer_starts_is_checked_before_its_rivals() -> No
 STREAM_USES = {
     "mirror": StreamConfig(mirror=StreamSource(name="O")),
     "sources": StreamConfig(sources=(StreamSource(name="O"),)),
-    "subject_transform": StreamConfig(subject_transform=SubjectTransform()),
-    "republish": StreamConfig(republish=Republish()),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
-    "allow_msg_counter": StreamConfig(allow_msg_counter=True),
-    "allow_atomic": StreamConfig(allow_atomic=True),
-    "allow_batched": StreamConfig(allow_batched=True),
-    "allow_msg_schedules": StreamConfig(allow_msg_schedules=True),
-    "persist_mode": StreamConfig(persist_mode=PersistMode.ASYNC),
 }
 CONSUMER_USES = {
     "ack_policy flow_control": ConsumerConfig(ack_policy=AckPolicy.FLOW_CONTROL),

@@ -3,10 +3,11 @@
 from typing import Any
 
 from jetraft.api.accounts import LiveAccounts
-from jetraft.api.auth.assembly import directory_of
 from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.claims_service import COMPARE, ClaimsService
+from jetraft.api.auth.opening import directory_of
 from jetraft.api.auth.registry import AccountRegistry
+from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.login import Logins
 from jetraft.api.outbox import PlaneOutboxes
 from jetraft.api.reactor import Reactor
@@ -15,7 +16,7 @@ from jetraft.store.model.versioning import SERVER_VERSION
 
 
 def claims_service(
-    registry: AccountRegistry, logins: Logins, reactor: Reactor, accounts: LiveAccounts
+    registry: AccountRegistry, logins: Logins, reactor: Reactor, accounts: LiveAccounts, sharing: SignedSharing
 ) -> ClaimsService:
     """What answers requests about accounts."""
     sessions = logins.sessions
@@ -24,6 +25,7 @@ def claims_service(
     system = options.system_account
 
     def changed(before: AccountClaims | None, after: AccountClaims | None) -> None:
+        sharing.account_changed(before, after)
         logins.account_changed(before, after)
         claims = after or before
         if claims is not None and claims.subject != system:
@@ -50,6 +52,7 @@ def claims_service(
         inbox=f"{COMPARE}.{sessions.identity.server_id}".encode(),
         outbox=PlaneOutboxes(reactor.plane, reactor)(system),
         on_change=changed,
+        sharing=sharing,
         clock=sessions.clock,
         say=logins.say,
     )

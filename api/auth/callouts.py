@@ -9,13 +9,13 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from jetraft.api.auth.callout import SUBJECT, Asked, Question, judge_answer, without_asking
 from jetraft.api.auth.rules import CalloutRules
-from jetraft.api.auth.sealing import SealError, SealingKeys
+from jetraft.api.auth.sealing import SealError
 from jetraft.api.auth.server_key import ServerKey, new_user_key
 from jetraft.api.auth.verdicts import ConnectionFacts, Credentials, LoginRefusal, Verdict
 from jetraft.api.auth.verifying import Verifications
@@ -27,6 +27,10 @@ from jetraft.cluster.capture._capture import captures
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.versioning import SERVER_VERSION
+
+if TYPE_CHECKING:
+    from jetraft.api.auth.registry import AccountRegistry
+    from jetraft.api.auth.sealing import SealingKeys
 
 IN_FLIGHT_MAX: Final = 1024
 ADDRESS_MAX: Final = 256
@@ -43,6 +47,7 @@ class _Asking:
     asked: Asked
     facts: ConnectionFacts = attrs.field(repr=False)
     done: Done
+    rules: CalloutRules
 
 
 @attrs.define(eq=False)
@@ -50,53 +55,89 @@ class Callouts:
     """See the module. It serves from `start` on."""
 
     sessions: Sessions
-    rules: CalloutRules
+    rules: CalloutRules | None  # of the configuration; with operators accounts have their own
     key: ServerKey
-    sealer: SealingKeys | None = None  # where requests are sealed
+    registry: "AccountRegistry | None" = None
     asked: int = 0
     refused: int = 0
     _in_flight: dict[str, _Asking] = attrs.field(factory=dict)  # by the last word of the reply subject
-    _outbox: PlaneOutbox | None = None
+    _outboxes: PlaneOutboxes | None = None
+    _listening: dict[str, PlaneOutbox] = attrs.field(factory=dict)  # by account
+    _sealers: "dict[str, SealingKeys]" = attrs.field(factory=dict)  # by the key of the reader
     _reactor: Reactor | None = None
     _verifications: Verifications | None = None
     _inbox: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._inbox = f"$SYS._INBOX.{self.sessions.identity.server_id}"
+        if self.rules is not None and self.rules.xkey:
+            self._sealer(self.rules)  # now: what it needs may be missing
 
     def start(self, plane: Plane, reactor: Reactor, verifications: Verifications) -> None:
         """Listen for answers, which are verified a few at a time."""
         self._verifications = verifications
         self._reactor = reactor
-        self._outbox = PlaneOutboxes(plane, reactor)(self.rules.account)
-        self._outbox.add_sink(f"{self._inbox}.*".encode(), self._on_batch)
+        self._outboxes = PlaneOutboxes(plane, reactor)
+        if self.rules is not None:
+            self._outbox(self.rules.account)
+
+    def _outbox(self, account: str) -> PlaneOutbox:
+        """The way to a service and back."""
+        found = self._listening.get(account)
+        if found is None:
+            assert self._outboxes is not None
+            found = self._listening[account] = self._outboxes(account)
+            found.add_sink(f"{self._inbox}.*".encode(), partial(self._on_batch, account))
+        return found
+
+    def _sealer(self, rules: CalloutRules) -> "SealingKeys | None":
+        """What seals requests to a service; None: they are not."""
+        if rules.xkey and rules.xkey not in self._sealers:
+            from jetraft.api.auth.sealing import SealingKeys  # noqa: PLC0415  only where a key is given
+
+            self._sealers[rules.xkey] = SealingKeys.new(rules.xkey)
+        return self._sealers.get(rules.xkey)
 
     def is_exempt(self, offered: Credentials) -> bool:
-        """Whether a client is one of those that the configuration judges: the service itself."""
-        return (offered.nkey or offered.user) in self.rules.users
+        """Whether a client is judged without a service, or before one: with operators it has a token first."""
+        return self.rules is None or (offered.nkey or offered.user) in self.rules.users
+
+    def rules_for(self, verdict: Verdict) -> CalloutRules | None:
+        """Whose service says who this is, which has a token of an account with one; None: the verdict stands."""
+        account = None if self.registry is None else self.registry.get(verdict.account)
+        rules = None if account is None else account.callout
+        return None if rules is None or verdict.user in rules.users else rules
 
     def bounded(self, verdict: Verdict) -> Verdict:
         """The verdict of a client that is let in: it may not ask the service itself."""
-        return without_asking(verdict, self.rules)
+        return verdict if self.rules is None else without_asking(verdict, self.rules)
 
     @property
     def accounts(self) -> Collection[str]:
         """Where the service may put a client."""
         return {GLOBAL_ACCOUNT, *(account.name for account in self.sessions.options.accounts)}
 
-    def ask(self, session: Session, document: Mapping[str, Any], facts: ConnectionFacts, done: Done) -> bool:
+    def ask(
+        self,
+        session: Session,
+        document: Mapping[str, Any],
+        facts: ConnectionFacts,
+        done: Done,
+        rules: CalloutRules | None = None,
+    ) -> bool:
         """Ask who a client is; `done` is called with the answer, in a later turn. False: too many are asked about."""
-        if self._outbox is None or self._reactor is None or not self._has_room(session.ip):
+        rules, identity = rules or self.rules, self.sessions.identity
+        assert rules is not None
+        if self._outboxes is None or self._reactor is None or not self._has_room(session.ip):
             self.refused += 1
             return False
-        identity = self.sessions.identity
         asked = Asked(user_key=new_user_key(), server_id=identity.server_id, accounts=self.accounts)
         word, now_s = secrets.token_urlsafe(TOKEN_BYTES), facts.unix_ns // NS_PER_S
-        self._in_flight[word] = _Asking(session.cid, session.ip, asked, facts, done)
+        self._in_flight[word] = _Asking(session.cid, session.ip, asked, facts, done, rules)
         self.asked += 1
         question = Question(
-            rules=self.rules,
-            server=self._server(),
+            rules=rules,
+            server=self._server(rules),
             user_key=asked.user_key,
             client=client_of(session, document),
             document=document,
@@ -105,18 +146,14 @@ class Callouts:
             expires_s=now_s + max(1, self.sessions.options.auth_timeout_ns // NS_PER_S),
         )
         # Not now: the plane is reading the client's bytes.
-        self._reactor.later(partial(self._send, word, question.token(self.key.sign)))
+        self._reactor.later(partial(self._send, rules, word, question.token(self.key.sign)))
         return True
 
-    def _send(self, word: str, token: bytes) -> None:
-        assert self._outbox is not None
-        reply, hdr = f"{self._inbox}.{word}".encode(), b""
-        if self.sealer is not None:
-            token, hdr = (
-                self.sealer.seal(token),
-                b"NATS/1.0\r\nNats-Server-Xkey: %s\r\n\r\n" % self.sealer.public.encode(),
-            )
-        self._outbox.send(SUBJECT.encode(), reply=reply, hdr=hdr, payload=token)
+    def _send(self, rules: CalloutRules, word: str, token: bytes) -> None:
+        reply, hdr, sealer = f"{self._inbox}.{word}".encode(), b"", self._sealer(rules)
+        if sealer is not None:
+            token, hdr = sealer.seal(token), XKEY_HEADER % sealer.public.encode()
+        self._outbox(rules.account).send(SUBJECT.encode(), reply=reply, hdr=hdr, payload=token)
 
     def _has_room(self, ip: str) -> bool:
         """Whether one more may be asked about, after those that have gone are forgotten."""
@@ -127,9 +164,9 @@ class Callouts:
             return len(self._in_flight) < IN_FLIGHT_MAX and by_address[ip] < ADDRESS_MAX
         return True
 
-    def _server(self) -> dict[str, Any]:
-        identity, options = self.sessions.identity, self.sessions.options
-        xkey = "" if self.sealer is None else self.sealer.public
+    def _server(self, rules: CalloutRules) -> dict[str, Any]:
+        identity, options, sealer = self.sessions.identity, self.sessions.options, self._sealer(rules)
+        xkey = "" if sealer is None else sealer.public
         named = {"cluster": identity.cluster_name, "tags": list(options.server_tags), "xkey": xkey}
         return {
             "name": identity.server_name,
@@ -139,12 +176,14 @@ class Callouts:
             **{key: value for key, value in named.items() if value},
         }
 
-    def _on_batch(self, batch: bytes) -> None:
-        """Take answers; what is no answer to anything is passed over."""
+    def _on_batch(self, account: str, batch: bytes) -> None:
+        """Take answers; what is no answer to anything that the account was asked is passed over."""
         assert self._verifications is not None
         for capture in captures(batch):
-            asking = self._in_flight.pop(capture.subject.decode(errors="replace").rpartition(".")[2], None)
-            if asking is not None:
+            word = capture.subject.decode(errors="replace").rpartition(".")[2]
+            asking = self._in_flight.get(word)
+            if asking is not None and asking.rules.account == account:
+                del self._in_flight[word]
                 self._verifications.put(partial(self._answered, capture.payload, asking))
 
     def _answered(self, payload: bytes, asking: _Asking) -> None:
@@ -152,12 +191,14 @@ class Callouts:
 
     def _judge(self, payload: bytes, asking: _Asking) -> Verdict | LoginRefusal:
         """Who the client is; an answer to a sealed request may be sealed, or not."""
-        if self.sealer is not None and payload and not payload.startswith(STARTS_WITH):
+        sealer = self._sealer(asking.rules)
+        if sealer is not None and payload and not payload.startswith(STARTS_WITH):
             try:
-                payload = self.sealer.open(payload)
+                payload = sealer.open(payload)
             except SealError as error:
                 return LoginRefusal(f"error decrypting auth callout response: {error}")
-        return judge_answer(payload, self.rules, asking.asked, asking.facts)
+        issued = None if self.registry is None else self.registry.judge().judge_issued
+        return judge_answer(payload, asking.rules, asking.asked, asking.facts, issued)
 
     def statistics(self) -> dict[str, int]:
         """How many were asked about, refused because too many were, and wait."""

@@ -1,0 +1,67 @@
+"""Keys that are checked and change nothing: they tune what nats-server does inside, in a way that its users cannot see.
+
+docs/configuration.md says of each what stands in its place. A key that a user could notice is not among them: it is
+served, or refused by name (`not_served.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from jetraft.api.config.blocks import Apply
+from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.values import boolean, duration_ns, integer, texts
+
+Check = Callable[[str, Any], Any]
+COMPRESSION_OFF: Final = ("off", "disabled", "accept")  # the last: as the other end wishes, which is jetraft too
+
+
+def checked(key: str, check: Check) -> Apply:
+    """A key whose value has to be right."""
+
+    def apply(_settings: Settings, value: Any) -> None:
+        check(key, value)
+
+    return apply
+
+
+def compression(key: str, value: Any) -> None:
+    """Links are not compressed. Raises OptionsError for a value that asks for it."""
+    mode = value.get("mode") if isinstance(value, dict) else value
+    if mode is not False and str(mode).lower() not in COMPRESSION_OFF:
+        raise OptionsError(f'"{key}: {mode}" is not served by jetraft yet')
+
+
+def keys(checks: Mapping[str, Check]) -> dict[str, Apply]:
+    """What applies each key."""
+    return {key: checked(key, check) for key, check in checks.items()}
+
+
+AT_THE_TOP: Final = keys(
+    {
+        "disable_sublist_cache": boolean,
+        "connect_error_reports": integer,
+        "reconnect_error_reports": integer,
+        "prof_block_rate": integer,
+    }
+)
+OF_CLUSTER: Final = keys(
+    {
+        "accounts": texts,
+        "compression": compression,
+        "connect_backoff": boolean,
+        "ping_interval": duration_ns,
+        "ping_max": integer,
+        "pool_size": integer,
+        "write_deadline": duration_ns,
+    }
+)
+OF_JETSTREAM: Final = keys(
+    dict.fromkeys(
+        (
+            "info_queue_limit", "max_buffered_msgs", "max_buffered_size", "max_outstanding_catchup", "meta_compact",
+            "meta_compact_size", "request_queue_limit",
+        ),
+        integer,
+    )
+    | {"meta_compact_sync": boolean}
+)  # fmt: skip

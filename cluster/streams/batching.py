@@ -1,0 +1,212 @@
+"""Messages of batches on their way through admission: what is staged, what becomes one publish, what is refused.
+
+`atomic.py` keeps what waits for its commit, `members.py` judges a whole batch, `fast.py` answers to messages that are
+stored as they come; here they meet the admission of the stream, which gives sequences. A whole atomic batch is a
+publish of its own, so it is one entry of the log whatever its size. Messages of fast batches are publishes like others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from jetraft.cluster.capture._capture import capture_at, encode_capture
+from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, Step, Whole
+from jetraft.cluster.streams.candidate import Candidate, PublishRefused, check_shape
+from jetraft.cluster.streams.fast import FastBatches, Place
+from jetraft.cluster.streams.members import Members, StreamBefore
+from jetraft.cluster.streams.puback import batch_ack, error_ack, puback_prefix
+from jetraft.cluster.streams.publish import Abandoned, InFastBatch
+from jetraft.cluster.streams.traced import refused_text
+from jetraft.store.model import errors, message
+
+if TYPE_CHECKING:
+    from jetraft.cluster.streams.batch_room import BatchRoom
+    from jetraft.cluster.streams.publish import Known, Publish, Turn
+    from jetraft.store.model.api_error import ApiError
+    from jetraft.store.model.config import StreamConfig
+
+
+class Admission(StreamBefore, Protocol):
+    """The admission of the stream, as batches use it."""
+
+    def begin_alone(self, turn: Turn) -> Publish:
+        """A publish of its own, behind all that the turn has admitted so far."""
+
+    def open(self, turn: Turn) -> Publish:
+        """The publish that takes records now."""
+
+    def check(self, publish: Publish, message: Candidate) -> Known | None:
+        """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
+
+    def newest(self, publish: Publish) -> Publish:
+        """The open publish when it has messages, else the last one that is in flight."""
+
+    def add(self, publish: Publish, message: Candidate, batch: bytes, start: int, *, acked: bool) -> None:
+        """Give a message that was checked its sequence. Raises PublishRefused, and then nothing has changed."""
+
+    def end_alone(self, turn: Turn, publish: Publish) -> None:
+        """The publish is complete: it is to be proposed."""
+
+    def take_back(self, publish: Publish) -> None:
+        """The publish is not to be: none of its messages has passed."""
+
+
+class Batching:
+    """The batches of one stream during one term of leadership."""
+
+    def __init__(self, room: BatchRoom, *, stream: bytes, domain: str) -> None:
+        self._stream = stream
+        self._domain = domain
+        self._atomic = AtomicBatches(room)
+        self._fast = FastBatches(room, puback_prefix(stream, domain))
+
+    def follow(self, config: StreamConfig) -> None:
+        """Judge by this configuration from now on; what it does not allow is dropped."""
+        self._config = config
+        if not config.allow_atomic:
+            self._atomic.end()
+        if not config.allow_batched:
+            self._fast.end()
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When the first batch has waited too long for its next message; None without batches."""
+        return min(
+            (at for at in (self._atomic.deadline_ns, self._fast.deadline_ns) if at is not None),
+            default=None,
+        )
+
+    def expire(self, now_ns: int) -> list[Abandoned]:
+        """End what has waited too long; of atomic batches an advisory tells."""
+        self._fast.expire(now_ns)
+        return [Abandoned(batch_id, TIMED_OUT) for batch_id in self._atomic.expire(now_ns)]
+
+    def end(self) -> None:
+        """The term is over: what is staged is dropped, and no publisher hears of it."""
+        self._atomic.end()
+        self._fast.end()
+
+    def take(self, admission: Admission, turn: Turn, record: bytes, message: Candidate, now_ns: int) -> None:
+        """A message that says that it is of a batch, as a capture record; the reply subject is looked at first."""
+        if message.is_fast:
+            self._take_fast(admission, turn, record, message, now_ns)
+        else:
+            self._take_atomic(admission, turn, record, message, now_ns)
+
+    def _take_atomic(self, admission: Admission, turn: Turn, record: bytes, member: Candidate, now_ns: int) -> None:
+        """A message of an atomic batch: it is staged, or ends its batch."""
+        reply = member.reply if not self._config.no_ack else b""
+        try:
+            step = self._staged(record, member, now_ns)
+            if isinstance(step, Declined):
+                self._refuse(turn, reply, member, step)
+                return
+            if isinstance(step, Whole):
+                self._admit(admission, turn, step, reply, now_ns)
+        except PublishRefused as refused:
+            self._refuse(turn, reply, member, Declined(refused.error))
+            return
+        if isinstance(step, Kept):
+            turn.admitted.has_batches = True
+            turn.answer(reply, b"")
+        turn.trace(member)
+
+    def _staged(self, record: bytes, member: Candidate, now_ns: int) -> Step:
+        check_shape(member, self._config)
+        if not self._config.allow_atomic:
+            return Declined(errors.ATOMIC_PUBLISH_DISABLED.with_values())
+        return self._atomic.take(member.headers, record, now_ns)
+
+    def _refuse(self, turn: Turn, reply: bytes, member: Candidate, refused: Declined) -> None:
+        if refused.abandoned:
+            turn.admitted.abandoned.append(Abandoned(member.headers[b"Nats-Batch-Id"], refused.abandoned))
+        turn.answer(reply, error_ack(self._stream, refused.error))
+        turn.trace(member, refused_text(refused.error, member.headers))
+
+    def _take_fast(self, admission: Admission, turn: Turn, record: bytes, message: Candidate, now_ns: int) -> None:
+        """A message whose reply subject says that it is of a fast batch."""
+        found = self._placed(message)
+        if not isinstance(found, Place):
+            self._refuse(turn, message.reply if not self._config.no_ack else b"", message, Declined(found))
+            return
+        level = message.headers.get(b"Nats-Required-Api-Level")
+        step = self._fast.take(found, level, now_ns, acked=not self._config.no_ack)
+        if step.error is not None:
+            self._refuse(turn, message.reply if not self._config.no_ack else b"", message, Declined(step.error))
+            return
+        turn.admitted.has_batches = True
+        answers, text = step.answers, ""
+        if step.goes_on:
+            try:
+                answers += self._stored_fast(admission, turn, record, message, found)
+            except PublishRefused as refused:
+                answers += self._fast.refused(found, refused.error, error_ack(self._stream, refused.error))
+                text = refused_text(refused.error, message.headers)
+        for answer in answers:
+            turn.answer(message.reply, answer)
+        turn.trace(message, text)
+
+    def _placed(self, message: Candidate) -> Place | ApiError:
+        """Where the message is in which batch, or why it is not taken."""
+        try:
+            check_shape(message, self._config)
+        except PublishRefused as refused:
+            return refused.error
+        if not self._config.allow_batched:
+            return errors.BATCH_PUBLISH_DISABLED.with_values()
+        return Place.parse(message.reply) or errors.BATCH_PUBLISH_INVALID_PATTERN.with_values()
+
+    def _stored_fast(
+        self, admission: Admission, turn: Turn, record: bytes, message: Candidate, place: Place
+    ) -> list[bytes]:
+        """Admit a message of a fast batch as any other; raises PublishRefused. Returns what is answered now."""
+        publish = admission.open(turn)
+        known = admission.check(publish, message)
+        if known is not None and known.publish is None:
+            return self._fast.repeated(place, known.seq)
+        seq = publish.records.next_seq
+        if known is None:
+            stored = as_stored(record, commits=False)
+            admission.add(publish, Candidate.at(stored, 0), stored, 0, acked=False)
+        else:
+            seq = known.seq  # in flight: it counts as stored when all that is in flight is committed
+        in_fast = InFastBatch(self._fast.admitted(place), place.seq, seq, message.reply)
+        admission.newest(publish).in_fast.append(in_fast)
+        return []
+
+    def committed(self, publish: Publish) -> bytes:
+        """What is answered to the messages of fast batches in it, as a batch for `Outbox.send_batch`."""
+        return b"".join(
+            encode_capture(reply, payload=answer)
+            for one in publish.in_fast
+            for reply, answer in self._fast.stored(one.batch, one.seq, one.stream_seq, one.reply)
+        )
+
+    def _admit(self, admission: Admission, turn: Turn, whole: Whole, reply: bytes, now_ns: int) -> None:
+        """Make the messages of a batch one publish; raises PublishRefused for all of them."""
+        publish = admission.begin_alone(turn)
+        members = Members(admission, self._config, publish, now_ns=now_ns)
+        try:
+            for place, staged in enumerate(whole.records, 1):
+                record = as_stored(staged, commits=whole.ends_before and place == len(whole.records))
+                member = Candidate.at(record, 0)
+                members.check(member)
+                admission.add(publish, member, record, 0, acked=False)
+        except PublishRefused:
+            admission.take_back(publish)
+            raise
+        if reply:
+            seq, count = publish.records.next_seq - 1, publish.records.count
+            publish.answers.append((reply, batch_ack(self._stream, seq, whole.batch_id, count, self._domain)))
+        admission.end_alone(turn, publish)
+
+
+def as_stored(record: bytes, *, commits: bool) -> bytes:
+    """A staged message as it is stored: without the API level that it required; `commits` adds the commit to it."""
+    found = capture_at(record, 0)
+    hdr = found.hdr
+    if message.REQUIRED_API_LEVEL in hdr:
+        hdr = message.strip(hdr, message.REQUIRED_API_LEVEL)
+    if commits:
+        hdr = message.append(hdr, message.BATCH_COMMIT, b"1")
+    return record if hdr == found.hdr else encode_capture(found.subject, found.reply, hdr, found.payload)

@@ -1,0 +1,91 @@
+"""What a start loads: modules of features that are not configured wait until they are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jetraft.api.class_code import read
+from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import HOST
+from tests.harness.server import environment
+
+# The server says which modules there are when it is ready, and ends.
+SCRIPT = """
+import os, sys
+sys.argv[0] = "jetraft"
+import jetraft.__main__, jetraft.api.cli.main as cli
+real = cli.main
+def told(*, at_ready):
+    return real(at_ready=lambda: (at_ready(), print(*sys.modules, flush=True), os._exit(0)))
+cli.main = told
+jetraft.__main__.main()
+"""
+LIBRARIES = "argparse bcrypt cramjam crc32c cryptography email h11 html importlib.metadata nacl pysyncobj zipfile"
+OPTIONAL = """
+    jetraft.api.auth.claims jetraft.api.auth.tokens jetraft.api.callouts jetraft.api.claims_service
+    jetraft.api.config.file jetraft.api.leafnodes.leafnodes jetraft.api.monitor.http jetraft.api.tls.clients
+    jetraft.api.tls.material jetraft.api.websocket.clients jetraft.raft.pysyncobj.engine
+"""
+OF_CLUSTERS = "jetraft.api.routes jetraft.raft.mesh.peers"
+OF_JETSTREAM = "jetraft.api.jetstream.node jetraft.cluster.assembly jetraft.raft.group jetraft.store.log.file_log"
+
+
+def run(cache: Path, *flags: str) -> set[str]:
+    """The modules of a server that is ready."""
+    words = [sys.executable, "-c", SCRIPT, "-a", HOST, "-p", "-1", *flags]
+    env = os.environ | environment("jetraft") | {"PYTHONPYCACHEPREFIX": str(cache)}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the starts of this module keep byte code."""
+    return tmp_path_factory.mktemp("bytecode")
+
+
+def test_a_server_alone_loads_nothing_of_other_features(cache: Path) -> None:
+    loaded = run(cache)
+    assert "jetraft.api.reactor" in loaded
+    assert loaded & set(f"{LIBRARIES} {OPTIONAL} {OF_CLUSTERS} {OF_JETSTREAM}".split()) == set()
+
+
+def test_jetstream_loads_nothing_of_other_features(cache: Path, tmp_path: Path) -> None:
+    loaded = run(cache, "-js", "-sd", str(tmp_path))
+    assert set(OF_JETSTREAM.split()) <= loaded
+    assert loaded & set(f"{LIBRARIES} {OPTIONAL} jetraft.api.routes".split()) == set()
+
+
+def test_the_code_of_classes_is_kept_for_the_next_start(cache: Path) -> None:
+    run(cache)
+    (kept,) = cache.rglob("*.classes")
+    written = kept.stat().st_mtime_ns, kept.read_bytes()
+    run(cache)
+    assert (kept.stat().st_mtime_ns, kept.read_bytes()) == written, "nothing was missing, so nothing was written"
+
+
+@pytest.mark.parametrize("damage", ["cut off", "a bit", "empty", "of another Python"])
+def test_damaged_code_of_classes_is_made_again(cache: Path, damage: str) -> None:
+    run(cache)
+    (kept,) = cache.rglob("*.classes")
+    whole = kept.read_bytes()
+    middle = len(whole) // 2
+    kept.write_bytes(
+        {
+            "cut off": whole[:middle],
+            "a bit": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+            "empty": b"",
+            "of another Python": b"\0\0\0\0" + whole[4:],
+        }[damage]
+    )
+    assert "jetraft.api.reactor" in run(cache)
+    assert read(kept), "it is whole again"
+
+
+def test_a_place_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+    not_a_directory = tmp_path / "file"
+    not_a_directory.write_text("")
+    assert "jetraft.api.reactor" in run(not_a_directory)

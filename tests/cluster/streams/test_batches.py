@@ -1,0 +1,252 @@
+"""Atomic batches through admission and a replica: one publish, one entry, one ack; or nothing at all."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.streams.admit import ENTRY_BYTES_MAX, PublishAdmission
+from jetraft.cluster.streams.batch_room import ATOMIC_MESSAGES_MAX, IDLE_NS_MAX, BatchRoom
+from jetraft.store.frames._frame import records
+from jetraft.store.frames.format import Kind
+from jetraft.store.log.mem_log import MemLog
+from jetraft.store.model.config import DiscardPolicy
+from tests.cluster.lab import Node, Sent, add_consumer, start_stream, stream_config
+from tests.cluster.streams.test_admit import NOW_NS, STORED, Applied, capture, headers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jetraft.cluster.streams.publish import Admitted
+    from jetraft.cluster.streams.replica import StreamReplica
+
+
+def member(seq: int, *, batch: str = "b", commit: bool = False, **fields: str) -> bytes:
+    ends = {"Batch_Commit": "1"} if commit else {}
+    return headers(Batch_Id=batch, Batch_Sequence=str(seq), **ends, **fields)
+
+
+def whole(subjects: Sequence[bytes], *, batch: str = "b", **fields: str) -> bytes:
+    """A captured batch; `fields` are headers of its last message."""
+    last = len(subjects)
+    return b"".join(
+        capture(subject, hdr=member(seq, batch=batch, commit=seq == last, **(fields if seq == last else {})))
+        for seq, subject in enumerate(subjects, 1)
+    )
+
+
+def codes(admitted: Admitted) -> list[int]:
+    answers = [answer.payload for answer in captures(b"".join(admitted.answers)) if answer.payload]
+    return [json.loads(answer)["error"]["err_code"] for answer in answers]
+
+
+def test_a_batch_is_a_publish_of_its_own_between_what_came_before_and_after() -> None:
+    admission = PublishAdmission(stream_config(allow_atomic=True), Applied())
+    captured = capture(b"s.before") + whole([b"s.1", b"s.2"]) + capture(b"s.after")
+    admitted = admission.admit(captured, NOW_NS)
+    assert [publish.records.subjects() for publish in admitted.publishes] == [
+        [b"s.before"],
+        [b"s.1", b"s.2"],
+        [b"s.after"],
+    ]
+    acks = [json.loads(ack.payload) for publish in admitted.publishes for ack in captures(publish.acks(b"S"))]
+    assert acks == [
+        {"stream": "S", "seq": 1},
+        {"stream": "S", "seq": 3, "batch": "b", "count": 2},
+        {"stream": "S", "seq": 4},
+    ]
+
+
+def test_a_batch_larger_than_other_entries_is_still_one() -> None:
+    admission = PublishAdmission(stream_config(allow_atomic=True), Applied())
+    payload = bytes(ENTRY_BYTES_MAX // 3)
+    for seq in range(1, 8):
+        admission.admit(capture(payload=payload, hdr=member(seq)), NOW_NS)
+    (publish,) = admission.admit(capture(hdr=member(8, commit=True)), NOW_NS).publishes
+    assert (publish.records.count, publish.records.size > 2 * ENTRY_BYTES_MAX) == (8, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"Expected_Last_Sequence": "4"}, 10164),
+        ({"Expected_Last_Subject_Sequence": "0", "Expected_Last_Subject_Sequence_Subject": "s.new"}, 10164),
+        ({"Expected_Last_Subject_Sequence": "9"}, 10071),
+        ({"Expected_Last_Msg_Id": "id-a"}, 10177),
+        ({"Msg_Id": "id-a"}, 10201),
+        ({"Msg_Id": "twice"}, 10201),
+        ({"Rollup": "sub"}, 10111),
+        ({"Expected_Stream": "T"}, 10060),
+    ],
+)
+def test_one_refusal_refuses_all_and_leaves_no_trace(fields: dict[str, str], code: int) -> None:
+    admission = PublishAdmission(stream_config(allow_atomic=True), Applied(list(STORED)))
+    first = capture(b"s.new", hdr=member(1, Msg_Id="twice"))
+    refused = admission.admit(first + capture(b"s.other", hdr=member(2, commit=True, **fields)), NOW_NS)
+    assert (refused.publishes, codes(refused)) == ([], [code])
+    # Neither sequence nor id nor last id of the refused messages is known.
+    expects = headers(Msg_Id="twice", Expected_Last_Sequence="3", Expected_Last_Msg_Id="id-a")
+    (publish,) = admission.admit(capture(b"s.new", hdr=expects), NOW_NS).publishes
+    assert publish.records.first_seq == 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"max_msgs": 5}, [10077]),
+        ({"max_msgs": 6}, []),
+        ({"max_bytes": 380}, [10077]),
+        ({"max_msgs_per_subject": 2, "discard_new_per_subject": True}, [10077]),
+        ({"max_msgs_per_subject": 3, "discard_new_per_subject": True}, []),
+    ],
+)
+def test_a_stream_that_discards_the_new_has_room_for_all_of_a_batch_or_takes_nothing(
+    limits: dict[str, int], code: list[int]
+) -> None:
+    config = stream_config(allow_atomic=True, discard=DiscardPolicy.NEW, **limits)
+    admission = PublishAdmission(config, Applied(list(STORED), stored_bytes=120))
+    admitted = admission.admit(whole([b"s.n", b"s.n", b"s.n"]), NOW_NS)
+    assert codes(admitted) == code
+    assert [publish.records.count for publish in admitted.publishes] == ([] if code else [3])
+
+
+def test_a_stream_without_the_flag_refuses_batches_and_drops_what_it_had_staged() -> None:
+    room = BatchRoom()
+    admission = PublishAdmission(stream_config(allow_atomic=True), Applied(), room=room)
+    admission.admit(capture(hdr=member(1)), NOW_NS)
+    assert room.atomic == 1
+    admission.follow(stream_config())
+    assert room.atomic == 0
+    assert codes(admission.admit(capture(hdr=member(2, commit=True)), NOW_NS)) == [10174]
+    admission.follow(stream_config(allow_atomic=True))
+    assert codes(admission.admit(capture(hdr=member(2, commit=True)), NOW_NS)) == [10176]
+
+
+MEMBERS = st.lists(
+    st.tuples(
+        st.sampled_from(["x", "y", ""]),
+        st.booleans(),
+        st.sampled_from([{}, {}, {}, {"Expected_Last_Sequence": "0"}, {"Msg_Id": "m"}]),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=200)
+@given(MEMBERS)
+def test_each_batch_is_in_the_stream_as_a_whole_or_not_at_all(members: list[tuple[str, bool, dict[str, str]]]) -> None:
+    """Messages of batches and others in one turn, in any order: what is proposed has batches 1..n in one publish."""
+    admission = PublishAdmission(stream_config(allow_atomic=True), Applied())
+    seqs: dict[str, int] = {}
+    captured = b""
+    for name, commits, fields in members:
+        seqs[name] = seqs.get(name, 0) + 1
+        hdr = member(seqs[name], batch=name, commit=commits, **fields) if name else headers(**fields)
+        captured += capture(name.encode() or b"plain", hdr=hdr)
+        if name and commits:
+            seqs[name] = 0
+    admitted = admission.admit(captured, NOW_NS)
+    next_seq = 1
+    for publish in admitted.publishes:
+        assert publish.records.first_seq == next_seq
+        next_seq = publish.records.next_seq
+        subjects = set(publish.records.subjects())
+        assert subjects == {b"plain"} or len(subjects) == 1
+        for ack in captures(publish.acks(b"S")):
+            answer = json.loads(ack.payload)
+            if "batch" in answer:
+                assert (answer["count"], answer["seq"]) == (publish.records.count, publish.records.next_seq - 1)
+
+
+# --- on a node
+
+
+def publish_batch(node: Node, subjects: Sequence[bytes], *, batch: str = "b") -> list[Sent]:
+    for seq, subject in enumerate(subjects, 1):
+        hdr = member(seq, batch=batch, commit=seq == len(subjects))
+        node.publish(subject, b"x", hdr=hdr, reply=b"_INBOX.%d" % seq)
+    return node.turn()
+
+
+def test_a_batch_is_one_entry_of_the_log() -> None:
+    node, log = Node(), MemLog()
+    replica = start_stream(node, log, allow_atomic=True)
+    before = log.last_index
+    answers = publish_batch(node, [b"s.%d" % number for number in range(ATOMIC_MESSAGES_MAX)])
+    assert log.last_index == before + 1
+    (entry,) = log.entries(before + 1, before + 1, 1 << 30)
+    assert (entry.kind, len(records(entry.frame))) == (Kind.MESSAGES, ATOMIC_MESSAGES_MAX)
+    assert [answer.payload for answer in answers] == [b""] * (ATOMIC_MESSAGES_MAX - 1) + [
+        b'{"stream":"S","seq":1000,"batch":"b","count":1000}'
+    ]
+    assert replica.info().state.messages == ATOMIC_MESSAGES_MAX
+
+
+def test_nothing_of_a_batch_is_acknowledged_or_delivered_before_all_of_it_is_durable() -> None:
+    node, log = Node(), MemLog()
+    replica = start_stream(node, log, allow_atomic=True)
+    add_consumer(node, replica, durable_name="c")
+    node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"batch":9}', reply=b"_INBOX.pull")
+    node.turn()
+    log._durable_on_submit = False
+    assert [answer.payload for answer in publish_batch(node, [b"s.a", b"s.b", b"s.c"])] == [b"", b""]
+    assert replica.info().state.messages == 0
+    log.complete()
+    sent = node.turn()
+    assert [one.to for one in sent if one.payload.startswith(b"{")] == [b"_INBOX.3"]
+    log.complete()
+    sent += node.turn()
+    assert [one.subject for one in sent if one.to == b"_INBOX.pull"] == [b"s.a", b"s.b", b"s.c"]
+
+
+def test_a_batch_that_waits_too_long_is_abandoned_with_an_advisory() -> None:
+    node = Node()
+    node.subscriptions.add(b"$JS.EVENT.ADVISORY.>")
+    replica = start_stream(node, allow_atomic=True)
+    node.turn()
+    node.publish(b"s.a", hdr=member(1), reply=b"_INBOX.a")
+    node.turn()
+    node.sleep(IDLE_NS_MAX - 10**9)
+    node.publish(b"s.a", hdr=member(2), reply=b"_INBOX.a")
+    assert [one.payload for one in node.turn()] == [b""]
+    (advisory,) = node.sleep(IDLE_NS_MAX + 10**9)
+    assert advisory.to == b"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
+    told = json.loads(advisory.payload)
+    assert (told["stream"], told["batch"], told["reason"]) == ("S", "b", "timeout")
+    node.publish(b"s.a", hdr=member(3, commit=True), reply=b"_INBOX.a")
+    (answer,) = node.turn()
+    assert json.loads(answer.payload)["error"]["err_code"] == 10176
+    assert (replica.info().state.messages, node.site.batches.atomic) == (0, 0)
+
+
+def test_what_is_staged_ends_with_the_term() -> None:
+    node = Node()
+    replica = start_stream(node, allow_atomic=True)
+    node.publish(b"s.a", hdr=member(1), reply=b"_INBOX.a")
+    node.turn()
+    assert node.site.batches.atomic == 1
+    replica.stop()
+    assert (node.site.batches.atomic, node.site.batches.staged_bytes) == (0, 0)
+
+
+def test_a_restart_finds_whole_batches_and_their_ids() -> None:
+    node, log = Node(), MemLog()
+    first: StreamReplica = start_stream(node, log, allow_atomic=True)
+    publish_batch(node, [b"s.a", b"s.b"])
+    node.publish(b"s.a", hdr=member(1, batch="c", Msg_Id="1"), reply=b"_INBOX.a")
+    node.publish(b"s.b", hdr=member(2, batch="c", commit=True), reply=b"_INBOX.a")
+    node.publish(b"s.c", hdr=member(1, batch="left"), reply=b"_INBOX.a")
+    node.turn()
+    state = first.info().state
+    first.stop()
+    again = start_stream(node, log, allow_atomic=True)
+    assert again.info().state == state
+    assert state.messages == 4
+    node.publish(b"s.a", hdr=headers(Msg_Id="1"), reply=b"_INBOX.a")
+    (ack,) = node.turn()
+    assert ack.payload == b'{"stream":"S","seq":3,"duplicate": true}'
