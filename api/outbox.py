@@ -58,6 +58,12 @@ class PlaneOutbox:
         self.reactor.kick_outside()
         self.plane.extend_sink(handle, subject)
 
+    def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
+        """The same for what a consumer delivers to a subject: messages keep the subjects that they are stored under."""
+        handle = self.add_sink(subject, handler)
+        self.plane.show_subjects(handle)
+        return handle
+
     def later(self, callback: Callable[[], None]) -> None:
         """Call back in this turn, after its batches are handled."""
         self.reactor.later(callback)

@@ -101,6 +101,9 @@ class Outbox(Protocol):
     def extend_sink(self, handle: int, subject: bytes) -> None:
         """Capture another subject into the batches of a sink, so that messages of both keep their order."""
 
+    def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
+        """Capture what a consumer delivers to a subject, under the messages' own subjects. Returns a handle."""
+
     def later(self, callback: Callable[[], None]) -> None:
         """Call back in this turn, when all that it captured has been handled and much of what is to be sent has left.
 

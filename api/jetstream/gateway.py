@@ -45,6 +45,7 @@ WORKERS_MAX: Final = 16  # that read, and as many that change: what one pass of 
 PARKED_MAX: Final = 1024  # that wait for a stream to have a leader; these cost nothing but memory
 REFUSED_LINE_S: Final = 10.0  # a line in the log, and an advisory, say how many were refused since the one before
 OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
+IDENTITY: Final = b"Nats-Stream-Identity"
 REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 
 
@@ -77,6 +78,9 @@ class ApiService(Protocol):
     @property
     def advisories(self) -> NodeAdvisories:
         """Tells audit events."""
+
+    def identity_of(self, account: str, stream: str) -> str:
+        """What tells a stream from an earlier one of its name; empty when this node does not know."""
 
 
 class ApiUsages(Protocol):
@@ -280,8 +284,19 @@ class ApiGateway:
                     response=body,
                 )
             if captured.reply and body:
-                self._outboxes[account].send(captured.reply, payload=body)
+                self._reply(job.found, captured, body)
         self._kick()
+
+    def _reply(self, found: Found, captured: Captured, body: bytes) -> None:
+        """Send an answer; to a server that asks for it with its consumer, also which stream of this name it is."""
+        outbox = self._outboxes[captured.account]
+        identity = ""
+        if IDENTITY in captured.hdr and found.operation.kind is ResponseType.CONSUMER_CREATE:
+            identity = self._service.identity_of(captured.account, found.names[0])
+        if identity:
+            outbox.send(captured.reply, hdr=message.build({IDENTITY: identity.encode()}), payload=body)
+        else:
+            outbox.send(captured.reply, payload=body)
 
     # --- overload
 

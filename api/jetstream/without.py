@@ -44,6 +44,10 @@ class OthersService:
     usages: Counts
     advisories: NodeAdvisories
 
+    def identity_of(self, _account: str, _stream: str) -> str:
+        """The table of streams is not here."""
+        return ""
+
 
 def serving(mesh: Mesh) -> list[NodeId]:
     """The nodes with JetStream that are linked, the same order at each call."""

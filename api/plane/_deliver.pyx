@@ -52,8 +52,6 @@ cdef enum:
     NUMBER_BYTES = 4    # of an account, behind the head of a route record
 
 
-
-
 cdef match_t* match_for(plane_t* plane, acct_t* acct, const char* subject, Py_ssize_t n) noexcept nogil:
     """Look a subject up; inboxes and acks, which do not come again, spend no cache entry."""
     if n > 7 and (memcmp(subject, b"_INBOX.", 7) == 0 or (n > 8 and memcmp(subject, b"$JS.ACK.", 8) == 0)):
@@ -225,12 +223,14 @@ cdef void send_to_route(
 
 cdef void capture(plane_t* plane, sink_t* sink, uint32_t origin, msg_t* msg) noexcept nogil:
     """Append a capture record to a sink's batch."""
-    cdef uint32_t length = capture_bytes(msg.subject_len, msg.reply_len, msg.size)
+    cdef const char* subject = msg.shown if sink.shown else msg.subject
+    cdef uint16_t subject_len = msg.shown_len if sink.shown else msg.subject_len
+    cdef uint32_t length = capture_bytes(subject_len, msg.reply_len, msg.size)
     cdef char* head = buf_reserve(&sink.buf, length)
-    cdef char* w = write_capture_head(head, msg.subject_len, msg.reply_len, msg.hdr_len, msg.size - msg.hdr_len, origin)
+    cdef char* w = write_capture_head(head, subject_len, msg.reply_len, msg.hdr_len, msg.size - msg.hdr_len, origin)
     cdef uint32_t kept
-    memcpy(w, msg.subject, msg.subject_len)
-    w += msg.subject_len
+    memcpy(w, subject, subject_len)
+    w += subject_len
     memcpy(w, msg.reply, msg.reply_len)
     w += msg.reply_len
     if msg.hdr_len == 0 or plane.exports == NULL:
@@ -239,7 +239,7 @@ cdef void capture(plane_t* plane, sink_t* sink, uint32_t origin, msg_t* msg) noe
         kept = <uint32_t>copy_without_info(msg.data, msg.hdr_len, w, False)
         memcpy(w + kept, msg.data + msg.hdr_len, msg.size - msg.hdr_len)
         length -= msg.hdr_len - kept
-        write_capture_head(head, msg.subject_len, msg.reply_len, kept, msg.size - msg.hdr_len, origin)
+        write_capture_head(head, subject_len, msg.reply_len, kept, msg.size - msg.hdr_len, origin)
     sink.buf.end += length
     sink.msgs += 1
     if not sink.dirty:

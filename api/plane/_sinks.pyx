@@ -79,6 +79,10 @@ cdef class Sinks(Connections):
         if sink.acct.stream_imports != NULL:
             add_shadows(&self.p, sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
 
+    def show_subjects(self, handle):
+        """Capture messages from now on under the subjects that their receivers see, as those of a consumer."""
+        (<sink_t*><size_t>self.sink_ptrs[handle]).shown = 1
+
     def remove_sink(self, handle):
         """End a sink; messages captured in this turn that were not handled yet are dropped."""
         cdef sink_t* sink

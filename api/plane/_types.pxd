@@ -431,6 +431,7 @@ cdef struct sink_t:
     uint8_t dirty
     uint8_t closed
     uint8_t traced          # of a stream: a traced message carries the number of its trace as its origin
+    uint8_t shown           # it takes a consumer's deliveries: under the subjects that a client would see
     buf_t buf               # capture records
     uint64_t msgs
     acct_t* acct

@@ -24,6 +24,7 @@ from jetraft.cluster.meta.commands import (
     encode,
 )
 from jetraft.cluster.meta.machine import CommandVerdict, MetaMachine
+from jetraft.cluster.meta.origins import check_origins_fit, with_direct_gets
 from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
@@ -108,13 +109,14 @@ class MetaFrontend:
         Durable on a majority of the meta group when it returns. Raises ApiError, Moved or AnswerLost.
         """
         self._require_leadership()
-        config = self.checked(config, pedantic=pedantic)
+        config = with_direct_gets(self._machine.table, account, self.checked(config, pedantic=pedantic))
         check_stream_size(self._limits_of(account), config)
         existing = self._machine.table.get(StreamKey(account, config.name))
         if existing is not None:
             return _same_or_taken(existing, config)
         self._require_room(account, config)
         self._require_free_subjects(account, config, ignore=None)
+        check_origins_fit(self._machine.table, account, config)
         placed = self._allocator.new(config)
         command = AssignStream(
             account=account,
@@ -133,7 +135,7 @@ class MetaFrontend:
     async def update(self, account: str, config: StreamConfig, *, pedantic: bool) -> StreamAssignment:
         """Change a stream's config and return its new row, durable on a majority. Raises as create."""
         self._require_leadership()
-        config = self.checked(config, pedantic=pedantic)
+        config = with_direct_gets(self._machine.table, account, self.checked(config, pedantic=pedantic))
         check_stream_size(self._limits_of(account), config)
         existing = self._machine.table.get(StreamKey(account, config.name))
         if existing is None:
@@ -145,6 +147,7 @@ class MetaFrontend:
         if peers or config.num_replicas != existing.config.num_replicas:
             self._require_changeable_members()
         self._require_free_subjects(account, config, ignore=config.name)
+        check_origins_fit(self._machine.table, account, config)
         if config == existing.config:
             return existing
         return await self._reshape(existing, config, peers)

@@ -16,6 +16,7 @@ import attrs
 
 from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.meta.placement import NodeLoad, choose_transfer_target
+from jetraft.cluster.state.assignment import StreamKey
 from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.raft.transfer_candidates import TransferCandidates
 from jetraft.store.model import errors
@@ -125,6 +126,11 @@ class ClusterService:
         if node_id is None:
             raise errors.CLUSTER_SERVER_NOT_MEMBER.with_values()
         await self._leader_duties.remove(node_id)
+
+    def identity_of(self, account: str, stream: str) -> str:
+        """What tells a stream from an earlier one of its name; empty when this node knows of none."""
+        row = self._machine.table.get(StreamKey(account, stream))
+        return "" if row is None else row.group_id.rpartition("-")[2]
 
     def streams_of(self, account: str, subject: str) -> Sequence[StreamAssignment]:
         """Return the account's streams by name, those that overlap `subject` unless it is empty. Raises Moved."""

@@ -121,6 +121,15 @@ class NoteForgotten:
 
 
 @attrs.frozen
+class NoteSource:
+    """An origin has been read up to this sequence (0: from its start), where its last messages are not stored here."""
+
+    key: bytes = attrs.field(validator=_BYTES)  # source_header.key_of
+    seq: int = attrs.field(validator=_is_number)
+    identity: bytes = attrs.field(validator=_BYTES)
+
+
+@attrs.frozen
 class CreateConsumer:
     """A consumer exists from here on; it starts where its policy says, judged on the state at this entry."""
 
@@ -222,7 +231,7 @@ class RestoreConsumer:
     state: bytes = attrs.field(validator=_BYTES)  # msgpack
 
 
-StreamCommand = UpdateConfig | SetConfig | Remove | RemoveBelow | Purge | SkipTo | Digest | NoteForgotten
+StreamCommand = UpdateConfig | SetConfig | Remove | RemoveBelow | Purge | SkipTo | Digest | NoteForgotten | NoteSource
 ConsumerCommand = (
     CreateConsumer
     | UpdateConsumer
@@ -248,6 +257,7 @@ STREAM_TAGS: Final[dict[int, type[StreamCommand]]] = {
     6: Digest,
     7: NoteForgotten,
     8: SetConfig,
+    9: NoteSource,
 }
 CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
     1: CreateConsumer,

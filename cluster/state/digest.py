@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.state import commands
     from jetraft.cluster.state.schedules import ScheduleTable
+    from jetraft.cluster.state.source_header import SourcePosition
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
@@ -44,6 +45,7 @@ class Replicated(Protocol):
 
     store: StreamStore
     consumers: dict[str, ConsumerState]
+    sources: dict[bytes, SourcePosition]
     schedules: ScheduleTable
 
     def is_live(self, seq: int) -> bool:
@@ -56,6 +58,8 @@ def digests_of(replicated: Replicated, command: commands.Digest) -> Digests:
     consumers = blake2b(digest_size=DIGEST_BYTES)
     for name in names:
         consumers.update(digest_of_consumer(replicated.consumers[name]))
+    if not command.after_name and replicated.sources:
+        consumers.update(msgpack.packb(sorted((key, at.seq, at.identity) for key, at in replicated.sources.items())))
     try:
         messages = _digest_of_messages(replicated, command.first_seq, command.last_seq)
     except (StoreCorrupt, OSError):

@@ -21,6 +21,7 @@ from jetraft.cluster.state.digest import KEPT, Digests, digests_of
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.interest import is_wanted, unneeded_after_done, unneeded_on_arrival, wants
 from jetraft.cluster.state.schedules import PURGE, ScheduleTable
+from jetraft.cluster.state.source_header import SourcePosition, position_in
 from jetraft.cluster.state.ttl import TtlTable, parse_ttl
 from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store.frames._frame import parse_header
@@ -30,6 +31,7 @@ from jetraft.store.frames.format import (
     RECORD_HAS_ROLLUP,
     RECORD_HAS_SCHEDULE,
     RECORD_HAS_TTL,
+    RECORD_IS_SOURCED,
     Kind,
 )
 from jetraft.store.model.config import ConsumerConfig, RetentionPolicy, StreamConfig
@@ -46,8 +48,10 @@ if TYPE_CHECKING:
     from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
 
-SNAPSHOT_VERSION: Final = 3  # version 1 has no revision of the configuration, version 2 no schedules
-WITHOUT_SCHEDULES: Final = 2  # written where there are none, so that earlier servers read it
+# Version 1 has no revision of the configuration, version 2 no schedules, version 3 no positions of sources.
+SNAPSHOT_VERSION: Final = 4
+WITHOUT_SOURCES: Final = 3  # written where there are none, so that earlier servers read it
+WITHOUT_SCHEDULES: Final = 2  # the same
 
 
 class StreamEvents(Protocol):
@@ -98,7 +102,9 @@ class StreamMachine:
         self.config: StreamConfig | None = None  # None until the first entry of the stream
         self.config_revision = 0  # of the row that `config` is from; 0: a log of before revisions
         self.consumers: dict[str, ConsumerState] = {}
+        self.hidden_consumers = 0  # of those: how many are another stream's, which lists and counts leave out
         self.last_msg_id = b""
+        self.sources: dict[bytes, SourcePosition] = {}  # how far each source has been read, by its key
         self.digests: dict[int, Digests] = {}  # the newest ones that were asked for, by the index of their entry
         self.mutations = 0  # grows with every change of the set of messages; caches compare it
         self._events = events
@@ -118,9 +124,11 @@ class StreamMachine:
         ttl = self.ttl.to_list(self.is_live)
         dedup = self.dedup.snapshot()
         schedules = self.schedules.to_list(self.is_live)
-        version = SNAPSHOT_VERSION if schedules else WITHOUT_SCHEDULES
+        sources = [(key, at.seq, at.identity) for key, at in self.sources.items()]
+        version = SNAPSHOT_VERSION if sources else WITHOUT_SOURCES if schedules else WITHOUT_SCHEDULES
+        tables = (schedules, sources) if sources else (schedules,) if schedules else ()
         head: tuple[object, ...] = version, config, self.store.snapshot(), dedup, ttl, self.last_msg_id
-        head += (self.config_revision, schedules) if schedules else (self.config_revision,)
+        head += (self.config_revision, *tables)
         packer = msgpack.Packer()
         parts = [packer.pack_array_header(len(head) + 1), *map(packer.pack, head)]
         parts.append(packer.pack_array_header(len(self.consumers)))
@@ -136,6 +144,8 @@ class StreamMachine:
         version, config, store, dedup, ttl, self.last_msg_id, *rest = msgpack.unpackb(state, strict_map_key=False)
         assert 1 <= version <= SNAPSHOT_VERSION, f"a snapshot of format {version}"
         self.config_revision, *tables, consumers = rest if version > 1 else (0, *rest)
+        sources = tables[1] if version > WITHOUT_SOURCES else ()
+        self.sources = {key: SourcePosition(seq, identity) for key, seq, identity in sources}
         self.config = StreamConfig.from_json(config) if config else None
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
@@ -148,6 +158,7 @@ class StreamMachine:
             consumer = ConsumerState.from_tuple(ConsumerConfig.from_json(body), tail)
             consumer.config_json = body
             self.consumers[consumer.name] = consumer
+        self.hidden_consumers = sum(consumer.config.direct for consumer in self.consumers.values())
         self.mutations += 1
 
     def became_leader(self, term: int) -> None:
@@ -187,6 +198,8 @@ class StreamMachine:
                 ttl_ns = parse_ttl(headers[b"Nats-TTL"])
                 assert ttl_ns is not None, "admission lets only readable TTLs in"
                 self.ttl.add(seq, ttl_ns, ts_ns)
+            if flags & RECORD_IS_SOURCED:
+                self._note_source(hdr)
             if flags & RECORD_HAS_ROLLUP:
                 whole = headers[b"Nats-Rollup"].lower() == b"all"
                 self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
@@ -195,6 +208,11 @@ class StreamMachine:
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
             self._remove_unwanted(header.first_stream_seq, entry.frame)
         return last_seq
+
+    def _note_source(self, hdr: bytes) -> None:
+        found = position_in(hdr)
+        if found is not None:
+            self.sources[found[0]] = found[1]
 
     def _schedule(self, first_seq: int, frame: bytes, flagged: Sequence[tuple[int, int, int, bytes, bytes]]) -> None:
         """Keep the table of schedules: the last message of a subject is its schedule, if it is one."""
@@ -227,7 +245,7 @@ class StreamMachine:
 
     # --- the stream itself
 
-    def _apply_stream_op(self, entry: Entry) -> object:  # noqa: PLR0911  (one for each command)
+    def _apply_stream_op(self, entry: Entry) -> object:  # noqa: C901, PLR0911  (one for each command)
         command = commands.decode_stream_command(entry.frame[FRAME_HEADER_BYTES:])
         self.mutations += 1
         match command:
@@ -247,6 +265,9 @@ class StreamMachine:
                 return removed
             case commands.SkipTo():
                 return self.store.skip_to(command.seq, command.ts_ns)
+            case commands.NoteSource():
+                self.sources[command.key] = SourcePosition(command.seq, command.identity)
+                return command.seq
             case commands.NoteForgotten():
                 self.store.note_forgotten(command.ts_ns, by_all=command.by_all)
                 return command.ts_ns
@@ -293,6 +314,7 @@ class StreamMachine:
                     self.consumers[command.name] = new_consumer(command, self.store)
                 else:
                     self.consumers[command.name] = restored_consumer(command)
+                self.hidden_consumers += self.consumers[command.name].config.direct
                 self._events.consumer_created(self.consumers[command.name])
             return consumer is None
         if consumer is None:
@@ -313,6 +335,7 @@ class StreamMachine:
 
     def _delete_consumer(self, consumer: ConsumerState) -> None:
         del self.consumers[consumer.name]
+        self.hidden_consumers -= consumer.config.direct
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
             wanted = self.store.next_matches(consumer.config.filters, 1, self.store.messages)
             mine = [seq for seq in wanted if consumer.is_waiting_for(seq)]

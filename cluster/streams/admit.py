@@ -31,12 +31,19 @@ from jetraft.cluster.streams.candidate import (
     check_supported,
     check_unsupported_origin,
 )
+from jetraft.cluster.streams.copies import take_copies
 from jetraft.cluster.streams.counters import Counters, check_increment
 from jetraft.cluster.streams.puback import counter_ack, duplicate_ack, error_ack
-from jetraft.cluster.streams.publish import Admitted, Known, Publish, Turn
+from jetraft.cluster.streams.publish import Admitted, AdmittedCopies, Known, Publish, Turn
 from jetraft.cluster.streams.scheduling import SCHEDULER, check_schedule, check_scheduler, schedule_hdr
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
-from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_ROLLUP, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL
+from jetraft.store.frames.format import (
+    RECORD_HAS_MSG_ID,
+    RECORD_HAS_ROLLUP,
+    RECORD_HAS_SCHEDULE,
+    RECORD_HAS_TTL,
+    RECORD_IS_SOURCED,
+)
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.fifo import Fifo
@@ -177,6 +184,14 @@ class PublishAdmission:
         self._close(turn)
         return turn.admitted
 
+    def admit_copies(self, batch: bytes, now_unix_ns: int) -> AdmittedCopies:
+        """Judge copies of origins' messages, whose headers say so; to be proposed in this turn."""
+        turn = Turn(admitted=Admitted(publishes=[], answers=[]))
+        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        left, full = take_copies(self, turn, batch)
+        self._close(turn)
+        return AdmittedCopies(admitted=turn.admitted, left=left, full=full)
+
     def admit_scheduled(self, batch: bytes, now_unix_ns: int) -> Admitted:
         """Judge what schedules have produced; to be proposed in order, in this turn. No answer is given."""
         turn, position = Turn(admitted=Admitted(publishes=[], answers=[])), 0
@@ -206,6 +221,11 @@ class PublishAdmission:
     def is_overloaded(self) -> bool:
         """Whether nothing is taken because too much is in flight."""
         return self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+
+    @property
+    def next_seq(self) -> int:
+        """What the next message gets."""
+        return self._next_seq
 
     @property
     def in_flight_messages(self) -> int:
@@ -343,8 +363,7 @@ class PublishAdmission:
                 return duplicate
             self._check_last_msg_id(headers)
             check_rollup(headers, self.config)
-        if self.config.discard is DiscardPolicy.NEW:
-            self._check_room(publish, message)
+        self.check_room(publish, message)
         return None
 
     def _check_expected_sequences(self, publish: Publish, message: Candidate) -> None:
@@ -363,7 +382,7 @@ class PublishAdmission:
 
     def duplicate_of(self, message: Candidate) -> Known | None:
         """The first copy of a message with an id: stored, in flight, or admitted in this turn."""
-        if not message.msg_id:
+        if not message.msg_id or not self.config.duplicate_window:
             return None
         # Applied state does not know it yet, so a repetition would be stored twice.
         in_flight = self._in_flight_ids.get(message.msg_id)
@@ -378,9 +397,11 @@ class PublishAdmission:
             last = self._last_msg_id.decode(errors="replace")
             raise PublishRefused(errors.STREAM_WRONG_LAST_MSG_ID.with_values(id=last))
 
-    def _check_room(self, publish: Publish, message: Candidate) -> None:
+    def check_room(self, publish: Publish, message: Candidate) -> None:
         """Discard policy `new`: judged on what the stream will hold when everything in flight is applied."""
         config, at_subject_limit = self.config, False
+        if config.discard is not DiscardPolicy.NEW:
+            return
         if config.max_msgs_per_subject > 0:
             at_subject_limit = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
         if at_subject_limit and config.discard_new_per_subject:
@@ -445,7 +466,8 @@ def _last_in(records: RecordBatch, pattern: bytes) -> int:
 def _as_stored(message: Candidate, config: StreamConfig) -> tuple[bytes, int]:
     """The header block that the stream stores, and the flags of the record."""
     hdr, headers = message.hdr, message.headers
-    flags = RECORD_HAS_MSG_ID if message.msg_id else 0
+    flags = RECORD_IS_SOURCED if message.is_copy else 0
+    flags |= RECORD_HAS_MSG_ID if message.msg_id else 0
     flags |= RECORD_HAS_ROLLUP if headers.get(b"Nats-Rollup") else 0
     flags |= RECORD_HAS_TTL if headers.get(b"Nats-TTL") else 0
     if flags & RECORD_HAS_TTL and config.subject_delete_marker_ttl:

@@ -86,10 +86,11 @@ NO_LIMIT_BYTES: Final = 2**62
 class DirectGets:
     """The direct gets of one replica."""
 
-    def __init__(self, site: Site, machine: StreamMachine, stream: str) -> None:
+    def __init__(self, site: Site, machine: StreamMachine, stream: str, *, origin: str = "") -> None:
+        """With `origin` a mirror answers what that stream is asked; the answers name the mirror."""
         self._site = site
         self._machine = machine
-        self._prefix = f"$JS.API.DIRECT.GET.{stream}".encode()
+        self._prefix = f"$JS.API.DIRECT.GET.{origin or stream}".encode()
         self._encoder = DirectEncoder(stream.encode())
         self._sinks: list[int] = []
         self._batches: Fifo[BatchGet] = Fifo()
@@ -100,14 +101,19 @@ class DirectGets:
 
     def follow(self, config: StreamConfig) -> None:
         """Listen while the stream allows direct gets."""
-        if config.allow_direct and not self._sinks:
+        if config.allow_direct:
+            self.listen()
+        else:
+            self.end()
+
+    def listen(self) -> None:
+        """Take requests, until `end`."""
+        if not self._sinks:
             outbox = self._site.outbox
             self._sinks = [
                 outbox.add_sink(self._prefix, self.on_requests, queue=QUEUE),
                 outbox.add_sink(self._prefix + b".>", self.on_requests, queue=QUEUE),
             ]
-        elif not config.allow_direct:
-            self.end()
 
     def end(self) -> None:
         """Stop listening, drop what is being served."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
+from jetraft.cluster.origins.origins import Origins
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.batch_timer import BatchTimer
+from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.republish import Republisher
@@ -51,11 +54,13 @@ class StreamLeadership:
         self._sink: int | None = None
         self._subjects: tuple[str, ...] = ()
         self._ended = False
+        self._promoted_at: int | None = None  # a mirror no more: takes publishes when this sequence is applied
+        self.origins: Origins | None = None  # of a mirror, or of a stream with sources
+        self._direct_of_origin: DirectGets | None = None  # of a mirror that answers what its origin is asked
         self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
         self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
-        self.admission = PublishAdmission(machine.config, machine, domain=site.domain, room=site.batches)
-        self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
+        self._begin_admission()
         self.dispatcher = ConsumerDispatcher(site, group, machine)
         self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
         self._scheduler: Scheduler | None = None
@@ -68,8 +73,15 @@ class StreamLeadership:
         leadership.dispatcher.start()
         leadership._listen()
         leadership._expiry.arm()
+        leadership._follow_origins(leadership._config)
         leadership._look_after_schedules()
         return leadership
+
+    def _begin_admission(self) -> None:
+        """Admit publishes behind what is applied. A mirror has an admission that admits nothing."""
+        config, site = self._config, self._site
+        self.admission = PublishAdmission(config, self._machine, domain=site.domain, room=site.batches)
+        self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
 
     # --- publishes
 
@@ -77,11 +89,12 @@ class StreamLeadership:
         """Admit a turn's captured messages and propose what passed."""
         if self._mapping is not None:
             batch = self._mapping.mapped(batch)
-        self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self._refusal()))
+        self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self.refusal()))
 
     def _place_markers(self, expiring: Sequence[tuple[bytes, int]]) -> None:
         """Put markers in the place of messages that are the last of their subject and expire."""
-        self._propose(self.admission.admit_markers(expiring, self._stamps.now_ns()))
+        if self._promoted_at is None:
+            self._propose(self.admission.admit_markers(expiring, self._stamps.now_ns()))
 
     def _look_after_schedules(self) -> None:
         """Begin to, in a stream that may have them."""
@@ -97,7 +110,7 @@ class StreamLeadership:
 
     def _publish_scheduled(self, batch: bytes) -> int | None:
         """Publish what schedules have produced; how many were taken, None when nothing is taken now."""
-        if self.admission.is_overloaded or self._refusal() is not None:
+        if self.admission.is_overloaded or self.refusal() is not None:
             return None
         if self._mapping is not None:
             batch = self._mapping.mapped(batch)
@@ -137,7 +150,7 @@ class StreamLeadership:
             error=outcome.error,
         )
 
-    def _refusal(self) -> ApiError | None:
+    def refusal(self) -> ApiError | None:
         """Why nothing can be stored now.
 
         Account or server hold what they may hold at most; or memory or the disk is nearly full, and what is left is
@@ -174,17 +187,73 @@ class StreamLeadership:
         if outcome is Outcome.OK and not self._ended:
             self.admission.settled(publish)
 
+    # --- copies of other streams' messages
+
+    @property
+    def next_seq(self) -> int:
+        """What the next message gets."""
+        return self.admission.next_seq
+
+    def admit_copies(self, batch: bytes) -> tuple[int, ApiError | None]:
+        """Judge and propose copies in this turn: how many at the end are passed over, or not judged with an error."""
+        refused = self.refusal()
+        if refused is not None:
+            return sum(1 for _ in captures(batch)), refused
+        if self._mapping is not None:
+            batch = self._mapping.mapped(batch)
+        copies = self.admission.admit_copies(batch, self._stamps.now_ns())
+        self._propose(copies.admitted)
+        return copies.left, copies.full
+
+    def mirror_caught_up(self) -> None:
+        """Answer direct gets of the origin too, where the configuration says so."""
+        mirror = self._config.mirror
+        if self._config.mirror_direct and mirror is not None and mirror.external is None and not self._ended:
+            self._direct_of_origin = DirectGets(self._site, self._machine, self._config.name, origin=mirror.name)
+            self._direct_of_origin.listen()
+
+    def _end_direct_of_origin(self) -> None:
+        if self._direct_of_origin is not None:
+            self._direct_of_origin.end()
+            self._direct_of_origin = None
+
+    def _follow_origins(self, config: StreamConfig) -> None:
+        if self.origins is None and (config.mirror is not None or config.sources):
+            self.origins = Origins(self._site, self._group, self._machine, self)
+        if self.origins is not None:
+            self.origins.follow(config)
+
+    def _take_publishes(self) -> None:
+        """Begin to take publishes when everything that was proposed as a mirror is applied: they come behind it."""
+        assert self._promoted_at is not None
+        if self._machine.last_seq < self._promoted_at:
+            return
+        self._promoted_at = None
+        self._stamps.no_earlier_than(self._machine.last_ts_ns)
+        self._begin_admission()
+        self._listen()
+        self._expiry.arm()
+        self._look_after_schedules()
+
     # --- events from applying
 
     def config_changed(self, config: StreamConfig) -> None:
         """Follow the configuration that took effect."""
+        if self._config.mirror is not None and config.mirror is None and self.origins is not None:
+            self._promoted_at = self.origins.proposed_seq
         self._config = config
         self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
         self._republisher = Republisher.of(config, self._machine, self._site.rng.randrange)
         self.admission.follow(config)
-        self._listen()
-        self._expiry.arm()
-        self._look_after_schedules()
+        self._follow_origins(config)
+        if not config.mirror_direct:
+            self._end_direct_of_origin()
+        if self._promoted_at is None:
+            self._listen()
+            self._expiry.arm()
+            self._look_after_schedules()
+        else:
+            self._take_publishes()
 
     def applied(self, *, messages_added: bool) -> None:
         """Entries have been applied: consumers may have something to deliver."""
@@ -195,6 +264,12 @@ class StreamLeadership:
         if messages_added:
             self.dispatcher.pump()
             self._expiry.messages_added()
+        if self.origins is not None:
+            self.origins.applied()
+        if messages_added and self._direct_of_origin is not None:
+            self._direct_of_origin.applied()
+        if self._promoted_at is not None:
+            self._take_publishes()
 
     def end(self, reason: bytes = STATUS_LEADER) -> None:
         """Leadership is over: stop listening, drop everything that was in flight; who waits for messages hears why."""
@@ -202,6 +277,9 @@ class StreamLeadership:
         if self._sink is not None:
             self._site.outbox.remove_sink(self._sink)
             self._sink = None
+        self._end_direct_of_origin()
+        if self.origins is not None:
+            self.origins.end()
         self.dispatcher.end(reason)
         self._expiry.end()
         if self._scheduler is not None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams._admission import RecordBatch
     from jetraft.cluster.streams.candidate import Candidate
     from jetraft.cluster.streams.fast import FastBatch
+    from jetraft.store.model.api_error import ApiError
 
 
 @attrs.define(eq=False)
@@ -101,3 +102,12 @@ class Turn:
             subject = message.subject.decode(errors="replace") if not error else ""
             outcome = TraceOutcome(number=message.trace, subject=subject, no_interest=no_interest, error=error)
             self.admitted.traced.append(outcome)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AdmittedCopies:
+    """What came of copies. `left`: how many at the end are passed over, or when it is `full`, not judged."""
+
+    admitted: Admitted
+    left: int
+    full: ApiError | None

@@ -14,6 +14,7 @@ import attrs
 from jetraft.cluster.backup.restoration import Restoration, is_marked
 from jetraft.cluster.consumers.runner import STATUS_LEADER, STATUS_SHUTDOWN
 from jetraft.cluster.membership.reshaper import Reshaper
+from jetraft.cluster.origins.origins import mirror_info, source_infos
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.machine import StreamMachine, encode_config
 from jetraft.cluster.streams.asked import message_asked_for
@@ -138,8 +139,8 @@ class StreamReplica:
 
     @property
     def consumer_count(self) -> int:
-        """How many consumers the stream has."""
-        return len(self.machine.consumers)
+        """How many consumers the stream has, without those through which other streams read it."""
+        return len(self.machine.consumers) - self.machine.hidden_consumers
 
     def has_config(self, config: StreamConfig) -> bool:
         """True when this configuration is in force here."""
@@ -148,12 +149,15 @@ class StreamReplica:
     def info(self) -> StreamInfo:
         """The stream as this replica knows it; exact on the leader."""
         state = attrs.evolve(self.machine.store.state, consumer_count=self.consumer_count)
+        origins = None if self._leadership is None else self._leadership.origins
         return StreamInfo(
             config=self.config,
             created_ns=self.assignment.created_ns,
             state=state,
             domain=self._site.domain,
             cluster=self.cluster(),
+            mirror=mirror_info(self.config, origins),
+            sources=source_infos(self.config, self.machine, origins),
             ts_ns=self._site.clock.unix_ns(),
         )
 
@@ -234,8 +238,10 @@ class StreamReplica:
         await self._leading().consumers.settle()
 
     def consumer_names(self) -> list[str]:
-        """The consumers of the stream."""
-        return list(self.machine.consumers)
+        """The consumers of the stream, without those through which other streams read it."""
+        if not self.machine.hidden_consumers:
+            return list(self.machine.consumers)
+        return [name for name, state in self.machine.consumers.items() if not state.config.direct]
 
     def transfer_leadership(self, to: NodeId | None) -> bool:
         """Hand leadership over; True when that has begun."""

@@ -46,6 +46,10 @@ class StampClock:
                 ahead_ns // NS_PER_S,
             )
 
+    def no_earlier_than(self, last_ts_ns: int) -> None:
+        """A message with a time of its own, this one, has been stored: what comes now is not before it."""
+        self._told_ns = max(self.now_ns(), last_ts_ns)
+
     def now_ns(self) -> int:
         """Nanoseconds since the Unix epoch."""
         at_ns = self._clock.elapsed_ns()

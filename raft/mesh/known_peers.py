@@ -56,6 +56,11 @@ class KnownPeers:
         peer = self._peers.get(node)
         return peer is not None and peer.up
 
+    def last_seen_ns(self, node: NodeId) -> int | None:
+        """When the last session with the node ended (mono); None when there was none."""
+        peer = self._peers.get(node)
+        return None if peer is None else peer.last_seen_ns
+
     def relay_to(self, node: NodeId) -> NodeId | None:
         """A linked node that is linked with `node` too, always the same of several; None when there is none."""
         return min((peer.node_id for peer in self._up() if node in (peer.links or ())), default=None)

@@ -125,8 +125,6 @@ class Mesh:
         )
         self._sessions_begun = 0
 
-    # For the other layers.
-
     @property
     def peers(self) -> Mapping[NodeId, MeshPeer]:
         """Every node that was ever linked in this process, up or down."""
@@ -152,9 +150,7 @@ class Mesh:
 
     def heard_ns(self, node: NodeId) -> int | None:
         """When anything came from the node last (mono), keepalives included; None when it was never heard."""
-        if node in self._links:
-            return self._links[node].last_received_ns
-        return self._known.all[node].last_seen_ns if node in self._known.all else None
+        return self._links[node].last_received_ns if node in self._links else self._known.last_seen_ns(node)
 
     def relay_to(self, node: NodeId) -> NodeId | None:
         """A linked node that is linked with this one too; None when there is none."""

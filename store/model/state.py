@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from jetraft.store.model.config import ConsumerConfig, StreamConfig
+from jetraft.store.model.config import ConsumerConfig, ExternalStream, StreamConfig, SubjectTransform
 from jetraft.store.model.fields import (
     DURATION,
     FLAG,
@@ -97,6 +97,40 @@ class StreamAlternate(WireObject):
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class ErrorView(WireObject):
+    """An error inside an answer that is none."""
+
+    code: int = wire(INT, 0)
+    err_code: int = wire(UINT64, 0, omitempty=True)
+    description: str = wire(TEXT, "", omitempty=True)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamSourceInfo(WireObject):
+    """An origin, as its mirror or the stream that sources it sees it.
+
+    `lag` is how many messages are still to come, `seq` the last that is stored (not of a mirror), `active_ns` the time
+    since the origin was last heard of, -1 for never.
+    """
+
+    name: str = wire(TEXT, "")
+    external: ExternalStream | None = wire(Struct(ExternalStream, "server.ExternalStream"), omitempty=True)
+    lag: int = wire(UINT64, 0)
+    seq: int = wire(UINT64, 0, omitempty=True)
+    active_ns: int = wire(DURATION, 0, name="active")
+    error: ErrorView | None = wire(Struct(ErrorView, "server.ApiError"), omitempty=True)
+    filter_subject: str = wire(TEXT, "", omitempty=True)
+    subject_transforms: tuple[SubjectTransform, ...] = wire(
+        ListOf(Struct(SubjectTransform, "server.SubjectTransformConfig"), "[]server.SubjectTransformConfig"),
+        (),
+        omitempty=True,
+    )
+
+
+_ORIGIN = Struct(StreamSourceInfo, "server.StreamSourceInfo")
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class StreamInfo(WireObject):
     """A stream: its configuration, its state, its group. `ts_ns` is the time of the snapshot."""
 
@@ -105,6 +139,8 @@ class StreamInfo(WireObject):
     state: StreamState = wire(Struct(StreamState, "server.StreamState"), StreamState())
     domain: str = wire(TEXT, "", omitempty=True)
     cluster: ClusterInfo | None = wire(Struct(ClusterInfo, "server.ClusterInfo"), omitempty=True)
+    mirror: StreamSourceInfo | None = wire(_ORIGIN, omitempty=True)
+    sources: tuple[StreamSourceInfo, ...] = wire(ListOf(_ORIGIN, "[]*server.StreamSourceInfo"), (), omitempty=True)
     alternates: tuple[StreamAlternate, ...] = wire(
         ListOf(Struct(StreamAlternate, "server.StreamAlternate"), "[]server.StreamAlternate"), (), omitempty=True
     )

@@ -124,7 +124,9 @@ def check_consumer_fits(
             raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED.with_values()
         if any(_touch(config, rival) for rival in rivals.values()):
             raise errors.CONSUMER_WQ_NOT_UNIQUE.with_values()
-    if name not in others and 0 < stream.max_consumers <= len(others):
+    if config.direct or name in others or stream.max_consumers <= 0:
+        return
+    if stream.max_consumers <= sum(not kept.direct for kept in others.values()):
         raise errors.MAXIMUM_CONSUMERS_LIMIT.with_values()
 
 

@@ -117,6 +117,7 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         _refuse("subject delete markers forbidden on mirrors")
     for transform in mirror.subject_transforms:
         _check_transform_source(transform, errors.MIRROR_INVALID_SUBJECT_FILTER)
+        _check_transform_destination(transform, errors.MIRROR_INVALID_TRANSFORM_DESTINATION)
     if _touch(mirror.subject_transforms, overlaps):
         raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS.with_values()
     if mirror.external is None and not valid_asset_name(mirror.name.encode()):
@@ -148,6 +149,7 @@ def _check_source_filters(source: StreamSource) -> None:
         raise errors.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED.with_values()
     for transform in source.subject_transforms:
         _check_transform_source(transform, errors.SOURCE_INVALID_SUBJECT_FILTER)
+        _check_transform_destination(transform, errors.SOURCE_INVALID_TRANSFORM_DESTINATION)
     if _touch(source.subject_transforms, one_covers_other):
         raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS.with_values()
 
@@ -168,3 +170,12 @@ def _check_durable(origin: StreamSource, consumer: StreamConsumerSource, spec: A
 def _check_transform_source(transform: SubjectTransform, spec: ApiErrorSpec) -> None:
     if transform.src and not valid_subject(transform.src.encode()):
         raise spec.with_values(err=f"{_BAD_SUBJECT} {transform.src}")
+
+
+def _check_transform_destination(transform: SubjectTransform, spec: ApiErrorSpec) -> None:
+    try:
+        if transform.dest:
+            check_destination(transform.dest.encode())
+        transform_between(transform.src, transform.dest)
+    except TransformError as error:
+        raise spec.with_values(err=str(error)) from None

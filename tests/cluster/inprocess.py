@@ -65,6 +65,9 @@ class LocalOutbox:
         for message in captures(records):
             self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload)
 
+    def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
+        return self.add_sink(subject, handler)
+
     def later(self, callback: Callable[[], None]) -> None:
         callback()
 

@@ -136,6 +136,9 @@ class Node:
         self.sinks[self._count] = (subject, self.sinks[handle][1])
         self._aliases.setdefault(handle, []).append(self._count)
 
+    def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
+        return self.add_sink(subject, handler)
+
     def later(self, callback: Callable[[], None]) -> None:
         self._later.append(callback)
 

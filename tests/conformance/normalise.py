@@ -70,6 +70,8 @@ def header(name: str, given: str) -> str:
         return json.dumps(value("", told | ({"id": "<id>"} if told.get("id") else {})))
     if name == "Nats-Subject":
         return reply(given)
+    if name == "Nats-Stream-Source":
+        return re.sub(r" \w{8}$", " <identity>", given)
     if name == "Nats-Time-Stamp":
         return "<time>" if TIME.match(given) else f"<not a time: {given}>"
     return given

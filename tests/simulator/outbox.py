@@ -70,6 +70,9 @@ class SimOutbox:
         self._sinks.pop(handle, None)
         self._captured.pop(handle, None)
 
+    def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
+        return self.add_sink(subject, handler)
+
     def later(self, callback: Callable[[], None]) -> None:
         self._later.append(callback)
         self._kick()

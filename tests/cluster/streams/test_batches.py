@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.streams.admit import ENTRY_BYTES_MAX, PublishAdmission
 from jetraft.cluster.streams.batch_room import ATOMIC_MESSAGES_MAX, IDLE_NS_MAX, BatchRoom
-from jetraft.store.frames._frame import records
+from jetraft.store.frames._frame import records, seal
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import DiscardPolicy
@@ -125,6 +125,17 @@ def test_a_stream_without_the_flag_refuses_batches_and_drops_what_it_had_staged(
     assert codes(admission.admit(capture(hdr=member(2, commit=True)), NOW_NS)) == [10174]
     admission.follow(stream_config(allow_atomic=True))
     assert codes(admission.admit(capture(hdr=member(2, commit=True)), NOW_NS)) == [10176]
+
+
+def test_a_refused_batch_leaves_the_sums_of_counters_as_they_were() -> None:
+    admission = PublishAdmission(stream_config(allow_atomic=True, allow_msg_counter=True), Applied())
+    adds = [capture(b"s.n", b"", member(seq, commit=seq == 3, Incr="+5")) for seq in (1, 2, 3)]
+    refused = capture(b"s.n", b"", member(3, commit=True, Incr="x"))
+    assert codes(admission.admit(adds[0] + adds[1] + refused, NOW_NS)) == [10171]
+    (publish,) = admission.admit(b"".join(adds), NOW_NS).publishes
+    body = [memoryview(publish.records)]
+    frame = seal(Kind.MESSAGES, index=1, term=1, incarnation=7, body=body, first_seq=1, count=3)
+    assert [payload for _, _, _, _, payload in records(frame)] == [b'{"val":"5"}', b'{"val":"10"}', b'{"val":"15"}']
 
 
 MEMBERS = st.lists(

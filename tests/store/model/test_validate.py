@@ -12,9 +12,12 @@ from jetraft.store.model.config import (
     ConsumerLimits,
     DeliverPolicy,
     PriorityPolicy,
+    Republish,
     RetentionPolicy,
     StreamConfig,
+    StreamConsumerSource,
     StreamSource,
+    SubjectTransform,
 )
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.unsupported import CONSUMER_FEATURES, STREAM_FEATURES
@@ -133,13 +136,16 @@ def test_where_a_work_queue_consumer_starts_is_checked_before_its_rivals() -> No
 
 
 STREAM_USES = {
-    "mirror": StreamConfig(mirror=StreamSource(name="O")),
-    "sources": StreamConfig(sources=(StreamSource(name="O"),)),
+    "mirror consumer": StreamConfig(mirror=StreamSource(name="O", consumer=StreamConsumerSource(name="d"))),
+    "source consumer": StreamConfig(sources=(StreamSource(name="O", consumer=StreamConsumerSource(name="d")),)),
+    "mirror with republish": StreamConfig(mirror=StreamSource(name="O"), republish=Republish()),
+    "mirror with subject_transform": StreamConfig(mirror=StreamSource(name="O"), subject_transform=SubjectTransform()),
+    "sources with allow_msg_counter": StreamConfig(sources=(StreamSource(name="O"),), allow_msg_counter=True),
     "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
 }
 CONSUMER_USES = {
     "ack_policy flow_control": ConsumerConfig(ack_policy=AckPolicy.FLOW_CONTROL),
-    "sourcing": ConsumerConfig(sourcing=True),
+    "sourcing": ConsumerConfig(sourcing=True, ack_policy=AckPolicy.ALL),
     "pause_until": ConsumerConfig(pause_until=0),
     "priority_policy": ConsumerConfig(priority_policy=PriorityPolicy.OVERFLOW),
 }

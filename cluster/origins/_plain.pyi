@@ -1,0 +1,3 @@
+def take_plain(
+    batch: bytes, start: int, consumer_seq: int, last_seq: int, size_max: int
+) -> tuple[bytes, int, int, int]: ...
