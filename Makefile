@@ -8,6 +8,7 @@ IMAGE   ?= jetraft:latest
 JOBS    ?= 2
 WORKERS ?= 3
 COMPOSE := $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
+SECRET  := deploy/cluster_secret
 STAMP   := $(VENV)/.setup
 BUILT   := $(VENV)/.built
 SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>/dev/null)
@@ -15,7 +16,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance image up down clean bench bench-quick bench-growth bench-store bench-many asan fuzz sim crash-states faults faults-disk corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance image up upgrade down clean bench bench-quick bench-growth bench-store bench-many asan fuzz sim crash-states faults faults-disk corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -108,14 +109,21 @@ asan: setup      ## test the compiled modules under address and undefined-behavi
 fuzz: setup      ## every reader of foreign bytes, guided by coverage, under the address sanitizer (needs clang): INPUTS=n per target TARGET=name
 	tests/fuzz/run.sh $(BIN)/python $(or $(INPUTS),1000000) $(TARGET)
 
-image:           ## build the container image
-	docker build -f deploy/Dockerfile -t $(IMAGE) .
+image:           ## build the container image (BASE=image with Python 3.11)
+	docker build -f deploy/Dockerfile --target server $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMAGE) .
 
-up:              ## start three nodes in containers
-	$(COMPOSE) -f deploy/docker-compose.yml up --build --detach
+$(SECRET):
+	@umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > $@; chmod 0444 $@
+	@echo "a secret for the cluster was made: $@"
 
-down:            ## stop the containers; their volumes stay
-	$(COMPOSE) -f deploy/docker-compose.yml down
+up: $(SECRET) image ## start three nodes in containers; for a new image on running nodes: make upgrade
+	CLUSTER_SECRET_FILE=$(abspath $(SECRET)) $(COMPOSE) -p jetraft -f deploy/docker-compose.yml up --no-build --detach
+
+upgrade: image   ## put the present code on one node after the other
+	COMPOSE_PROJECT_NAME=jetraft CLUSTER_SECRET_FILE=$(abspath $(SECRET)) deploy/rolling-upgrade.sh
+
+down:            ## stop the containers, the Spark job too; their volumes stay
+	CLUSTER_SECRET_FILE=$(abspath $(SECRET)) $(COMPOSE) -p jetraft -f deploy/docker-compose.yml --profile spark down
 
 docs: setup      ## write the pages that are made from tables (docs/configuration.md)
 	$(BIN)/python tools/gen_configuration.py

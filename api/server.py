@@ -4,7 +4,7 @@ import logging
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -212,7 +212,7 @@ class Server:
                 server_name=self.identity.server_name,
                 listen=Address(cluster.host, max(cluster.port, 0)),
                 routes=[route.address for route in routes],
-                secret=cluster.secret.encode() or next((route.secret for route in routes if route.secret), b""),
+                secrets=secrets_of(cluster, [route.secret for route in routes]),
                 advertise=parse_address(cluster.advertise) if cluster.advertise else None,
                 tls=Tls.load(TlsFiles(**attrs.asdict(cluster.tls))) if cluster.tls is not None else None,
                 bulk_bytes_per_s=cluster.bulk_bytes_per_s,
@@ -345,6 +345,12 @@ class Server:
         if self.identity.cluster_name:
             self.say.info(f"Cluster name is {self.identity.cluster_name}")
         self.say.info(f"Listening for route connections on {join_host_port(address.host, address.port)}")
+
+
+def secrets_of(cluster: ClusterOptions, of_routes: Sequence[bytes]) -> tuple[bytes, ...]:
+    """What peers prove: what is configured, or else the first secret in the URL of a route."""
+    first = cluster.secret.encode() or next((secret for secret in of_routes if secret), b"")
+    return (first, *(secret.encode() for secret in cluster.old_secrets))
 
 
 def make_leaf(server: Server) -> Any:

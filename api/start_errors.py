@@ -30,7 +30,19 @@ def cannot_start(error: BaseException, *, is_damage: bool) -> str:
     """Return the line that says why JetStream cannot start, with advice to the operator if the store is damaged."""
     if isinstance(error, NotADirectoryError) and Path(str(error.filename)).name == STORE:
         return "Can't start JetStream: storage directory is not a directory"
+    if isinstance(error, PermissionError):
+        return f"Can't start JetStream: {error}{_whose(Path(str(error.filename)))}"
     return f"Can't start JetStream: {error}{RESTORE if is_damage and 'restore' not in str(error) else ''}"
+
+
+def _whose(path: Path) -> str:
+    """Whom the path, or what there is of it, belongs to: in a container only numbers are known."""
+    found = next((place for place in (path, *path.parents) if os.access(place, os.F_OK)), path)
+    try:
+        owner = f" belongs to user {found.stat().st_uid}"
+    except OSError:
+        owner = " cannot be looked at"
+    return f" ({found}{owner}; this server runs as user {os.geteuid()}, which needs to own it)"
 
 
 def clients_error(options: Options) -> str:

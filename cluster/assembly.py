@@ -29,6 +29,7 @@ from jetraft.cluster.assembly_layers import (
     request_parts,
     shared_parts,
 )
+from jetraft.cluster.memory_room import MemoryKeeper
 from jetraft.cluster.meta.gossip import ProfileGossip
 from jetraft.cluster.meta.meta_replica import META_GROUP, MetaReplica
 from jetraft.cluster.requests.listing import Listing
@@ -40,10 +41,13 @@ from jetraft.cluster.upkeep.sweeping import Sweeper
 from jetraft.raft.recovery.catchup import Catchup
 from jetraft.store.disk.emergency import EmergencyFile
 from jetraft.store.disk.io import run_blocking
+from jetraft.store.model.config import StorageType
 
 __all__ = ["Parts", "Stored", "assemble"]
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jetraft.cluster.clocks import ClockWatch
     from jetraft.cluster.meta.admission import NodeAdmission
     from jetraft.cluster.meta.adoption import Adoption
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.readiness import Confirmation
     from jetraft.cluster.state.changes import StreamChanges
     from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.raft.group import Group
     from jetraft.raft.mesh.peers import Mesh
     from jetraft.raft.recovery.repair import Repairs
     from jetraft.raft.recovery.swap import Swap
@@ -88,6 +93,7 @@ class Parts:
     service: ClusterService
     supervisor: Supervisor
     room: RoomKeeper
+    memory: MemoryKeeper | None
     sweeper: Sweeper
     catchup: Catchup | None
 
@@ -136,12 +142,8 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         gossip=gossip,
         service=_service(setting.node_id, mesh, shared, requests, logs.leader_duties),
         supervisor=supervisor,
-        room=RoomKeeper(
-            clock=ports.clock,
-            space=space,
-            emergency=EmergencyFile.of(ports.disk, ports.node_dir.root),
-            give_back=supervisor.compact_now,
-        ),
+        room=_room_keeper(ports, space, supervisor),
+        memory=_memory_keeper(ports, directory),
         sweeper=Sweeper(
             machine,
             is_current=partial(is_table_current, currency, None if mesh is None else confirmation),
@@ -150,6 +152,23 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         ),
         catchup=None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=reopen),
     )
+
+
+def _room_keeper(ports: NodePorts, space: SpaceWatch, supervisor: Supervisor) -> RoomKeeper:
+    emergency = EmergencyFile.of(ports.disk, ports.node_dir.root)
+    return RoomKeeper(clock=ports.clock, space=space, emergency=emergency, give_back=supervisor.compact_now)
+
+
+def _memory_keeper(ports: NodePorts, directory: ReplicaDirectory[StreamReplica]) -> MemoryKeeper | None:
+    if ports.memory is None:
+        return None
+    return MemoryKeeper(
+        clock=ports.clock, memory=ports.memory, cache=ports.cache, groups_in_memory=partial(_in_memory, directory)
+    )
+
+
+def _in_memory(directory: ReplicaDirectory[StreamReplica]) -> Sequence[Group]:
+    return [replica.group for row, replica in directory.replicas() if row.config.storage is StorageType.MEMORY]
 
 
 def _service(

@@ -348,6 +348,7 @@ def _site_maker(
         has_begun_empty=logs.stream_admission.has_begun_empty,
         quota=Quota(setting.store_limits, shared.held_bytes),
         space=shared.space,
+        memory=ports.memory,
         batches=BatchRoom(),
     )
 

@@ -88,6 +88,8 @@ class ClusterNode:
             nursery.start_soon(parts.leader_duties.run)
             nursery.start_soon(parts.gossip.run)
             nursery.start_soon(parts.room.run)
+            if parts.memory is not None:
+                nursery.start_soon(parts.memory.run)
             nursery.start_soon(parts.supervisor.run)
             nursery.start_soon(parts.service.backups.run)
             if self._setting.cluster_name is None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jetraft.raft.manager import Manager
     from jetraft.raft.mesh.peers import Mesh
     from jetraft.store.blocks.cache import BlockCache
+    from jetraft.store.disk.cgroup import MemoryWatch
     from jetraft.store.disk.io import Disk
     from jetraft.store.frames.keyring import Secrets
     from jetraft.store.ledger.node_dir import NodeDir
@@ -60,4 +61,5 @@ class NodePorts:
     disk: Disk
     cache: BlockCache
     secrets: Secrets | None = None  # of a store that is encrypted
+    memory: MemoryWatch | None = None  # what is left of it to the process; None: no limit
     traces: Traces | None = None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.quota import Quota
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.raft.manager import Manager
+    from jetraft.store.disk.cgroup import MemoryWatch
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.ids import GroupId, NodeId
     from jetraft.store.model.steady import SteadyClock
@@ -44,6 +45,7 @@ class Site:
     account_quota: Quota | None = None  # what the account may hold at most; None: no limits
     batches: BatchRoom = attrs.Factory(BatchRoom)  # what batches of all streams take on this node
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
+    memory: MemoryWatch | None = None  # what is left of it to the process; None: no limit
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members

@@ -91,6 +91,11 @@ class Checkpointer:
         """The index of the newest checkpoint, durable or not; 0 when there is none."""
         return self._saved[-1].index
 
+    @property
+    def has_older(self) -> bool:
+        """Whether a checkpoint before the newest one is kept."""
+        return self._saved[0].index < self._saved[-1].index
+
     def note_applied(self, entries: Sequence[Entry]) -> None:
         """These entries are applied."""
         self._entries += len(entries)

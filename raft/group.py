@@ -272,13 +272,13 @@ class Group:
         self.core.forget_member(node)
         self._mark_dirty()
 
-    def checkpoint(self) -> None:
-        """Checkpoint and trim now: after a purge the space should come back soon. No-op when nothing was applied."""
+    def checkpoint(self, *, replaces_older: bool = False) -> None:
+        """Checkpoint and trim now, after a purge; with `replaces_older` all that an older checkpoint holds too."""
         now_ns = self._clock.mono_ns()
         checkpointer = self._checkpointer
         if not self.turns.takes_part(now_ns) or checkpointer.is_held(now_ns):
             return
-        if self.applied_index > checkpointer.index:
+        if self.applied_index > checkpointer.index or (replaces_older and checkpointer.has_older):
             try:
                 checkpointer.save(self.applied_index)
             except DISK_ERRORS as error:

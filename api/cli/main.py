@@ -10,7 +10,6 @@ command line is wrong.
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,10 +38,13 @@ def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]
     from jetraft.api.cli.start_signals import end_at_once  # noqa: PLC0415
 
     end_at_once()
-    from jetraft.api.server import serve  # noqa: PLC0415  --help must not load the whole server
+    from jetraft.api.config.fitting import fitted  # noqa: PLC0415  --help must not load the whole server
+    from jetraft.api.server import serve  # noqa: PLC0415
+    from jetraft.cluster.memory_room import process_limit_bytes  # noqa: PLC0415
 
-    reread = partial(options_of, arguments) if options.config_file else None
-    status = serve(options, reread, at_ready)
+    limit_bytes = process_limit_bytes()  # looked up once: a reload must not see another
+    reread = (lambda: fitted(options_of(arguments), limit_bytes)) if options.config_file else None
+    status = serve(fitted(options, limit_bytes), reread, at_ready)
     sys.stderr.flush()
     os._exit(status)  # all is closed and written: taking the interpreter apart would keep the process for 20 ms more
 

@@ -54,11 +54,25 @@ def split_url(text: str, *, default_port: int) -> tuple[str, int, str]:
     return parts.hostname or "", default_port if port is None else port, secret
 
 
+def _secrets(path: str | None) -> tuple[str, ...]:
+    if not path:
+        return ()
+    from jetraft.api.config.secret_file import SecretFileError, secrets_in  # noqa: PLC0415  only where there is one
+
+    try:
+        return secrets_in(path)
+    except SecretFileError as error:
+        raise OptionsError(str(error)) from None
+
+
 def cluster_options(settings: Settings) -> ClusterOptions | None:
     """Return the cluster block; None if no address, port or route is configured."""
     if not any(settings.get(key) for key in ("cluster_listen", "cluster_port", "routes")):
         return None
     host, port, secret = split_url(settings.get("cluster_listen") or "nats://0.0.0.0:0", default_port=6222)
+    secrets = _secrets(settings.get("cluster_secret_file"))
+    if secrets and (settings.get("cluster_secret") or secret):
+        raise OptionsError("cluster: secret_file beside another secret")
     return ClusterOptions(
         name=settings.get("cluster_name") or "",
         host=settings.get("cluster_host") or host or "0.0.0.0",  # noqa: S104  nats-server's default
@@ -66,7 +80,8 @@ def cluster_options(settings: Settings) -> ClusterOptions | None:
         routes=tuple(settings.get("routes") or ()),
         advertise=settings.get("cluster_advertise") or "",
         no_advertise=bool(settings.get("no_advertise")),
-        secret=settings.get("cluster_secret") or secret,
+        secret=secrets[0] if secrets else settings.get("cluster_secret") or secret,
+        old_secrets=tuple(secrets[1:]),
         connect_retries=settings.get("connect_retries") or 0,
         tls=settings.get("cluster_tls"),
         bulk_bytes_per_s=settings.get("bulk_bytes_per_s") or CLUSTER_BULK_BYTES_PER_S,

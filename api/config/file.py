@@ -187,6 +187,7 @@ CLUSTER: Mapping[str, Apply] = {
     "no_advertise": put("no_advertise", boolean),
     "connect_retries": put("connect_retries", integer),
     "secret": put("cluster_secret", secret_text, "secret"),
+    "secret_file": put("cluster_secret_file", text, "secret_file"),
     "authorization": cluster_authorization,
     "tls": cluster_tls,
     "bulk_rate": bulk_rate,

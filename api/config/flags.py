@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from jetraft.api.config.grammar import typed
+
 TRUE_WORDS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 FALSE_WORDS = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
@@ -40,6 +42,14 @@ def boolean(text: str) -> bool:
 def routes(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of route URLs."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def size(text: str) -> int:
+    """Parse bytes with an optional unit, as in the configuration file. Raises ValueError."""
+    value = typed(text)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(text)
+    return value
 
 
 SECTIONS: tuple[tuple[str, tuple[CommandFlag, ...]], ...] = (
@@ -96,6 +106,10 @@ SECTIONS: tuple[tuple[str, tuple[CommandFlag, ...]], ...] = (
         (
             CommandFlag(("js", "jetstream"), "jetstream", boolean, "", "enable JetStream"),
             CommandFlag(("sd", "store_dir"), "store_dir", str, "dir", "store streams in this directory"),
+            CommandFlag(
+                ("max_mem_store",), "max_memory_store", size, "size", "most that streams in memory hold (256MB)"
+            ),
+            CommandFlag(("max_file_store",), "max_file_store", size, "size", "most that streams in files hold (10GB)"),
         ),
     ),
     (
@@ -123,6 +137,9 @@ SECTIONS: tuple[tuple[str, tuple[CommandFlag, ...]], ...] = (
             CommandFlag(("routes",), "routes", routes, "url,url", "peers to connect to"),
             CommandFlag(("cluster", "cluster_listen"), "cluster_listen", str, "url", "address to listen on for peers"),
             CommandFlag(("cluster_name",), "cluster_name", str, "name", "cluster name, the same on all peers"),
+            CommandFlag(
+                ("cluster_secret_file",), "cluster_secret_file", str, "file", "file with the secret that peers prove"
+            ),
             CommandFlag(("no_advertise",), "no_advertise", boolean, "", "do not send clients the addresses of peers"),
             CommandFlag(
                 ("cluster_advertise",), "cluster_advertise", str, "host:port", "address of this server for peers"

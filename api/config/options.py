@@ -60,6 +60,7 @@ class ClusterOptions:
     advertise: str = ""
     no_advertise: bool = False
     secret: str = attrs.field(default="", repr=False)
+    old_secrets: tuple[str, ...] = attrs.field(default=(), repr=False)  # accepted as well, of `secret_file`
     connect_retries: int = 0
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S

@@ -37,7 +37,8 @@ from jetraft.raft.manager import Links, Manager
 from jetraft.raft.mesh.peers import Mesh
 from jetraft.raft.transfer_candidates import hand_over
 from jetraft.store.blocks.cache import BlockCache
-from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.disk.cgroup import MemoryWatch
+from jetraft.store.disk.io import LocalDisk, Writer, memory_bytes
 from jetraft.store.frames._frame import seal
 from jetraft.store.frames.cipher import CipherKind
 from jetraft.store.frames.keyring import Secrets
@@ -184,6 +185,7 @@ class JetStreamNode:
             cache=self.cache,
             secrets=setting.secrets,
             traces=reactor.plane,
+            memory=MemoryWatch.of_process(memory_bytes()),
         )
         self.node = ClusterNode(opened.identity, ports, assemble(opened.identity, ports, opened.stored))
         self.gateway = JetStreamGateway(

@@ -154,6 +154,7 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.advertise": Refused(title="cluster advertise"),
     "cluster.no_advertise": Refused(title="cluster no_advertise", show=go_bool),
     "cluster.secret": not_supported("cluster authorization"),
+    "cluster.old_secrets": not_supported("cluster authorization"),
     "cluster.connect_retries": Followed(line="cluster"),
     "cluster.tls": not_supported("cluster tls"),
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),

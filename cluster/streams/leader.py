@@ -153,14 +153,17 @@ class StreamLeadership:
     def refusal(self) -> ApiError | None:
         """Why nothing can be stored now.
 
-        Account or server hold what they may hold at most; or the disk is nearly full, and what is left is for making
-        room again.
+        Account or server hold what they may hold at most; or memory or the disk is nearly full, and what is left is
+        for making room again.
         """
         quota, space, kind = self._site.quota, self._site.space, self._config.storage
         now_ns = self._site.clock.mono_ns()
         if self._site.account_quota is not None and self._site.account_quota.is_full(kind, now_ns):
             return errors.ACCOUNT_RESOURCES_EXCEEDED.with_values()
         if quota is not None and quota.is_full(kind, now_ns):
+            return errors.INSUFFICIENT_RESOURCES.with_values()
+        memory = self._site.memory
+        if memory is not None and (memory.is_exhausted(now_ns) if self._is_in_files else memory.is_low(now_ns)):
             return errors.INSUFFICIENT_RESOURCES.with_values()
         if space is not None and self._is_in_files and space.is_low(now_ns):
             return errors.STORAGE_RESOURCES_EXCEEDED.with_values()

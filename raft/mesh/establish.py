@@ -22,8 +22,8 @@ from jetraft.raft.mesh.handshake import (
     Purpose,
     Side,
     check_hello,
-    check_proof,
     proof,
+    proven_key,
 )
 from jetraft.store.model.ids import NodeId
 
@@ -38,7 +38,7 @@ class PeerIdentity:
     node_id: NodeId
     name: str
     boot: int
-    key: bytes = attrs.field(repr=False)
+    keys: tuple[bytes, ...] = attrs.field(repr=False)  # the first is proven to those that are dialed; not empty
 
     def hello(self, session: int, purpose: Purpose = Purpose.LINK) -> Hello:
         """A greeting with a fresh challenge."""
@@ -71,8 +71,9 @@ async def dial_handshake(connection: Connection, identity: PeerIdentity, own: He
     check_hello(own, other)
     if other.purpose is not own.purpose:
         raise RemoteProtocolError("the answer to a greeting is for another purpose")
-    await connection.send_all(proof(identity.key, Side.DIALER, own_bytes, other_bytes))
-    check_proof(identity.key, Side.ACCEPTOR, own_bytes, other_bytes, await connection.receive_exactly(PROOF_BYTES))
+    await connection.send_all(proof(identity.keys[0], Side.DIALER, own_bytes, other_bytes))
+    answer = await connection.receive_exactly(PROOF_BYTES)
+    proven_key(identity.keys[:1], Side.ACCEPTOR, own_bytes, other_bytes, answer)
     decides = own.purpose is Purpose.LINK and own.node_id < other.node_id
     return await _verdict(connection, own, other, judge if decides else None)
 
@@ -85,8 +86,9 @@ async def accept_handshake(connection: Connection, identity: PeerIdentity, sessi
     own_bytes = own.encode()
     await connection.send_all(own_bytes)
     check_hello(own, other)
-    check_proof(identity.key, Side.DIALER, other_bytes, own_bytes, await connection.receive_exactly(PROOF_BYTES))
-    await connection.send_all(proof(identity.key, Side.ACCEPTOR, other_bytes, own_bytes))
+    given = await connection.receive_exactly(PROOF_BYTES)
+    key = proven_key(identity.keys, Side.DIALER, other_bytes, own_bytes, given)
+    await connection.send_all(proof(key, Side.ACCEPTOR, other_bytes, own_bytes))
     decides = own.purpose is Purpose.BULK or own.node_id < other.node_id
     return await _verdict(connection, own, other, judge if decides else None)
 

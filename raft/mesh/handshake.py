@@ -4,6 +4,9 @@ Both ends send a Hello with a fresh challenge, then a proof: HMAC-SHA256 over bo
 by the cluster's secret. Each end so shows that it knows the secret for this very connection; a replayed or reflected
 proof fits nothing. Without a secret the key is the cluster's name: that keeps strangers by mistake out, no attacker.
 
+While the secret is changed there are several: the dialer proves its first, the acceptor accepts any of its own and
+answers with the one that was proven (decision 88).
+
 One link is kept per node pair, and one end decides: the node with the smaller id answers with a verdict, so that dials
 which cross each other cannot be judged differently at both ends. The `boot` number of a process tells its restart from
 a second server with the same name.
@@ -16,6 +19,7 @@ import enum
 import hashlib
 import hmac
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -152,7 +156,12 @@ def check_hello(own: Hello, other: Hello) -> None:
         raise HandshakeRefusedError(f"it has this server's id {own.node_id} (name {other.name!r}): names must differ")
 
 
-def check_proof(key: bytes, side: Side, dialer_hello: bytes, acceptor_hello: bytes, given: bytes) -> None:
-    """Raises HandshakeRefusedError when `given` is not the proof of `side`."""
-    if not hmac.compare_digest(proof(key, side, dialer_hello, acceptor_hello), given):
+def proven_key(keys: Sequence[bytes], side: Side, dialer_hello: bytes, acceptor_hello: bytes, given: bytes) -> bytes:
+    """The key of which `given` is the proof of `side`. Raises HandshakeRefusedError when it is none of them."""
+    proven = None
+    for key in keys:  # all of them: how long it takes says nothing about which
+        if hmac.compare_digest(proof(key, side, dialer_hello, acceptor_hello), given):
+            proven = key
+    if proven is None:
         raise HandshakeRefusedError("it does not know this cluster's secret")
+    return proven

@@ -58,7 +58,7 @@ class MeshSetting:
     server_name: str
     listen: Address | None
     routes: Sequence[Address] = ()
-    secret: bytes = attrs.field(default=b"", repr=False)
+    secrets: tuple[bytes, ...] = attrs.field(default=(), repr=False)  # the first is proven, all are accepted
     advertise: Address | None = None
     tls: Tls | None = None
     bulk_bytes_per_s: int = BYTES_PER_S
@@ -102,7 +102,7 @@ class Mesh:
             node_id=self.node_id,
             name=setting.server_name,
             boot=secrets.randbits(64),
-            key=cluster_key(setting.secret, setting.cluster),
+            keys=tuple(cluster_key(secret, setting.cluster) for secret in setting.secrets or (b"",)),
         )
         self._connector = Connector(identity, self, clock=clock, tls=setting.tls, transport=transport)
         self.on_peer_up: Signal[[NodeId]] = Signal()
@@ -217,7 +217,7 @@ class Mesh:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen, dial and serve until cancelled; started when the listener is bound. Raises OSError."""
-        if not self._setting.secret and self._setting.tls is None:
+        if not any(self._setting.secrets) and self._setting.tls is None:
             log.info("cluster %s has no secret: any node that knows its name may join", self._setting.cluster)
         async with trio.open_nursery() as nursery:
             self._calls.start_serving(nursery)

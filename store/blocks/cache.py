@@ -68,6 +68,11 @@ class BlockCache:
             assert len(self._frames[key]) == len(frame)
             self._frames[key] = frame
 
+    def clear(self) -> None:
+        """Forget all frames: memory is short."""
+        self._frames.clear()
+        self._bytes_held = 0
+
     def statistics(self) -> CacheStatistics:
         """Figures for monitoring and tests."""
         return CacheStatistics(

@@ -1,21 +1,30 @@
 """The deployment files: compose accepts its file, and the servers in it accept their command lines; samples start."""
 
+import os
 import re
-import shlex
 import shutil
 import subprocess
+import sys
+import tomllib
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from jetraft.api.config.build import build_options
-from jetraft.api.config.flags import parse_flags
+from jetraft.api.config.file import load_settings
 from tests.harness.certificates import Authority
+from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import free_port
 from tests.harness.raw_tls import TlsClient
 from tests.harness.server import ROOT, Server
 
 COMPOSE_FILE = ROOT / "deploy" / "docker-compose.yml"
-COMMAND = re.compile(r"^  (n\d):\n(?:    .*\n)*?    command: >-\n((?:      .*\n)+)", re.MULTILINE)
+NODE_CONF = ROOT / "deploy" / "node.conf"
+ENVIRONMENT = re.compile(r"^  (n\d):\n(?:    .*\n)*?    environment:\n((?:      .*\n)+)", re.MULTILINE)
+VALUE = re.compile(r"^ +([A-Z_]+): (.*)$", re.MULTILINE)
+HIDDEN = "hidden"
+ODD_SECRET = f"a/#?, {HIDDEN}@:%41\n"
 VARIABLE = re.compile(r"\$\{\w+:-([^}]*)\}")
 
 
@@ -30,32 +39,118 @@ def compose() -> list[str] | None:
     return None
 
 
-def test_compose_accepts_the_file_and_knows_four_services() -> None:
-    words = compose()
-    if words is None:
-        pytest.skip("NEITHER `docker compose` NOR docker-compose IS INSTALLED: the compose file was not checked")
-    shown = subprocess.run(
+def config(words: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """What compose makes of the file with these variables."""
+    bare = {name: value for name, value in os.environ.items() if name != "CLUSTER_SECRET_FILE"}
+    return subprocess.run(
         [*words, "-f", str(COMPOSE_FILE), "--profile", "spark", "config", "--services"],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
+        env={**bare, **environment},
     )
+
+
+def test_compose_accepts_the_file_and_knows_four_services(tmp_path: Path) -> None:
+    words = compose()
+    if words is None:
+        pytest.skip("NEITHER `docker compose` NOR docker-compose IS INSTALLED: the compose file was not checked")
+    shown = config(words, CLUSTER_SECRET_FILE=str(tmp_path / "secret"))
     assert shown.returncode == 0, shown.stderr
     assert sorted(shown.stdout.split()) == ["n1", "n2", "n3", "spark"]
+    for without in ({}, {"CLUSTER_SECRET_FILE": ""}):
+        shown = config(words, **without)
+        assert shown.returncode != 0, "a cluster without a secret does not start"
+        assert "write the secret of the cluster into a file" in shown.stderr
 
 
-def test_the_servers_in_the_compose_file_accept_their_command_lines() -> None:
+def environments() -> dict[str, dict[str, str]]:
+    """The variables of each node in the compose file, with the defaults of those that it takes from outside."""
     text = VARIABLE.sub(r"\1", COMPOSE_FILE.read_text(encoding="utf-8"))
-    commands = {name: shlex.split(words) for name, words in COMMAND.findall(text)}
-    assert sorted(commands) == ["n1", "n2", "n3"]
-    for name, words in commands.items():
-        options = build_options(parse_flags(words))
+    shared = dict(VALUE.findall(text.split("x-environment:")[1].split("services:")[0]))
+    blocks = ENVIRONMENT.findall(text)
+    return {name: shared | {key: value.strip('"') for key, value in VALUE.findall(block)} for name, block in blocks}
+
+
+def test_each_server_of_the_compose_file_accepts_its_configuration(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    found = environments()
+    assert sorted(found) == ["n1", "n2", "n3"]
+    for name, environment in found.items():
+        options = build_options(load_settings(NODE_CONF, environment | {"CLUSTER_SECRET_FILE": str(secret)}))
         assert options.server_name == name
+        assert (options.host, options.http_host) == ("0.0.0.0", "127.0.0.1")
+        assert options.client_advertise == f"127.0.0.1:{4221 + int(name[1:])}", "what the host can connect to"
         assert options.jetstream is not None
+        assert options.jetstream.max_file_store_bytes == 10 << 30
         assert options.cluster is not None
-        peers = {other for other in commands if other != name}
-        assert {re.split(r"[@.]", route)[1] for route in options.cluster.routes} == peers
+        assert options.cluster.host == f"{name}.mesh", "links are on the mesh network only"
+        assert {re.split(r"//|[.]", route)[1] for route in options.cluster.routes} == set(found) - {name}
+
+
+@pytest.mark.parametrize("word", ["change-me", "--mount", "nats://mesh:"])
+def test_the_deployment_has_no_secret_of_its_own_and_needs_no_buildkit(word: str) -> None:
+    for path in (COMPOSE_FILE, NODE_CONF, ROOT / "deploy" / "Dockerfile"):
+        assert word not in path.read_text(encoding="utf-8")
+
+
+def test_one_service_builds_the_image_of_the_servers() -> None:
+    text = COMPOSE_FILE.read_text(encoding="utf-8")
+    assert text.count("target: server") == 1
+
+
+def test_every_dependency_of_the_image_has_one_version() -> None:
+    lines = (ROOT / "deploy" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {re.split("==", line)[0].lower() for line in lines if not line.startswith("#")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    wanted += project["project"]["optional-dependencies"]["spark"]
+    assert {re.split("[>=]", one)[0].lower() for one in wanted} <= pinned
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if not line.startswith("#"))
+
+
+def test_three_servers_with_the_configuration_are_a_cluster_and_show_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(ODD_SECRET)
+    config_text, ports = NODE_CONF.read_text(encoding="utf-8"), [free_port() for _ in range(3)]
+    addresses = [f"127.0.0.1:{port}" for port in ports]
+    monkeypatch.setenv("CLUSTER_SECRET_FILE", str(secret))
+    monkeypatch.setenv("NODE_MAX_FILE", "1GB")
+    with ExitStack() as stack:
+        servers: list[Server] = []
+        for number, address in enumerate(addresses):
+            others = ", ".join(f"nats://{other}" for other in addresses if other != address)
+            monkeypatch.setenv("NODE_NAME", f"n{number}")
+            monkeypatch.setenv("NODE_CLIENT_ADVERTISE", f"host{number}.example:4222")
+            monkeypatch.setenv("NODE_CLUSTER_LISTEN", address)
+            monkeypatch.setenv("NODE_ROUTES", f"[{others}]")
+            (tmp_path / f"n{number}").mkdir()
+            server = Server("jetraft", directory=tmp_path / f"n{number}", name=f"n{number}", config=config_text)
+            servers.append(stack.enter_context(server))
+        for server in servers:
+            server.wait_healthy()
+            assert HIDDEN not in Path(f"/proc/{server.running.pid}/cmdline").read_text()
+            assert HIDDEN not in Path(f"/proc/{server.running.pid}/environ").read_text()
+            assert HIDDEN not in "\n".join(server.running.lines)
+            environment = {**os.environ, "JETRAFT_HEALTH_ADDRESS": f"127.0.0.1:{server.http_port}"}
+            for words in ([], ["--ready"], ["/varz"]):
+                check = [sys.executable, str(ROOT / "deploy" / "healthcheck.py"), *words]
+                subprocess.run(check, check=True, env=environment, timeout=PATIENCE_S, stdout=subprocess.DEVNULL)
+        status, told = servers[0].get("/varz")
+        assert (status, told["cluster"]["name"]) == (200, "jetraft")
+
+
+def test_a_server_that_does_not_answer_is_unhealthy_with_a_reason() -> None:
+    port = free_port()
+    environment = {**os.environ, "JETRAFT_HEALTH_ADDRESS": f"127.0.0.1:{port}"}
+    check = [sys.executable, str(ROOT / "deploy" / "healthcheck.py"), "--ready"]
+    shown = subprocess.run(check, check=False, env=environment, timeout=PATIENCE_S, capture_output=True, text=True)
+    assert shown.returncode == 1
+    assert shown.stderr.startswith("unhealthy: /healthz: ")
 
 
 def test_the_image_does_not_run_as_root() -> None:

@@ -60,6 +60,7 @@ class Node:
         *,
         cluster: str = "c",
         secret: bytes = b"s",
+        old_secrets: tuple[bytes, ...] = (),
         tls: Tls | None = None,
         bulk_bytes_per_s: int = BYTES_PER_S,
         after_frames: Callable[[], None] = lambda: None,
@@ -69,7 +70,7 @@ class Node:
             server_name=name,
             listen=LOOPBACK,
             routes=routes,
-            secret=secret,
+            secrets=(secret, *old_secrets),
             tls=tls,
             bulk_bytes_per_s=bulk_bytes_per_s,
         )

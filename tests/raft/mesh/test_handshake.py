@@ -11,9 +11,9 @@ from jetraft.raft.mesh.handshake import (
     Hello,
     Side,
     check_hello,
-    check_proof,
     cluster_key,
     proof,
+    proven_key,
 )
 from jetraft.store.model.ids import node_id_of
 
@@ -78,7 +78,7 @@ def test_a_proof_fits_its_side_its_hellos_and_its_key_only() -> None:
     """No reflection, no replay, no guess."""
     one, two = ONE.encode(), TWO.encode()
     given_proof = proof(KEY, Side.DIALER, one, two)
-    check_proof(KEY, Side.DIALER, one, two, given_proof)
+    assert proven_key([b"another", KEY], Side.DIALER, one, two, given_proof) == KEY
     fresh = attrs.evolve(TWO, challenge=b"\x03" * CHALLENGE_BYTES).encode()
     for key, side, dialer, acceptor in [
         (KEY, Side.ACCEPTOR, one, two),
@@ -88,7 +88,7 @@ def test_a_proof_fits_its_side_its_hellos_and_its_key_only() -> None:
         (cluster_key(b"", "c"), Side.DIALER, one, two),
     ]:
         with pytest.raises(HandshakeRefusedError):
-            check_proof(key, side, dialer, acceptor, given_proof)
+            proven_key([key], side, dialer, acceptor, given_proof)
 
 
 def test_without_a_secret_the_cluster_name_is_the_key() -> None:

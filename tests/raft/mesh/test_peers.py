@@ -42,6 +42,19 @@ async def test_routes_in_both_directions_and_to_itself_give_one_session() -> Non
         assert [node.mesh.statistics().sessions_begun for node in (one, other)] == [1, 1]
 
 
+async def test_while_the_secret_is_changed_nodes_with_either_one_have_links() -> None:
+    """In the order of a rolling change: both known, then the new one first, then the new one alone."""
+    before = Node("n1", secret=b"old", old_secrets=(b"new",))
+    async with running(before) as nursery:
+        changed = Node("n2", routes=(before.address,), secret=b"new", old_secrets=(b"old",))
+        await nursery.start(changed.mesh.run)
+        await before.wait_up(changed)
+        last = Node("n3", routes=(before.address, changed.address), secret=b"new")
+        await nursery.start(last.mesh.run)
+        await last.wait_up(before, changed)
+        assert before.mesh.statistics().handshakes_refused == 0
+
+
 @pytest.mark.parametrize(
     ("name", "stranger"),
     [("x", {"cluster": "other"}), ("x", {"secret": b"guess"}), ("x", {"secret": b""}), ("seed", {})],

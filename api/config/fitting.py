@@ -1,0 +1,44 @@
+"""Defaults that follow the memory limit of a container (a control group), where there is one.
+
+A process without a limit keeps nats-server's defaults, three quarters of the machine's memory for streams in memory.
+Below a limit a part belongs to the process itself, and streams get half of the rest: their messages are held with an
+index and a log, and a log that is fetched, buffers of connections and reads of files need memory at the same time. What
+was configured stays as it is; the watch of the group (store/disk/cgroup.py) holds then too.
+"""
+
+from typing import Final
+
+import attrs
+
+from jetraft.api.config.options import MAX_PENDING_BYTES, Options
+
+PROCESS_BYTES: Final = (
+    96 << 20
+)  # resident with three nodes and 100 streams: modules, heap, buffers of links (55-85 MiB)
+STREAMS_SHARE: Final = 2  # of what is left
+STREAMS_BYTES_MIN: Final = 1 << 20  # 0 would mean the default of a machine
+CACHE_SHARE: Final = 16  # of the limit
+PENDING_SHARE: Final = 16  # of the limit, for one connection
+
+
+def default_memory_bytes(limit_bytes: int) -> int:
+    """What streams in memory may hold below a limit of the process."""
+    return max(STREAMS_BYTES_MIN, (limit_bytes - PROCESS_BYTES - limit_bytes // CACHE_SHARE) // STREAMS_SHARE)
+
+
+def fitted(options: Options, limit_bytes: int | None) -> Options:
+    """The options below a memory limit in bytes; None: no limit, and the options as they are."""
+    if limit_bytes is None:
+        return options
+    if options.max_pending_bytes == MAX_PENDING_BYTES:
+        pending = max(options.max_payload_bytes, min(MAX_PENDING_BYTES, limit_bytes // PENDING_SHARE))
+        options = attrs.evolve(options, max_pending_bytes=pending)
+    block = options.jetstream
+    if block is None:
+        return options
+    block = attrs.evolve(
+        block,
+        max_memory_store_bytes=block.max_memory_store_bytes or default_memory_bytes(limit_bytes),
+        cache_bytes_max=min(block.cache_bytes_max, limit_bytes // CACHE_SHARE),
+    )
+    return attrs.evolve(options, jetstream=block)

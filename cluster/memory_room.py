@@ -1,0 +1,96 @@
+"""Watches the memory that is left to the process below its limit: says when it runs out, and gives back what it can.
+
+That is the cache of blocks, messages that are gone but still in logs in memory, and what the C library has kept.
+
+What is refused then is decided where it is asked for (`MemoryWatch`). A node without a limit has none of this.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+import trio
+
+from jetraft.store.disk.cgroup import memory_limit_bytes
+from jetraft.store.disk.io import memory_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jetraft.raft.group import Group
+    from jetraft.store.blocks.cache import BlockCache
+    from jetraft.store.disk.cgroup import MemoryWatch
+    from jetraft.store.model.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.25
+
+
+def _trim() -> Callable[[int], int] | None:
+    """Glibc's malloc_trim; None with another C library."""
+    try:
+        return cast("Callable[[int], int]", ctypes.CDLL(None).malloc_trim)
+    except (OSError, AttributeError):
+        return None
+
+
+MALLOC_TRIM: Final = _trim()
+
+
+def process_limit_bytes() -> int | None:
+    """The memory limit of this process in bytes; None where nothing holds it below the machine's memory."""
+    return memory_limit_bytes(memory_bytes())
+
+
+def give_back() -> None:
+    """Return freed memory to the kernel: the C library keeps it otherwise, and the group counts it as used."""
+    if MALLOC_TRIM is not None:
+        MALLOC_TRIM(0)
+
+
+class MemoryKeeper:
+    """See the module. One task (`run`)."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        memory: MemoryWatch,
+        cache: BlockCache,
+        groups_in_memory: Callable[[], Iterable[Group]],
+    ) -> None:
+        """`groups_in_memory` gives the groups whose logs are in memory; what no longer lives in them is dropped."""
+        self._clock = clock
+        self._memory = memory
+        self._cache = cache
+        self._groups_in_memory = groups_in_memory
+        self._was_low = False
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.look()
+            await trio.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """Do what is to be done now."""
+        memory = self._memory
+        is_low = memory.is_low(self._clock.mono_ns())
+        if is_low:
+            self._cache.clear()
+            for group in self._groups_in_memory():
+                group.checkpoint(replaces_older=True)
+            give_back()
+        if is_low and not self._was_low:
+            log.warning(
+                "memory is nearly exhausted: %d of %d bytes are left, %d are kept in reserve; messages are refused",
+                memory.free_bytes,
+                memory.limit_bytes,
+                memory.reserve_bytes,
+            )
+        elif self._was_low and not is_low:
+            log.warning("there is memory again: %d bytes are left; messages are taken", memory.free_bytes)
+        self._was_low = is_low
