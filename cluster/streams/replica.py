@@ -240,8 +240,6 @@ class StreamReplica:
 
     def consumer_names(self) -> list[str]:
         """The consumers of the stream, without those through which other streams read it."""
-        if not self.machine.hidden_consumers:
-            return list(self.machine.consumers)
         return [name for name, state in self.machine.consumers.items() if not state.config.direct]
 
     def transfer_leadership(self, to: NodeId | None) -> bool:

@@ -7,7 +7,7 @@ from tests.conformance.compare import differences
 from tests.conformance.known import KNOWN, meant
 from tests.conformance.scenes import SCENES
 
-pytestmark = [pytest.mark.reference]
+pytestmark = [pytest.mark.reference, pytest.mark.timeout(900)]  # the first test waits for all scenes of both servers
 LEFT_OVER = "(left over)"
 CASES = [(scene.name, name) for scene in SCENES for name in [*(step.name for step in scene.steps), LEFT_OVER]]
 

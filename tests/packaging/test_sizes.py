@@ -30,7 +30,7 @@ class Sizes:
 
 LARGEST: Final = {
     "api": Sizes(python_file=416, cython_file=402, function=59, class_body=303),
-    "cluster": Sizes(python_file=430, cython_file=236, function=58, class_body=352),
+    "cluster": Sizes(python_file=430, cython_file=236, function=58, class_body=354),
     "raft": Sizes(python_file=375, cython_file=0, function=48, class_body=322),
     "store": Sizes(python_file=479, cython_file=544, function=58, class_body=355),
     "src/pyspark_jetstream": Sizes(python_file=305, cython_file=0, function=29, class_body=171),
