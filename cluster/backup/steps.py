@@ -15,9 +15,10 @@ from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.state.snapshot import encode_config
+from jetraft.cluster.state.source_header import position_in
 from jetraft.cluster.state.ttl import NEVER_NS, parse_ttl
 from jetraft.store.frames._frame import make_record
-from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL
+from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL, RECORD_IS_SOURCED
 from jetraft.store.model import message
 from jetraft.store.model.state import StreamState
 from jetraft.store.stream.consumer_state import ConsumerState
@@ -39,6 +40,7 @@ class StepPlanner:
     def __init__(self, config: StreamConfig, now_unix_ns: int) -> None:
         self._has_ttls = config.allow_msg_ttl
         self._has_schedules = config.allow_msg_schedules
+        self._has_sources = bool(config.sources)
         self._now_unix_ns = now_unix_ns
         self._next_seq = 1
         self._run: list[bytes] = []  # records that follow each other without a gap
@@ -81,6 +83,8 @@ class StepPlanner:
             flags |= RECORD_HAS_TTL
         if self._has_schedules and b"Nats-Schedule" in item.hdr and _schedules(nats_headers(item.hdr)):
             flags |= RECORD_HAS_SCHEDULE
+        if self._has_sources and message.STREAM_SOURCE in item.hdr and position_in(item.hdr) is not None:
+            flags |= RECORD_IS_SOURCED  # the sources are read on from here, not from their start
         record = make_record(item.name, item.hdr, item.body, ts_ns=item.ts_ns, flags=flags)
         self._run.append(record)
         self._run_count += 1

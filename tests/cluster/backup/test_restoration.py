@@ -10,8 +10,9 @@ from jetraft.cluster.backup.step_batch import RestoreStep, StepKind
 from jetraft.cluster.backup.steps import StepPlanner
 from jetraft.cluster.streams.replica import StreamReplica
 from jetraft.store.frames._frame import record_at
-from jetraft.store.frames.format import FRAME_HEADER_BYTES, RECORD_HAS_SCHEDULE
+from jetraft.store.frames.format import FRAME_HEADER_BYTES, RECORD_HAS_SCHEDULE, RECORD_IS_SOURCED
 from jetraft.store.log.mem_log import MemLog
+from jetraft.store.model.config import StreamConfig, StreamSource
 from jetraft.store.model.state import StreamState
 from tests.cluster.lab import Node, assignment_of, finish, stream_config
 
@@ -19,8 +20,10 @@ CONFIG = stream_config(name="ORDERS", subjects=("orders.>",), allow_msg_ttl=True
 SECOND = 10**9
 
 
-def steps_of(*messages: ArchiveEntry, first_seq: int = 1, last_seq: int = 9, now_ns: int = 0) -> list[RestoreStep]:
-    planner = StepPlanner(CONFIG, now_ns)
+def steps_of(
+    *messages: ArchiveEntry, first_seq: int = 1, last_seq: int = 9, now_ns: int = 0, config: StreamConfig = CONFIG
+) -> list[RestoreStep]:
+    planner = StepPlanner(config, now_ns)
     state = StreamState(messages=len(messages), bytes=999, first_seq=first_seq, last_seq=last_seq)
     items: list[Item] = [state, *messages, ArchiveEnd(last_seq, 0)]
     batches = [batch for item in items for batch in planner.take(item)]
@@ -61,6 +64,16 @@ def test_a_message_that_has_outlived_its_ttl_is_passed_over() -> None:
 )
 def test_schedules_and_what_they_have_produced_are_marked(hdr: bytes, flags: int) -> None:
     (step,) = steps_of(message(1, hdr), last_seq=1)
+    assert record_at(bytes(FRAME_HEADER_BYTES) + step.body, FRAME_HEADER_BYTES)[1] == flags
+
+
+@pytest.mark.parametrize(
+    ("source", "flags"), [(b"O 7 > > orders.a abcd1234", RECORD_IS_SOURCED), (b"O", 0)], ids=["position", "none"]
+)
+def test_copies_of_sources_are_marked_so_that_reading_goes_on_behind_them(source: bytes, flags: int) -> None:
+    config = attrs.evolve(CONFIG, sources=(StreamSource(name="O"),))
+    hdr = b"NATS/1.0\r\nNats-Stream-Source: %s\r\n\r\n" % source
+    (step,) = steps_of(message(1, hdr), last_seq=1, config=config)
     assert record_at(bytes(FRAME_HEADER_BYTES) + step.body, FRAME_HEADER_BYTES)[1] == flags
 
 
