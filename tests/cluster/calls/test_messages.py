@@ -170,7 +170,7 @@ ELSEWHERE: Final = {
     "cluster/meta/table.py": "checkpoints",
     "cluster/state/commands.py": "entries",
     "cluster/state/consumer_transitions.py": "entries",
-    "cluster/state/machine.py": "checkpoints",
+    "cluster/state/snapshot.py": "checkpoints",
     "store/ledger/ledger_records.py": "the ledger",
     "store/stream/dedup.py": "checkpoints",
     "store/stream/stream_store.py": "checkpoints",

@@ -272,17 +272,6 @@ NOT_SERVED: tuple[Step, ...] = (
     consumer("O", "c"),
     *(
         ask(
-            f"stream: {key}",
-            f"STREAM.CREATE.{key}",
-            {"name": key, **({} if key in ("mirror", "sources") else {"subjects": [f"{key}.>"]}), key: value},
-        )
-        for key, value in (
-            ("mirror", {"name": "O"}),
-            ("sources", [{"name": "O"}]),
-        )
-    ),
-    *(
-        ask(
             f"consumer: {policy}",
             f"CONSUMER.CREATE.O.{policy}",
             {
