@@ -17,6 +17,7 @@ cdef enum:
     NUMBERS = 4             # stream sequence, consumer sequence, time, pending
     TOKENS_BEFORE = 5       # $JS.ACK.<stream>.<consumer>.<deliveries>
     DIGITS_MAX = 19
+    NUMBER_BITS = 62        # of a time; deliveries.py: NUMBER_MAX
     HDR_BYTES_MAX = 65535
 
 
@@ -73,7 +74,7 @@ def take_plain(bytes batch not None, Py_ssize_t start, uint64_t consumer_seq, ui
         take_apart(data + position, end - position, &message)
         if not is_plain(&message) or not read_numbers(message.reply, message.reply_len, numbers):
             break
-        if numbers[0] != last_seq + count + 1 or numbers[1] != consumer_seq + count + 1:
+        if numbers[0] != last_seq + count + 1 or numbers[1] != consumer_seq + count + 1 or numbers[2] >> NUMBER_BITS:
             break
         size += RECORD_HEADER_BYTES + message.subject_len + message.hdr_len + message.payload_len
         pending = numbers[3]

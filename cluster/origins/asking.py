@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import orjson
 
+from jetraft.cluster.origins.deliveries import NUMBER_MAX
 from jetraft.store.model import message
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.clock import NS_PER_S
@@ -101,13 +102,42 @@ def read_answer(hdr: bytes, payload: bytes) -> Answer:
     try:
         body = orjson.loads(payload)
         if error := body.get("error"):
-            code, number, text = error["code"], error.get("err_code", 0), error.get("description", "")
-            return Answer(error=ApiError(code=code, err_code=number, description=text))
+            code, number, text = _number(error["code"]), _number(error.get("err_code", 0)), error.get("description", "")
+            return Answer(error=ApiError(code=code, err_code=number, description=_text(text)))
         return Answer(
-            consumer=body["name"],
-            delivered_seq=body["delivered"]["stream_seq"],
-            num_pending=body["num_pending"],
-            identity=message.get(hdr, IDENTITY) or b"",
+            consumer=_name(body["name"]),
+            delivered_seq=_number(body["delivered"]["stream_seq"]),
+            num_pending=_number(body["num_pending"]),
+            identity=_word(message.get(hdr, IDENTITY) or b""),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return Answer(error=ApiError(code=500, err_code=0, description=UNREADABLE))
+
+
+# What is read here goes into subjects, headers and the log: what answers may be no server at all. Each raises
+# ValueError for what is not what it should be.
+
+
+def _number(found: object) -> int:
+    if type(found) is not int or not 0 <= found <= NUMBER_MAX:
+        raise ValueError(found)
+    return found
+
+
+def _text(found: object) -> str:
+    if not isinstance(found, str):
+        raise ValueError(found)  # noqa: TRY004  (one kind of error for all that cannot be read)
+    return found
+
+
+def _name(found: object) -> str:
+    name = _text(found)
+    if not name.isascii() or not name.isprintable() or not name or set(name) & set(" .*>"):
+        raise ValueError(name)
+    return name
+
+
+def _word(found: bytes) -> bytes:
+    if found.split() not in ([], [found]):
+        raise ValueError(found)
+    return found

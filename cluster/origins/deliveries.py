@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
+from jetraft.cluster.state.headers import parse_seq
 from jetraft.store.model import message
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ STATUS_START: Final = b"NATS/1.0 "
 OLD_ACK_TOKENS: Final = 9  # $JS.ACK.<stream>.<consumer>.<count>.<stream seq>.<consumer seq>.<time>.<pending>
 NEW_ACK_TOKENS: Final = 11  # with domain and account before the stream; others may follow
 CONTROL: Final = b"100"
+NUMBER_MAX: Final = (1 << 62) - 1  # what the store counts to; a time in ns of the year 2116
 
 
 class Arrived(NamedTuple):
@@ -85,7 +87,7 @@ class Deliveries:
         if captured.reply:
             return FlowControl(captured.reply)
         reached = message.get(captured.hdr, message.LAST_CONSUMER)
-        if reached is not None and reached.isdigit() and int(reached) > self.consumer_seq:
+        if reached is not None and parse_seq(reached) > self.consumer_seq:
             self.is_broken = True
         stalled = message.get(captured.hdr, message.CONSUMER_STALLED)
         return FlowControl(stalled) if stalled else None
@@ -102,7 +104,5 @@ def numbers_of(reply: bytes) -> AckNumbers | None:
         numbers = parts[7:11]
     else:
         return None
-    try:
-        return AckNumbers(*map(int, numbers))
-    except ValueError:
-        return None
+    found = AckNumbers(*map(parse_seq, numbers))
+    return found if all(0 <= number <= NUMBER_MAX for number in found) else None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from jetraft.cluster.state.headers import parse_seq
 from jetraft.store.model import message
 
 if TYPE_CHECKING:
@@ -52,10 +53,11 @@ def position_in(hdr: bytes) -> tuple[bytes, SourcePosition] | None:
     """The key and position that a stored message's headers tell; None when they tell none."""
     value = message.get(hdr, message.STREAM_SOURCE)
     parts = value.split(b" ") if value else []
-    if len(parts) < PARTS_MIN or not parts[1].isdigit():
+    seq = parse_seq(parts[1]) if len(parts) >= PARTS_MIN else -1
+    if seq < 0:
         return None
     identity = parts[IDENTITY_AT] if len(parts) > IDENTITY_AT else b""
-    return b"%s %s %s" % (parts[0], parts[2], parts[3]), SourcePosition(int(parts[1]), identity)
+    return b"%s %s %s" % (parts[0], parts[2], parts[3]), SourcePosition(seq, identity)
 
 
 def _key_parts(source: StreamSource) -> tuple[bytes, bytes, bytes]:

@@ -71,3 +71,36 @@ def test_an_error_is_kept_as_the_server_said_it() -> None:
     error = read_answer(b"", b'{"error":{"code":404,"err_code":10059,"description":"stream not found"}}').error
     assert error is not None
     assert error.to_json_dict() == {"code": 404, "err_code": 10059, "description": "stream not found"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"delivered": {"stream_seq": "3"}},
+        {"delivered": {"stream_seq": -1}},
+        {"delivered": {"stream_seq": 1 << 63}},
+        {"delivered": {"stream_seq": True}},
+        {"num_pending": None},
+        {"num_pending": 1.5},
+        {"name": 7},
+        {"name": ""},
+        {"name": "a b"},
+        {"name": "a\r\nPING"},
+        {"name": "a.>"},
+        {"error": {"code": "x"}},
+        {"error": {"code": 500, "err_code": []}},
+        {"error": {"code": 500, "description": {}}},
+    ],
+)
+def test_an_answer_that_no_server_gives_is_an_error_and_not_believed(change: dict[str, Any]) -> None:
+    body = {"name": "c", "delivered": {"stream_seq": 3}, "num_pending": 2} | change
+    error = read_answer(b"", orjson.dumps(body)).error
+    assert error is not None
+    assert error.description == UNREADABLE
+
+
+def test_an_identity_that_is_no_word_is_an_error() -> None:
+    body = orjson.dumps({"name": "c", "delivered": {"stream_seq": 3}, "num_pending": 2})
+    error = read_answer(message.build({b"Nats-Stream-Identity": b"a b"}), body).error
+    assert error is not None
+    assert error.description == UNREADABLE

@@ -80,3 +80,14 @@ def test_ack_subjects_of_old_and_new_servers_are_read() -> None:
     assert numbers_of(b"$JS.ACK.hub.hash.S.c.1.22.3.44.5.token") == (22, 3, 44, 5)
     for other in (b"", b"_INBOX.x", b"$JS.ACK.S.c", b"$JS.ACK.S.c.1.a.3.44.5"):
         assert numbers_of(other) is None
+
+
+def test_numbers_beyond_what_a_store_counts_to_are_no_numbers() -> None:
+    for number in (b"-1", b"1_0", b"%d" % (1 << 62), b"9" * 5000):
+        for place in range(4):
+            numbers = [b"1", b"1", b"1", b"1"]
+            numbers[place] = number
+            assert numbers_of(b"$JS.ACK.O.c.1." + b".".join(numbers)) is None
+    deliveries = Deliveries(last_seq=0)
+    assert deliveries.take(status(100, b"Idle Heartbeat", fields={message.LAST_CONSUMER: b"9" * 5000})) is None
+    assert not deliveries.is_broken

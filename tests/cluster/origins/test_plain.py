@@ -62,3 +62,8 @@ def test_what_does_not_follow_is_left() -> None:
     assert take_plain(plain, 0, 0, 5, 1 << 20)[1] == 0
     assert take_plain(plain, 0, 3, 0, 1 << 20)[1] == 0
     assert take_plain(b"", 0, 0, 0, 1 << 20) == (b"", 0, 0, 0)
+
+
+def test_a_time_beyond_what_is_counted_to_is_left_to_the_slow_path() -> None:
+    batch = encode_capture(b"a", b"$JS.ACK.O.c.1.1.1.%d.0" % (1 << 62), payload=b"x")
+    assert take_plain(batch, 0, 0, 0, 1 << 20)[1:3] == (0, 0)

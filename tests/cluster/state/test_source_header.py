@@ -73,3 +73,8 @@ def test_a_message_that_only_looks_like_a_copy_notes_nothing() -> None:
     bench = Bench()
     bench.messages(b"s.a", hdr=sourced(PLAIN, 4))
     assert bench.machine.sources == {}
+
+
+def test_a_number_that_is_none_is_no_position() -> None:
+    for number in (b"x", b"-1", b"9" * 5000):
+        assert position_in(b"NATS/1.0\r\nNats-Stream-Source: O %s > > a\r\n\r\n" % number) is None
