@@ -5,6 +5,8 @@ VENV    ?= .venv
 BIN     := $(VENV)/bin
 RAFT    ?=
 IMAGE   ?= jetraft:latest
+SPARK_IMAGE ?= jetraft-spark:latest
+BUILD_ARGS := $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(NO_INDEX),--build-arg PIP_NO_INDEX=1)
 JOBS    ?= 2
 WORKERS ?= 3
 COMPOSE := $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
@@ -16,18 +18,18 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance image up upgrade down clean bench bench-quick bench-growth bench-store bench-many asan fuzz sim crash-states faults faults-disk corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-spark asan fuzz sim crash-states faults faults-disk corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(BUILT)  ## create .venv, install everything, compile the data plane
-$(STAMP): pyproject.toml setup.py
+$(STAMP): pyproject.toml setup.py src/pyspark-jetstream/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "jetraft: $(PYTHON) is missing: install Python 3.11 or later"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "jetraft: Python 3.11 or later is needed"; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || { echo "jetraft: a C compiler is needed: install gcc (Debian: apt-get install gcc libc6-dev libssl-dev python3-dev)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "jetraft: $(PYTHON) cannot make virtual environments (Debian: apt-get install python3-venv)"; exit 1; }
-	JETRAFT_EXT=nothing-yet $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark,demo]'
+	JETRAFT_EXT=nothing-yet $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark,demo]' -e ./src/pyspark-jetstream
 	@touch $@
 $(BUILT): $(STAMP) $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
@@ -74,7 +76,7 @@ types: setup     ## mypy --strict
 	$(BIN)/mypy
 	MYPYPATH=src:. $(BIN)/mypy -p demo -p tests.harness -p tests.conformance -p tests.simulator -p tests.scenarios \
 		-p tests.crash_states -p tests.faults -p tests.bench -p tests.raft -p tests.store -p tests.api -p tests.cluster \
-		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.doubles -p tests.fuzz
+		-p tests.corruption -p tests.spark -p tests.clients -p tests.packaging -p tests.doubles -p tests.fuzz -p tests.compose
 
 build: setup     ## compile the extension modules in place
 	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(JOBS)
@@ -82,8 +84,8 @@ build: setup     ## compile the extension modules in place
 build-debug: setup ## compile with bounds checks and without optimisation; `make build` restores the normal modules
 	JETRAFT_DEBUG=1 JETRAFT_BUILD=build/cython-debug $(BIN)/python setup.py --quiet build_ext --inplace --force
 
-wheel: setup     ## build a wheel with compiled modules, in dist/
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+wheel: setup     ## build both wheels, in dist/: jetraft with compiled modules, pyspark-jetstream in Python only
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./src/pyspark-jetstream
 
 conformance: setup ## run the same requests against nats-server and jetraft and print the differences
 	$(BIN)/python -m tests.conformance --a reference --b jetraft
@@ -103,14 +105,24 @@ bench-store: setup ## large streams: recovery after SIGKILL, purge, reads, compa
 bench-many: setup ## many idle streams: creation, disk, idle cost, restart after SIGKILL (N=10000)
 	$(BIN)/python -m tests.bench.many $(if $(N),--streams $(N))
 
+bench-spark: setup ## rows per second into Spark, floors, nats-server beside: ROWS=n RUNS=n KIND=jetraft-1
+	$(BIN)/python -m tests.spark.bench $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) $(if $(KIND),--kind $(KIND))
+
 asan: setup      ## test the compiled modules under address and undefined-behaviour sanitizers
 	tests/asan.sh $(BIN)/python
 
 fuzz: setup      ## every reader of foreign bytes, guided by coverage, under the address sanitizer (needs clang): INPUTS=n per target TARGET=name
 	tests/fuzz/run.sh $(BIN)/python $(or $(INPUTS),1000000) $(TARGET)
 
-image:           ## build the container image (BASE=image with Python 3.11)
-	docker build -f deploy/Dockerfile --target server $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMAGE) .
+wheelhouse: setup ## gather the wheels that the images need in deploy/wheelhouse, to build them without an index (NO_INDEX=1)
+	$(BIN)/python -m pip wheel --quiet --wheel-dir deploy/wheelhouse --constraint deploy/constraints.txt \
+		$$($(BIN)/python deploy/requirements.py)
+
+image:           ## build the server's image (BASE=image with Python 3.11, NO_INDEX=1: wheels of `make wheelhouse` only)
+	docker build -f deploy/Dockerfile --target server $(BUILD_ARGS) -t $(IMAGE) .
+
+image-spark:     ## build the image of the Spark job of the compose profile
+	docker build -f deploy/Dockerfile --target spark $(BUILD_ARGS) -t $(SPARK_IMAGE) .
 
 $(SECRET):
 	@umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > $@; chmod 0444 $@
@@ -125,8 +137,12 @@ upgrade: image   ## put the present code on one node after the other
 down:            ## stop the containers, the Spark job too; their volumes stay
 	CLUSTER_SECRET_FILE=$(abspath $(SECRET)) $(COMPOSE) -p jetraft -f deploy/docker-compose.yml --profile spark down
 
-docs: setup      ## write the pages that are made from tables (docs/configuration.md)
+compose-check: setup ## the compose cluster under an engine, disturbed and taken down; prints a table (IMAGE= SPARK_IMAGE= WITHOUT_SPARK=1 ONLY=step)
+	$(BIN)/python -m tests.compose --image $(IMAGE) --spark-image $(SPARK_IMAGE) $(if $(WITHOUT_SPARK),--without-spark) $(if $(ONLY),--only '$(ONLY)')
+
+docs: setup      ## write the pages that are made from tables (docs/configuration.md, docs/compatibility.md)
 	$(BIN)/python tools/gen_configuration.py
+	$(BIN)/python tools/gen_compatibility.py
 
 clean:           ## remove what was built; .venv and stores stay
 	rm -rf build dist .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -53,10 +53,10 @@ class PlaneOutbox:
         self.reactor.kick_outside()
         return self.plane.add_sink(self.account, subject, handler, queue=queue, local_only=local_only)
 
-    def extend_sink(self, handle: int, subject: bytes) -> None:
+    def extend_sink(self, handle: int, subject: bytes, *, local_only: bool = False) -> None:
         """Capture another subject into the same batches, so that messages of both keep their order."""
         self.reactor.kick_outside()
-        self.plane.extend_sink(handle, subject)
+        self.plane.extend_sink(handle, subject, local_only=local_only)
 
     def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
         """The same for what a consumer delivers to a subject: messages keep the subjects that they are stored under."""
@@ -84,7 +84,7 @@ class PlaneOutbox:
     def deliver(self, run: DeliveryRun, source: MessageSource) -> int:
         """Send stored messages to one subject, each with its ack subject."""
         reader = getattr(source, "records", None)
-        if run.headers_only or not isinstance(reader, RecordReader):
+        if run.headers_only or run.pin_id is not None or not isinstance(reader, RecordReader):
             return deliver_one_by_one(self, run, source)
         self.reactor.kick_outside()
         return deliver_run(

@@ -34,6 +34,7 @@ from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
+from jetraft.api.reload.certificates import certificates_of
 from jetraft.api.reload.reloader import Reloader
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.api.start_errors import StartError, clients_error, first_of, routes_error
@@ -95,6 +96,7 @@ class Server:
         self.started_unix_ns, self.started_mono_ns = self.clock.unix_ns(), self.clock.mono_ns()
         self._files: StartFiles | None = None
         self._exit_status = 0
+        self.mesh_tls: Any = None  # Tls, of a cluster that has it
 
     def run(self) -> int:
         """See serve."""
@@ -159,10 +161,8 @@ class Server:
             from jetraft.api.routes import Routes, addresses_of  # noqa: PLC0415  servers that stand alone have none
 
             advertise = not (options.cluster and options.cluster.no_advertise)
-            configured = addresses_of(options.cluster.routes if options.cluster else ())
-            self.routes = Routes(
-                self.mesh, self.plane, self.sessions, self.reactor, advertise=advertise, configured=configured
-            )
+            to = addresses_of(options.cluster.routes if options.cluster else ())
+            self.routes = Routes(self.mesh, self.plane, self.sessions, self.reactor, advertise=advertise, configured=to)
             self.routes.start()
         self.jetstream = self._build_jetstream()
         self.pages = build_pages(
@@ -172,11 +172,13 @@ class Server:
             clock=self.clock,
             jetstream=self.jetstream,
             accounts=self.accounts,
+            shared=self.shared,
             routes=self.routes,
             leafnodes=self.leaf and self.leaf.status(self.plane),
             started_unix_ns=self.started_unix_ns,
             started_mono_ns=self.started_mono_ns,
         )
+        self.monitor = open_monitor(options, self.pages)
         self.reloader = make_reloader(self)
         self.system = SystemAccount.build(
             pages=self.pages,
@@ -185,7 +187,6 @@ class Server:
             accounts=self.accounts,
             reload_configuration=self.reloader.reload,
         )
-        self.monitor = open_monitor(options, self.pages)
         self.claims = build_claims_service(self.registry, self.logins, self.reactor, self.accounts, self.shared)
 
     def _build_websocket(self, parts: ListenerParts) -> list[ClientListener]:
@@ -194,7 +195,8 @@ class Server:
             return []
         from jetraft.api.websocket.assembly import listen_for_websocket, log_start  # noqa: PLC0415  only where it is served
 
-        listener = listen_for_websocket(self.options, web, parts)
+        leafs = self.leaf.leafnodes if self.leaf and self.leaf.options.listens else None
+        listener = listen_for_websocket(self.options, web, parts, leafs)
         log_start(web, self.sessions.web_port, self.say)
         return [listener]
 
@@ -206,6 +208,8 @@ class Server:
         urls = advertised(self.options.host, self.sessions.port, self.options.client_advertise)
         self.sessions.client_urls = urls
         try:
+            if cluster.tls is not None:
+                self.mesh_tls = Tls.load(TlsFiles(**attrs.asdict(cluster.tls)))
             routes = [parse_route(route) for route in cluster.routes]
             setting = MeshSetting(
                 cluster=cluster.name,
@@ -214,7 +218,7 @@ class Server:
                 routes=[route.address for route in routes],
                 secrets=secrets_of(cluster, [route.secret for route in routes]),
                 advertise=parse_address(cluster.advertise) if cluster.advertise else None,
-                tls=Tls.load(TlsFiles(**attrs.asdict(cluster.tls))) if cluster.tls is not None else None,
+                tls=self.mesh_tls,
                 bulk_bytes_per_s=cluster.bulk_bytes_per_s,
             )
         except TlsFilesError as error:
@@ -392,7 +396,8 @@ def make_reloader(server: Server) -> Reloader:
         accounts=server.accounts,
         shared=server.shared,
         write_files=server.write_files,
-        tls=server.tls,
+        certificates=certificates_of(server),
+        leaf=server.leaf,
         routes=server.routes,
         jetstream=server.jetstream,
     )

@@ -302,7 +302,7 @@ class Sessions:
 
     def listeners_varz(self) -> Mapping[str, Any]:
         """What /varz says of the addresses that clients are told, and of the listener for WebSocket."""
-        urls = {"connect_urls": list(self.connect_urls)}
+        urls = {"connect_urls": list(self.connect_urls)} if self.connect_urls else {}
         if self.web_connect_urls:
             urls["ws_connect_urls"] = list(self.web_connect_urls)
         return urls | varz_fields(self.options.websocket, self.web_port, self.web_tls_not_after)

@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from jetraft.store.model.gotime import ZERO_TIME_NS, format_time
-from jetraft.store.model.ids import ALPHABET
+from jetraft.store.model.ids import ALPHABET, GLOBAL_ACCOUNT
 from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
+    from jetraft.cluster.consumers.effects import PinEvent
     from jetraft.cluster.ports import Outbox, Outboxes
     from jetraft.store.model.clock import Clock
 
@@ -39,14 +40,18 @@ class NodeAdvisories:
 
     def of(self, account: str) -> Advisories:
         """What tells an account."""
-        return Advisories(outbox=self._outboxes(account), clock=self._clock, rng=self._rng, domain=self.domain)
+        outbox = self._outboxes(account)
+        return Advisories(outbox=outbox, clock=self._clock, rng=self._rng, domain=self.domain, account=account)
 
 
 class Advisories:
     """Tells events of one account on one node."""
 
-    def __init__(self, *, outbox: Outbox, clock: Clock, rng: Random, domain: str = "") -> None:
+    def __init__(
+        self, *, outbox: Outbox, clock: Clock, rng: Random, domain: str = "", account: str = GLOBAL_ACCOUNT
+    ) -> None:
         self._domain = domain
+        self._account = account
         self._outbox = outbox
         self._clock = clock
         self._rng = rng
@@ -126,6 +131,12 @@ class Advisories:
         """A message was delivered as often as its consumer allows."""
         fields = {"stream": stream, "consumer": consumer, "stream_seq": stream_seq, "deliveries": deliveries}
         self._tell(f"CONSUMER.MAX_DELIVERIES.{stream}.{consumer}", "max_deliver", fields)
+
+    def pin_changed(self, stream: str, consumer: str, event: PinEvent) -> None:
+        """A client of a priority group was pinned, or is no longer."""
+        past, how = ("PINNED", {"pinned_id": event.pin_id}) if event.pin_id else ("UNPINNED", {"reason": event.reason})
+        fields = {"account": self._account, "stream": stream, "consumer": consumer, "group": event.group, **how}
+        self._tell(f"CONSUMER.{past}.{stream}.{consumer}", f"consumer_group_{past.lower()}", fields)
 
     # --- the API
 

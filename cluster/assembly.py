@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.readiness import Confirmation
     from jetraft.cluster.state.changes import StreamChanges
+    from jetraft.cluster.streams.handing_over import Handovers
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.raft.group import Group
     from jetraft.raft.mesh.peers import Mesh
@@ -96,6 +97,7 @@ class Parts:
     memory: MemoryKeeper | None
     sweeper: Sweeper
     catchup: Catchup | None
+    handovers: Handovers | None
 
 
 def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
@@ -151,6 +153,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
             sweep=partial(sweep, replicas.adoption, directory, replicas.backend),
         ),
         catchup=None if mesh is None else Catchup(ports.manager, mesh, clock=ports.clock, reopen=reopen),
+        handovers=requests.handovers,
     )
 
 

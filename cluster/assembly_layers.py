@@ -46,6 +46,7 @@ from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.cluster.streams.handing_over import Handovers
 from jetraft.cluster.streams.host import StreamHost
 from jetraft.cluster.streams.memory_groups import MemoryGroups
 from jetraft.raft.recovery.joining import Joining
@@ -149,6 +150,7 @@ class Requests:
     backups: Backups
     currency: Currency
     confirmation: Confirmation
+    handovers: Handovers | None  # None on a server that stands alone
 
 
 def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Requests:
@@ -206,6 +208,7 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
         backups=backups,
         currency=Currency(committed_index=inquiries.committed_index, wait_applied=meta_group.wait_applied),
         confirmation=Confirmation(clock=clock, ask=inquiries.committed_index, wait_applied=meta_group.wait_applied),
+        handovers=None if mesh is None else Handovers(mesh=mesh, timers=ports.timers, clock=clock),
     )
 
 
@@ -349,7 +352,9 @@ def _site_maker(
         quota=Quota(setting.store_limits, shared.held_bytes),
         space=shared.space,
         memory=ports.memory,
-        batches=BatchRoom(),
+        batches=BatchRoom(setting.limits.batch),
+        server_limits=setting.limits,
+        handovers=requests.handovers,
     )
 
     def make(account: str) -> Site:

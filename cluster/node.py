@@ -84,6 +84,8 @@ class ClusterNode:
             if not parts.currency.is_proved:
                 nursery.start_soon(self._prove_table)
             nursery.start_soon(parts.clocks.run)
+            if parts.handovers is not None:
+                nursery.start_soon(parts.handovers.run)
             nursery.start_soon(parts.service.inquiries.run)
             nursery.start_soon(parts.leader_duties.run)
             nursery.start_soon(parts.gossip.run)
@@ -141,6 +143,11 @@ class ClusterNode:
     def meta_group(self) -> Group | None:
         """The meta group on this node; None until it is founded, and on a node outside of it."""
         return self.parts.meta_replica.group
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether other nodes have yet to fetch publishes that came while leadership was handed over."""
+        return self.parts.handovers is not None and self.parts.handovers.is_waited_for
 
     @property
     def bootstrap(self) -> BootstrapStatistics:

@@ -49,7 +49,8 @@ class DeliveryRun:
     """Messages of one stream that go to one subject in this turn, in this order: one column per number.
 
     `ack_prefix` is `$JS.ACK.<stream>.<consumer>.`; the columns, with the timestamp that the store has, make up the rest
-    of each ack subject. With `headers_only` the payload is left out and `Nats-Msg-Size` is added.
+    of each ack subject. With `headers_only` the payload is left out and `Nats-Msg-Size` is added; with `pin_id` each
+    message has it as `Nats-Pin-Id`.
     """
 
     to: bytes
@@ -59,6 +60,7 @@ class DeliveryRun:
     counts: Sequence[int]  # deliveries so far, this one included
     nums_pending: Sequence[int]  # messages that the consumer has yet to see after this one
     headers_only: bool = False
+    pin_id: str | None = None
 
 
 class Outbox(Protocol):
@@ -95,10 +97,11 @@ class Outbox(Protocol):
     ) -> int:
         """Capture what is published to a subject; the handler gets one batch of capture records per turn.
 
-        `local_only` captures what enters at this node and announces no interest to the others. Returns a handle.
+        `local_only` captures what enters at this node, or comes from another one that has not heard yet that an
+        interest ended, and announces no interest to the others. Returns a handle.
         """
 
-    def extend_sink(self, handle: int, subject: bytes) -> None:
+    def extend_sink(self, handle: int, subject: bytes, *, local_only: bool = False) -> None:
         """Capture another subject into the batches of a sink, so that messages of both keep their order."""
 
     def capture_deliveries(self, subject: bytes, handler: Callable[[bytes], None]) -> int:
@@ -161,13 +164,15 @@ def deliver_one_by_one(outbox: Outbox, run: DeliveryRun, source: MessageSource) 
             continue
         hdr, payload = message.hdr, message.payload
         if run.headers_only:
-            hdr, payload = with_message_size(hdr, len(payload)), b""
+            hdr, payload = with_header(hdr, b"Nats-Msg-Size: %d" % len(payload)), b""
+        if run.pin_id is not None:
+            hdr = with_header(hdr, b"Nats-Pin-Id: " + run.pin_id.encode())
         reply = b"%s%d.%d.%d.%d.%d" % (run.ack_prefix, count, stream_seq, consumer_seq, message.ts_ns, num_pending)
         received += outbox.send(run.to, subject=message.subject, reply=reply, hdr=hdr, payload=payload) > 0
     return received
 
 
-def with_message_size(hdr: bytes, size: int) -> bytes:
-    """Append `Nats-Msg-Size` to a header block, which may be empty."""
+def with_header(hdr: bytes, line: bytes) -> bytes:
+    """Append a line to a header block, which may be empty."""
     lines = hdr[:-2] if hdr else b"NATS/1.0\r\n"
-    return b"%sNats-Msg-Size: %d\r\n\r\n" % (lines, size)
+    return b"%s%s\r\n\r\n" % (lines, line)

@@ -10,6 +10,7 @@ import attrs
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.ports import Outbox, Timers, Traces
     from jetraft.cluster.quota import Quota
     from jetraft.cluster.state.assignment import StreamAssignment
+    from jetraft.cluster.streams.handing_over import Handovers
     from jetraft.raft.manager import Manager
     from jetraft.store.disk.cgroup import MemoryWatch
     from jetraft.store.disk.space import SpaceWatch
@@ -42,10 +44,12 @@ class Site:
     link_heard_ns: Callable[[NodeId], int | None] = attrs.field(default=lambda _node: None)
     quota: Quota | None = None  # what the server was told to hold at most; None: no limits
     limits: Callable[[], AccountLimits] = AccountLimits  # of the account, now
+    server_limits: ServerLimits = NO_LIMITS  # what requests may ask of this server
     account_quota: Quota | None = None  # what the account may hold at most; None: no limits
     batches: BatchRoom = attrs.Factory(BatchRoom)  # what batches of all streams take on this node
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
     memory: MemoryWatch | None = None  # what is left of it to the process; None: no limit
+    handovers: Handovers | None = None  # of publishes, from leader to leader; None where no other node is
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members

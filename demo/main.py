@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from demo import flights, report
 from demo.publisher import WINDOW, Publisher, PublishFailedError
 from demo.publisher import Progress as Acknowledged
+from pyspark_jetstream import statistics
 from pyspark_jetstream.java import JavaMissingError, ensure_java
 from tests.harness.cluster import Cluster
 from tests.harness.process import Process, ServerFailed
@@ -128,17 +129,17 @@ async def work(run: Run) -> bool:
         publisher = await publish(run, rows, progress)
         caught_up_s = await asyncio.to_thread(catch_up, run)
         await finish_spark(run, progress)
-    state = api(run, f"STREAM.INFO.{STREAM}")["state"]
     outcome = report.Outcome(
         expected=expected,
         found=run.spark_table(),
         progress=publisher.progress,
-        stored=state["messages"],
+        stored=api(run, f"STREAM.INFO.{STREAM}")["state"]["messages"],
         killed=run.killed,
         kill_at=run.kill_at,
         leaderless_s=run.leaderless_s,
         restart_s=run.restart_s,
         caught_up_s=caught_up_s,
+        windows=json.loads((run.directory / "spark" / "result.json").read_text(encoding="utf-8"))["windows"],
         served=served(run),
         speeds=json.loads((run.directory / "spark" / "speeds.json").read_text(encoding="utf-8")),
         rss_bytes=run.cluster.statistics(),
@@ -297,13 +298,9 @@ async def finish_spark(run: Run, progress: Progress) -> None:
         raise ServerFailed(f"Spark's process ended with {status}\n{run.spark.tail()}")
 
 
-def served(run: Run) -> dict[str, int]:
-    """The rows that each server returned to Spark."""
-    rows: Counter[str] = Counter()
-    for path in (run.directory / "spark" / "stats").glob("*.json"):
-        note = json.loads(path.read_text(encoding="utf-8"))
-        rows[note["server"]] += note["rows"]
-    return dict(sorted(rows.items()))
+def served(run: Run) -> list[dict[str, Any]]:
+    """What each server returned to Spark in each micro-batch: rows and seconds of reading."""
+    return statistics(str(run.directory / "spark" / "stats"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The report of the demo, and the check of its result."""
 
 import math
+from collections import Counter
+from typing import Any
 
 import attrs
 from rich.console import Console
@@ -26,7 +28,8 @@ class Outcome:
     leaderless_s: float
     restart_s: float
     caught_up_s: float
-    served: dict[str, int]
+    windows: int
+    served: list[dict[str, Any]]
     speeds: list[dict[str, float]]
     rss_bytes: dict[str, int]
     rss_bytes_max: dict[str, int]
@@ -68,7 +71,6 @@ def measures(outcome: Outcome) -> Table:
     table.add_column("value")
     progress = outcome.progress
     seconds = progress.last_ack_s - progress.started_s
-    rows, busy_s = sum(batch["rows"] for batch in outcome.speeds), sum(batch["seconds"] for batch in outcome.speeds)
     table.add_row("rows acknowledged", f"{progress.acked} in {seconds:.1f} s")
     table.add_row("published", f"{progress.acked / seconds:,.0f} messages/s, each acknowledged")
     table.add_row(
@@ -82,12 +84,25 @@ def measures(outcome: Outcome) -> Table:
     table.add_row(
         "restart", f"{outcome.restart_s:.2f} s to ready; all replicas current {outcome.caught_up_s:.2f} s later"
     )
-    table.add_row("Spark", f"{rows / busy_s:,.0f} rows/s over {len(outcome.speeds)} micro-batches" if busy_s else "-")
-    table.add_row("served to Spark by", ", ".join(f"{name}: {count}" for name, count in outcome.served.items()))
+    spark_rows(table, outcome)
     for name, size in outcome.rss_bytes.items():
         most = max(size, outcome.rss_bytes_max.get(name, 0))
         table.add_row(f"memory of {name}", f"{size / MIB:.0f} MiB at the end, {most / MIB:.0f} MiB at most")
     return table
+
+
+def spark_rows(table: Table, outcome: Outcome) -> None:
+    """The connector's speed, that of whole micro-batches without the first (Spark's start), and who served them."""
+    rows, busy_s = sum(one["rows"] for one in outcome.served), sum(one["seconds"] for one in outcome.served)
+    table.add_row("connector", f"{rows / busy_s:,.0f} rows/s of a reading task" if busy_s else "-")
+    later = outcome.speeds[1:]
+    rows, busy_s = sum(batch["rows"] for batch in later), sum(batch["seconds"] for batch in later)
+    speed = f"{rows / busy_s:,.0f} rows/s in {len(later)} micro-batches after the first" if busy_s else "-"
+    table.add_row("Spark", f"{speed}; {outcome.windows} windows")
+    by_server: Counter[str] = Counter()
+    for one in outcome.served:
+        by_server[one["server"]] += one["rows"]
+    table.add_row("served to Spark by", ", ".join(f"{name}: {count}" for name, count in sorted(by_server.items())))
 
 
 def wrong(outcome: Outcome) -> list[str]:

@@ -69,7 +69,7 @@ def hand_over(groups: Iterable[G], is_handed: Callable[[G], bool]) -> bool:
     """Hand over some of the groups that this node leads and others can; whether any transfer runs (`is_handed`).
 
     To be called again until none does. A few at a time: each is an election with two fsyncs, and a group is silent from
-    the beginning of its transfer to the end, so the others had better go on serving until it is tchosen turn.
+    the beginning of its transfer to the end, so the others had better go on serving until it is their turn.
     """
     all_groups = list(groups)
     led = [group for group in all_groups if group.is_leader and len(group.configuration.members) > 1]

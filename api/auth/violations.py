@@ -7,6 +7,7 @@ from jetraft.store.model.gosyntax import go_quote
 PUBLISH: Final = 0  # the values of Violation in api/plane/_types.pxd
 REPLY: Final = 1
 SUBSCRIBE: Final = 2
+TOKENS: Final = 3
 NOT_UTF8: Final = ("\udc80", "\udcff")  # what bytes become that are no text
 
 
@@ -28,6 +29,9 @@ def texts(kind: int, subject: bytes, queue: bytes, sid: bytes) -> tuple[str, str
     if kind == REPLY:
         return f"Permissions Violation for Publish with Reply of {shown}", f"Publish Violation - Reply {shown}"
     identity = sid.decode("utf-8", "replace")
+    if kind == TOKENS:
+        said = f"Permissions Violation for Subscription to {shown}, too many tokens"
+        return said, f"Subscription Violation Too Many Tokens - Subject {shown}, SID {identity}"
     said, logged = f"Permissions Violation for Subscription to {shown}", f"Subscription Violation - Subject {shown}"
     if not queue:
         return said, f"{logged}, SID {identity}"

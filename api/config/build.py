@@ -2,7 +2,7 @@
 
 from collections import Counter
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
@@ -25,6 +25,7 @@ from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.url import redacted
 
 Settings = dict[str, Any]
@@ -50,7 +51,8 @@ def split_url(text: str, *, default_port: int) -> tuple[str, int, str]:
         if number != "-1":
             raise OptionsError(f"error parsing URL {redacted(text)!r}: invalid port") from None
         return host.strip("[]"), -1, ""
-    secret = f"{parts.username or ''}:{parts.password}" if parts.password else parts.username or ""
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    secret = f"{user}:{password}" if password else user
     return parts.hostname or "", default_port if port is None else port, secret
 
 
@@ -103,6 +105,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         domain=settings.get("domain") or "",
         raft_engine=engine,
         cipher=settings.get("cipher") or "chachapoly",
+        limits=settings.get("jetstream_limits") or NO_LIMITS,
         key=settings.get("encryption_key") or "",
         prev_key=settings.get("prev_encryption_key") or "",
         scrub=ScrubOptions(
@@ -237,7 +240,8 @@ def websocket_of(settings: Settings, rules: AuthRules, trust: TrustOptions | Non
 PLAIN = (
     "host", "port", "server_name", "client_advertise", "http_host", "http_port", "https_port", "http_base_path",
     "auth_timeout_ns", "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections",
-    "max_closed_clients", "max_subscriptions", "ping_interval_ns", "ping_max", "write_deadline_ns",
+    "max_closed_clients", "max_subscriptions", "max_sub_tokens", "no_fast_producer_stall", "default_js_domain",
+    "ping_interval_ns", "ping_max", "write_deadline_ns",
     "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
     "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",
     "server_metadata", "config_file", "config_digest",
@@ -265,7 +269,7 @@ def build_options(settings: Settings) -> Options:
     if tls is not None:  # a client that says nothing is to hear of the handshake, not of its name
         plain.setdefault("auth_timeout_ns", tls.timeout_ns + NS_PER_S)
     trust, rules = trust_of(settings), auth_rules(settings)
-    return Options(
+    options = Options(
         **plain,
         auth=rules,
         trust=trust,
@@ -282,3 +286,8 @@ def build_options(settings: Settings) -> Options:
         cluster=cluster,
         leafnodes=leaf_options(settings, rules, trust),
     )
+    if not options.default_js_domain:
+        return options
+    from jetraft.api.config.js_domains import with_domains  # noqa: PLC0415  few servers have one
+
+    return with_domains(options, dict(options.default_js_domain))

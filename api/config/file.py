@@ -15,12 +15,15 @@ from jetraft.api.config.accounts import accounts
 from jetraft.api.config.authorization import authorization, check_alone
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import ConfigError, Parser, Table
+from jetraft.api.config.jetstream_limits import jetstream_limits
 from jetraft.api.config.mappings import mappings
 from jetraft.api.config.options import DEFAULT_HTTP_PORT, DEFAULT_PORT, ClusterTls
 from jetraft.api.config.values import boolean, cipher, duration_ns, integer, pairs, secret_text, text, texts
 
 CLOSED_CLIENTS_MAX = 1_000_000  # some KB of memory each
+SUB_TOKENS_MAX = 255  # of nats-server, which counts in a byte
 DOMAIN_BYTES_MAX = 255  # api/plane: plane_t.domain
 CONFIG_BYTES_MAX = 4 * 1024 * 1024  # the file is read into memory; nats-server has no limit
 
@@ -171,6 +174,7 @@ JETSTREAM: Mapping[str, Apply] = {
     **spelled(sync_interval, "sync_interval", "sync"),
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,
+    "limits": jetstream_limits,
     "cipher": put("cipher", cipher),
     **spelled(put("encryption_key", secret_text), "key", "ek", "encryption_key"),
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),
@@ -192,6 +196,29 @@ CLUSTER: Mapping[str, Apply] = {
     "tls": cluster_tls,
     "bulk_rate": bulk_rate,
 }
+
+
+def sub_tokens(key: str, value: Any) -> int:
+    """How many tokens the subject of a subscription may have."""
+    found = integer(key, value)
+    if found <= 0:
+        raise OptionsError("max_sub_tokens value can not be negative")
+    if found > SUB_TOKENS_MAX:
+        raise OptionsError("max_sub_tokens value is too big")
+    return found
+
+
+def js_domains(key: str, value: Any) -> tuple[tuple[str, str], ...]:
+    """`default_js_domain { account: domain }`."""
+    if not isinstance(value, Table):
+        raise OptionsError(f"error {key} config: unsupported type {go_type(value)}")
+    return tuple((account, text(key, domain)) for account, domain in value.items())
+
+
+def tags(key: str, value: Any) -> tuple[str, ...]:
+    """Tags in small letters, each once, as nats-server has them."""
+    return tuple(dict.fromkeys(tag.strip().lower() for tag in texts(key, value)))
+
 
 TOP: Mapping[str, Apply] = {
     **without_effect.AT_THE_TOP,
@@ -229,6 +256,9 @@ TOP: Mapping[str, Apply] = {
     "max_pending": put("max_pending_bytes", integer, "max_pending"),
     **spelled(put("max_connections", integer), "max_connections", "max_conn"),
     **spelled(put("max_subscriptions", integer), "max_subscriptions", "max_subs"),
+    "max_sub_tokens": put("max_sub_tokens", sub_tokens),
+    "no_fast_producer_stall": put("no_fast_producer_stall", boolean),
+    "default_js_domain": put("default_js_domain", js_domains),
     "max_closed_clients": closed_clients,
     "ping_interval": put("ping_interval_ns", duration_ns, "ping_interval"),
     "ping_max": put("ping_max", integer),
@@ -247,7 +277,7 @@ TOP: Mapping[str, Apply] = {
     **spelled(put("log_max_num", integer), "log_max_num", "logfile_max_num"),
     **spelled(put("pid_file", text), "pid_file", "pidfile"),
     "ports_file_dir": put("ports_file_dir", text),
-    "server_tags": put("server_tags", texts),
+    "server_tags": put("server_tags", tags),
     "server_metadata": put("server_metadata", pairs),
 }
 

@@ -10,29 +10,20 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
-        cluster_permissions default_js_domain default_permissions feature_flags gateway js_cluster_migrate jwt
-        lookup_accounts max_sub_tokens mqtt no_fast_producer_stall ocsp ocsp_cache prof_port remote_syslog
-        resolver_tls syslog
+        feature_flags gateway mqtt ocsp ocsp_cache prof_port proxy_protocol remote_syslog resolver_tls syslog
+        write_timeout
     """),
     "accounts": words("nkey"),
     "accounts.exports": words("latency"),
-    "authorization": words("auth_hook"),
-    "authorization.users": words("account"),
-    "cluster": words("""
-        gateway max_traced_msg_len no_fast_producer_stall permissions
-        write_timeout
-    """),
-    "cluster.authorization": words("nkey permissions token users"),
+    "cluster": words("permissions"),
     "leafnodes": words("""
-        proxy write_deadline write_timeout
+        write_deadline write_timeout
     """),
     "leafnodes.authorization": words("proxy_required"),
-    "leafnodes.authorization.users": words("nkey proxy_required"),
-    "leafnodes.remotes": words("""
-        account_name cluster_traffic jetstream_cluster_migrate js_cluster_migrate proxy
-        websocket ws_compression ws_no_masking
-    """),
+    "leafnodes.authorization.users": words("proxy_required"),
+    "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),
     "jetstream": words("""
-        extension_hint limits tpm
+        extension_hint tpm
     """),
+    "jetstream.limits": words("max_ha_assets"),
 }

@@ -17,6 +17,7 @@ from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class JetStreamOptions:
     unique_tag: str = ""
     domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
+    limits: ServerLimits = NO_LIMITS
 
 
 @attrs.frozen(kw_only=True)
@@ -159,6 +161,9 @@ class Options:
     max_connections: int = MAX_CONNECTIONS
     max_closed_clients: int = MAX_CLOSED_CLIENTS  # connections that have ended and are still shown
     max_subscriptions: int = 0
+    max_sub_tokens: int = 0
+    no_fast_producer_stall: bool = False
+    default_js_domain: tuple[tuple[str, str], ...] = ()  # account, domain
     ping_interval_ns: int = PING_INTERVAL_NS
     ping_max: int = PING_MAX
     write_deadline_ns: int = WRITE_DEADLINE_NS

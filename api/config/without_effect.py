@@ -12,6 +12,7 @@ from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.values import boolean, duration_ns, integer, texts
 
 Check = Callable[[str, Any], Any]
+WRITE_TIMEOUTS: Final = ("default", "close", "retry")
 COMPRESSION_OFF: Final = ("off", "disabled", "accept")  # the last: as the other end wishes, which is jetraft too
 
 
@@ -31,6 +32,12 @@ def compression(key: str, value: Any) -> None:
         raise OptionsError(f'"{key}: {mode}" is not served by jetraft yet')
 
 
+def write_timeout(key: str, value: Any) -> None:
+    """What follows when the other end takes nothing for too long."""
+    if value not in WRITE_TIMEOUTS:
+        raise OptionsError(f"{key} must be 'default', 'close' or 'retry'")
+
+
 def keys(checks: Mapping[str, Check]) -> dict[str, Apply]:
     """What applies each key."""
     return {key: checked(key, check) for key, check in checks.items()}
@@ -39,6 +46,7 @@ def keys(checks: Mapping[str, Check]) -> dict[str, Apply]:
 AT_THE_TOP: Final = keys(
     {
         "disable_sublist_cache": boolean,
+        "no_sublist_cache": boolean,
         "connect_error_reports": integer,
         "reconnect_error_reports": integer,
         "prof_block_rate": integer,
@@ -53,6 +61,7 @@ OF_CLUSTER: Final = keys(
         "ping_max": integer,
         "pool_size": integer,
         "write_deadline": duration_ns,
+        "write_timeout": write_timeout,
     }
 )
 OF_JETSTREAM: Final = keys(

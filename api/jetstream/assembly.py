@@ -56,6 +56,7 @@ def open_jetstream(
         unique_tag=block.unique_tag,
         secrets=secrets_of(block),
         scrub=block.scrub,
+        limits=block.limits,
         accounts=accounts,
     )
     try:

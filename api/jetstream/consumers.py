@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-import orjson
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import listed_consumer, single_consumer
+from jetraft.cluster.consumers.requests import syntax_fault
 from jetraft.store.model import errors
 from jetraft.store.model.config import CreateConsumerRequest
+from jetraft.store.model.consumer_checks import GROUP_NAME
 from jetraft.store.model.gotime import TIME_NS_END, ZERO_TIME_NS, format_time
+from jetraft.store.model.jsoncodec import decode_request
 from jetraft.store.model.requests import (
     LIST_PAGE,
     NAMES_PAGE,
     JSApiConsumerPauseRequest,
     JSApiConsumerResetRequest,
     JSApiConsumersRequest,
+    JSApiConsumerUnpinRequest,
 )
 from jetraft.store.model.responses import page, success
 from jetraft.store.model.validate import CreateForm, check_consumer_create_request
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.state import ConsumerInfo
+
+T = TypeVar("T")
 
 NO_SEQUENCE: Final = JSApiConsumerResetRequest()
 
@@ -76,7 +80,7 @@ async def list_(service: ClusterService, call: Call) -> Mapping[str, object]:
 async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.DELETE.*.*."""
     call.require_empty_body()
-    if not await service.owners.leading(call.account, call.stream).delete_consumer(call.consumer):
+    if not await service.owners.leading(call.account, call.stream).consumers.delete(call.consumer):
         raise errors.CONSUMER_NOT_FOUND.with_values()
     return success()
 
@@ -87,7 +91,7 @@ async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
     if until_ns is not None and until_ns >= TIME_NS_END:  # Go's error text: its JSON has no years above 9999
         fault = "json: error calling MarshalJSON for type *time.Time: year outside of range [0,9999]"
         raise errors.CONSUMER_STORE_FAILED.with_values(err=fault)
-    left_ns = await service.owners.leading(call.account, call.stream).pause_consumer(call.consumer, until_ns)
+    left_ns = await service.owners.leading(call.account, call.stream).consumers.pause(call.consumer, until_ns)
     if left_ns is None:
         raise errors.CONSUMER_NOT_FOUND.with_values()
     shown = format_time(ZERO_TIME_NS if until_ns is None else until_ns)
@@ -97,10 +101,15 @@ async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 
 async def unpin(service: ClusterService, call: Call) -> Mapping[str, object]:
-    """CONSUMER.UNPIN.*.*: refused, because no consumer has priority groups yet."""
-    if service.owners.leading(call.account, call.stream).consumer_info(call.consumer) is None:
+    """CONSUMER.UNPIN.*.*: the pinned client of the group is pinned no longer."""
+    group = _read(JSApiConsumerUnpinRequest, call.body).group
+    if not group:
+        raise errors.INVALID_JSON.with_values(err="consumer group not specified")
+    if not GROUP_NAME.fullmatch(group):
+        raise errors.CONSUMER_INVALID_GROUP_NAME.with_values()
+    if not service.owners.leading(call.account, call.stream).consumers.unpin(call.consumer, group):
         raise errors.CONSUMER_NOT_FOUND.with_values()
-    raise errors.CONSUMER_INVALID_PRIORITY_GROUP.with_values()
+    return {}
 
 
 async def reset(service: ClusterService, call: Call) -> Mapping[str, object] | None:
@@ -108,18 +117,17 @@ async def reset(service: ClusterService, call: Call) -> Mapping[str, object] | N
     replica = service.owners.leading(call.account, call.stream)
     if replica.consumer_info(call.consumer) is None:
         return None
-    request = JSApiConsumerResetRequest.from_json(_without_unknown(call.body)) if call.body else NO_SEQUENCE
+    request = _read(JSApiConsumerResetRequest, call.body) if call.body else NO_SEQUENCE
     found = await replica.reset_consumer(call.consumer, request.seq)
     return None if found is None else {**single_consumer(service, found[0]), "reset_seq": found[1]}
 
 
-def _without_unknown(body: bytes) -> bytes:
-    """A reset's body without the fields that nats-server passes over in this request alone."""
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return body
-    return orjson.dumps({"seq": fields["seq"]} if "seq" in fields else {}) if isinstance(fields, dict) else body
+def _read(cls: type[T], body: bytes) -> T:
+    """The body of a reset or an unpin, which alone pass over unknown fields. Raises ApiError 10025."""
+    fault = syntax_fault(body)
+    if fault:
+        raise errors.INVALID_JSON.with_values(err=fault)
+    return decode_request(cls, body, is_lenient=True)
 
 
 async def _create(service: ClusterService, call: Call, form: CreateForm) -> Mapping[str, object]:

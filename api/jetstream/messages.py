@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.store.model import errors
+from jetraft.store.model.config import StorageType
 from jetraft.store.model.jsoncodec import encode_base64
 from jetraft.store.model.requests import JSApiMsgDeleteRequest, JSApiMsgGetRequest
 from jetraft.store.model.responses import success
@@ -35,20 +36,25 @@ async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.MSG.DELETE.*: overwrites the bytes unless `no_erase`. A lost message leaves the list of losses."""
-    request = call.required_body(JSApiMsgDeleteRequest)
-    if request.seq == 0:
+    if call.is_empty:
         raise errors.BAD_REQUEST.with_values()
+    request = call.required_body(JSApiMsgDeleteRequest)
     replica = service.owners.leading(call.account, call.stream)
     store = replica.machine.store
     state, was_lost = store.state, store.is_lost(request.seq)
     is_removed = await replica.delete_message(request.seq, erase=not request.no_erase)
     if not is_removed and not (was_lost and not store.is_lost(request.seq)):
-        raise _not_there(request.seq, state)
+        raise _not_there(request.seq, state, replica.config.storage)
     return success()
 
 
-def _not_there(seq: int, state: StreamState) -> errors.ApiError:
-    """The error for the delete of a message that does not exist: outside of the stream, or in a gap."""
+def _not_there(seq: int, state: StreamState, storage: StorageType) -> errors.ApiError:
+    """The error for the delete of a message that does not exist: outside of the stream, or in a gap.
+
+    A stream in memory tells no difference.
+    """
+    if storage is StorageType.MEMORY:
+        return errors.SEQUENCE_NOT_FOUND.with_values(seq=seq)
     if seq > state.last_seq:
         return errors.STREAM_MSG_DELETE_FAILED.with_values(err="stream store EOF")
     if seq < state.first_seq:
@@ -57,11 +63,13 @@ def _not_there(seq: int, state: StreamState) -> errors.ApiError:
 
 
 def _check_one_query(request: JSApiMsgGetRequest) -> None:
-    """Raise ApiError 10003 unless the request has exactly one query, and none that only direct get serves."""
+    """Raise ApiError 10003 unless the request has exactly one query, and asks for one message.
+
+    As in nats-server what else only direct get serves is passed over.
+    """
     by_seq, by_last, by_next = request.seq > 0, bool(request.last_by_subj), bool(request.next_by_subj)
     by_time = request.start_time is not None
     nothing = not (by_seq or by_last or by_next or by_time)
     several = (by_last and (by_seq or by_next or by_time)) or (by_seq and by_time)
-    direct = request.batch or request.max_bytes or request.multi_last or request.up_to_seq or request.up_to_time
-    if nothing or several or direct:
+    if nothing or several or request.batch > 0 or request.max_bytes > 0:
         raise errors.BAD_REQUEST.with_values()

@@ -44,6 +44,7 @@ from jetraft.store.frames.cipher import CipherKind
 from jetraft.store.frames.keyring import Secrets
 from jetraft.store.ledger.node_dir import NodeDir
 from jetraft.store.model.config import StorageType
+from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.steady import SteadyClock
 
 STOP_S = 2.0  # how long `stop` waits for the disk
@@ -66,6 +67,7 @@ class JetStreamSetting:
     scrub: ScrubOptions
     raft_engine: str = CORE
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes
+    limits: ServerLimits = NO_LIMITS  # of requests
     tags: tuple[str, ...] = ()
     unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
@@ -122,6 +124,7 @@ class OpenedStore:
             tags=setting.tags,
             unique_tag=setting.unique_tag,
             store_limits=setting.store_limits,
+            limits=setting.limits,
             scrub_period_ns=setting.scrub.period_ns,
             scrub_bytes_per_s=setting.scrub.bytes_per_s,
             compare_ns=setting.scrub.compare_ns,
@@ -257,10 +260,13 @@ class JetStreamNode:
         self._node_dir.close()
 
     def step_down(self) -> bool:
-        """Transfer leadership of the next groups to members that are ready; True while a transfer runs."""
+        """Transfer leadership of the next groups to members that are ready; True while a transfer runs.
+
+        Also while a new leader has yet to fetch what clients have published meanwhile.
+        """
         is_running = hand_over(self.manager.groups.values(), lambda group: not group.core.accepts_proposals)
         self._reactor.end_turn()
-        return is_running
+        return is_running or self.node.is_waited_for
 
     def retire(self) -> None:
         """Answer the waiting pulls of streams that are led here; call it before clients' connections are closed."""

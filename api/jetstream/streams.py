@@ -81,7 +81,8 @@ async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
         state = attrs.evolve(state, subjects=subjects)
         if total:
             paging = page(total=total, offset=offset, limit=SUBJECTS_PAGE)
-    return {**paging, **inspected_stream(attrs.evolve(stream, state=state).to_json_dict())}
+    alternates = service.alternates_of(call.account, call.stream)
+    return {**paging, **inspected_stream(attrs.evolve(stream, state=state).to_json_dict(), alternates)}
 
 
 async def purge(service: ClusterService, call: Call) -> Mapping[str, object]:

@@ -12,10 +12,10 @@ from jetraft.store.model.ids import SYSTEM_ACCOUNT
 from jetraft.store.model.versioning import API_LEVEL, LEVEL_KEY, SERVER_VERSION, VERSION_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from jetraft.cluster.requests.service import ClusterService
-    from jetraft.store.model.state import ConsumerInfo
+    from jetraft.store.model.state import ConsumerInfo, StreamAlternate
 
 Json = dict[str, Any]
 
@@ -35,9 +35,10 @@ def listed_stream(service: ClusterService, info: Mapping[str, Any]) -> Json:
     return _with_traffic(info) if service.cluster.clustered else _without_cluster(info)
 
 
-def inspected_stream(info: Mapping[str, Any]) -> Json:
-    """The info of a stream in the answer to STREAM.INFO."""
-    return _with_versions(_with_traffic(info))
+def inspected_stream(info: Mapping[str, Any], alternates: Sequence[StreamAlternate] = ()) -> Json:
+    """The info of a stream in the answer to STREAM.INFO, with the streams that have the same messages."""
+    shown = _with_versions(_with_traffic(info))
+    return {**shown, "alternates": [one.to_json_dict() for one in alternates]} if alternates else shown
 
 
 def single_consumer(service: ClusterService, info: ConsumerInfo) -> Json:

@@ -1,6 +1,7 @@
 """Makes the parts for leaf nodes from the options of the server, and runs them."""
 
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -28,7 +29,9 @@ from jetraft.api.tls.facts import info_fields
 from jetraft.store.model.clock import Clock
 
 if TYPE_CHECKING:
+    from jetraft.api.leafnodes.web import HubWeb
     from jetraft.api.plane._secure import SecurePlane
+    from jetraft.api.plane._web import WebPlane
 
 
 @attrs.define(eq=False)
@@ -36,10 +39,12 @@ class LeafParts:
     """What a server with a `leafnodes` block has for it."""
 
     options: LeafOptions
+    server_options: Options
     leafnodes: Leafnodes
     say: Logger
     sock: socket.socket | None = None
     port: int = 0
+    remotes: Remotes | None = None  # while it runs
 
     @classmethod
     def make(
@@ -73,7 +78,7 @@ class LeafParts:
             ),
         )
         logins.on_account_changed.connect(leafnodes.account_changed)
-        parts = cls(leaf, leafnodes, say)
+        parts = cls(leaf, options, leafnodes, say)
         if leaf.listens:
             parts.sock = listen(leaf.host, leaf.port)
             parts.port = int(parts.sock.getsockname()[1])
@@ -99,7 +104,7 @@ class LeafParts:
 
     def status(self, plane: Plane) -> LeafPages:
         """What the monitoring pages show."""
-        return LeafPages(self.options, self.leafnodes, plane, self.port)
+        return LeafPages(self.leafnodes, plane, self.port)
 
     def serve_tls(self, parts: ListenerParts) -> None:
         """Serve handshakes of the listener, where its block asks for TLS. Raises TlsError with one line."""
@@ -117,8 +122,24 @@ class LeafParts:
             if self.sock is not None:
                 self.say.info(f"Listening for leafnode connections on {join_host_port(self.options.host, self.port)}")
                 nursery.start_soon(LeafListener(self.sock, self.leafnodes, reactor).run)
-            if self.options.remotes:
-                secure = cast("SecurePlane", plane)
-                pins = self.options.tls.pinned_certs if self.options.tls is not None else frozenset[str]()
-                hub_tls = HubTls(secure, reactor, self.say, pins, self.leafnodes.hubs.on_secure)
-                nursery.start_soon(Remotes(self.leafnodes, reactor, self.say, hub_tls).run)
+            secure = cast("SecurePlane", plane)
+            pins = self.options.tls.pinned_certs if self.options.tls is not None else frozenset[str]()
+            hub_tls = HubTls(secure, reactor, self.say, pins, self.leafnodes.hubs.on_secure)
+            self.remotes = Remotes(self.leafnodes, reactor, self.say, hub_tls, self._hub_web(plane, reactor))
+            nursery.start_soon(self.remotes.run)
+
+    def follow(self, options: LeafOptions) -> None:
+        """Leave hubs and connect to others, as another configuration says."""
+        self.options = self.leafnodes.options = options
+        if self.remotes is not None:
+            self.remotes.follow(options.remotes)
+
+    def _hub_web(self, plane: Plane, reactor: Reactor) -> "HubWeb | None":
+        """What upgrades connections to hubs, where a hub is reached over WebSocket."""
+        if not self.options.uses_websocket:
+            return None
+        from jetraft.api.leafnodes.web import HubWeb  # noqa: PLC0415  only servers with such a hub load h11 and zlib
+        from jetraft.api.websocket.assembly import common_of  # noqa: PLC0415
+
+        share = partial(common_of, self.server_options, 0)
+        return HubWeb(cast("WebPlane", plane), reactor, self.say, share)

@@ -88,7 +88,7 @@ class HubSide:
             link.delay_ns = LOOP_DELAY_NS
             self.ends.end(link, SAME_CLUSTER, Reason.CLUSTER_NAMES_IDENTICAL)
             return
-        if link.tls is None and (remote.tls is not None or url.tls or info.tls_required):
+        if link.tls is None and not link.web and (remote.tls is not None or url.tls or info.tls_required):
             link.needs_tls = True
             self.ends.plane.hold_leaf(link.cid)  # until the handshake begins
         else:

@@ -6,7 +6,6 @@
 The plane parses what comes and calls `on_text` with the lines that are not interest or messages.
 """
 
-import secrets
 import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +23,7 @@ from jetraft.api.leafnodes.entry import LeafEntry
 from jetraft.api.leafnodes.handshake import HandshakeError, LeafPeer, OwnNames, connect_of
 from jetraft.api.leafnodes.hubs import HubSide
 from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.leafnodes.loops import LoopSubjects
 from jetraft.api.leafnodes.names import DomainNames
 from jetraft.api.leafnodes.options import LeafOptions, RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.texts import (
@@ -48,6 +48,7 @@ from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import TEXTS, Reason
 from jetraft.api.session import new_nonce
 from jetraft.api.tls.clients import TlsClients
+from jetraft.api.tls.facts import TlsState
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gosyntax import go_quote
 
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from jetraft.api.auth.claims import AccountClaims
 
 LINKS_MAX: Final = 4096  # with those that have not said who they are
-ID_BYTES: Final = 16
 JETSTREAM_SPACES: Final = (b"$JS.", b"$KV.", b"$OBJ.")
 
 
@@ -74,7 +74,7 @@ class Leafnodes:
     listener: dict[str, Any] = attrs.field(factory=dict)  # what INFO says of it
     tls: TlsClients | None = None  # handshakes of the listener
     links: dict[int, LeafLink] = attrs.field(factory=dict)
-    loop_ids: dict[str, bytes] = attrs.field(factory=dict)  # by account
+    loops: LoopSubjects = attrs.field(factory=LoopSubjects)
     deadlines: AuthDeadlines = attrs.field(init=False)
     log: LogBudget = attrs.field(init=False)
     hubs: HubSide = attrs.field(init=False)
@@ -115,17 +115,33 @@ class Leafnodes:
     def accept(self, sock: socket.socket, ip: str, port: int) -> None:
         """A server has connected as a leaf node."""
         cid = self.plane.open_leaf(sock.detach(), solicited=False)
-        if len(self.links) >= LINKS_MAX:
-            self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, err("maximum connections exceeded"))
-            return
         link = LeafLink(cid=cid, ip=ip, port=port, start_unix_ns=self.clock.unix_ns(), nonce=new_nonce())
-        self.links[cid] = link
-        self.say.info(f"{link.title} - Leafnode connection created")
+        if not self._has_room(link):
+            return
         if self.tls is not None:
             self.tls.welcome(link, is_full=False)
             return
         self.began(link)
         self.plane.write(cid, self.greeting(link))
+
+    def upgraded(self, cid: int, ip: str, port: int, tls: TlsState | None) -> None:
+        """A server has connected as a leaf node at the listener for WebSocket, whose handshakes are behind it."""
+        self.plane.become_leaf(cid, solicited=False)
+        start_ns = self.clock.unix_ns()
+        link = LeafLink(cid=cid, ip=ip, port=port, start_unix_ns=start_ns, nonce=new_nonce(), tls=tls, web=True)
+        if self._has_room(link):
+            self.began(link)
+            self.plane.write(cid, self.greeting(link))
+
+    def _has_room(self, link: LeafLink) -> bool:
+        """Note a connection that was accepted; False when there are too many."""
+        if len(self.links) >= LINKS_MAX:
+            text = err("maximum connections exceeded")
+            self.plane.close(link.cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, text)
+            return False
+        self.links[link.cid] = link
+        self.say.info(f"{link.title} - Leafnode connection created")
+        return True
 
     def greeting(self, link: LeafLink) -> bytes:
         """INFO for a connection that was accepted."""
@@ -146,6 +162,7 @@ class Leafnodes:
             remote=remote,
             url=url,
             account=remote.account,
+            web=url.web,
         )
         self.links[cid] = link
         self.say.info(f"{link.title} - Leafnode connection created for account: {remote.account}")
@@ -276,22 +293,12 @@ class Leafnodes:
             account=link.account,
             cluster=(peer.cluster or peer.name).encode()[:255],
             spoke=link.is_spoke,
-            isolated=not link.is_spoke and (self.options.isolate_interest or peer.is_isolated or self._isolates(link)),
+            isolated=not link.is_spoke and (self.options.isolate_interest or peer.is_isolated or link.isolates),
             headers=peer.headers,
             permissions=permissions,
         )
-        self.plane.write(link.cid, b"LS+ %s\r\n" % self._loop_subject(link.account))
+        self.plane.write(link.cid, b"LS+ %s\r\n" % self.loops.subject(link.account))
         self._update_names()
-
-    @staticmethod
-    def _isolates(link: LeafLink) -> bool:
-        return link.remote is not None and link.remote.isolate
-
-    def _loop_subject(self, account: str) -> bytes:
-        known = self.loop_ids.get(account)
-        if known is None:
-            known = self.loop_ids[account] = b"$LDS." + secrets.token_urlsafe(ID_BYTES).replace("-", "0").encode()
-        return known
 
     # -- what goes wrong
 
@@ -304,7 +311,7 @@ class Leafnodes:
             link.delay_ns = VIOLATION_DELAY_NS
 
     def _on_loop_check(self, link: LeafLink, subject: bytes) -> None:
-        if subject == self.loop_ids.get(link.account):
+        if self.loops.is_own(link.account, subject):
             self._loop(link, says=True)
 
     def _loop(self, link: LeafLink, *, says: bool) -> None:
@@ -348,7 +355,7 @@ class Leafnodes:
         if link is None:
             return False
         self.deadlines.gone(cid)
-        for event in (link.spoken, link.secured, link.ended):
+        for event in (link.spoken, link.secured, link.upgraded, link.ended):
             event.set()
         self._update_names()
         remote = f" - Remote: {link.peer.name}" if link.peer is not None and link.peer.name else ""

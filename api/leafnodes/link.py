@@ -14,8 +14,8 @@ from jetraft.api.tls.facts import TlsState
 class LeafLink:
     """`remote` and `url` are of connections that this server made. `admitted`: interest and messages are exchanged.
 
-    `spoken` is set when the hub has sent its INFO, `secured` when the handshake is complete or has failed, and both at
-    the end.
+    `spoken` is set when the hub has sent its INFO, `secured` when the handshake is complete or has failed, `upgraded`
+    when frames of WebSocket are exchanged with the hub, and all of them at the end.
     """
 
     cid: int
@@ -34,14 +34,21 @@ class LeafLink:
     verdict: Verdict | None = None  # of an accepted one whose user is known
     tls: TlsState | None = None
     needs_tls: bool = False  # CONNECT waits for the handshake
+    web: bool = False  # over WebSocket
     spoken: trio.Event = attrs.field(factory=trio.Event)
     secured: trio.Event = attrs.field(factory=trio.Event)
+    upgraded: trio.Event = attrs.field(factory=trio.Event)
     ended: trio.Event = attrs.field(factory=trio.Event)
 
     @property
     def title(self) -> str:
         """How log lines begin that speak of this connection."""
-        return f"{join_host_port(self.ip, self.port)} - lid:{self.cid}"
+        return f"{join_host_port(self.ip, self.port)} - {'lid_ws' if self.web else 'lid'}:{self.cid}"
+
+    @property
+    def isolates(self) -> bool:
+        """Whether the configuration of this server says that its hub hears of no interest of other leaf nodes."""
+        return self.remote is not None and self.remote.isolate
 
     def is_duplicate_of(self, other: "LeafLink") -> bool:
         """Whether both are from one server, for one account of it: the older one is stale."""

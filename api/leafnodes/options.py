@@ -4,6 +4,7 @@ import attrs
 
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.auth.secret import Secret
+from jetraft.api.interfaces import join_host_port
 from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -12,6 +13,10 @@ DEFAULT_LEAF_PORT = 7422
 RECONNECT_NS = NS_PER_S
 FIRST_INFO_TIMEOUT_NS = NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
+
+
+class ProxyError(Exception):
+    """A proxy that does not connect to the hub; the text is for the log."""
 
 
 @attrs.frozen(kw_only=True)
@@ -25,8 +30,16 @@ class RemoteUrl:
     port: int
     user: str = attrs.field(default="", repr=False)
     password: str = attrs.field(default="", repr=False)
-    tls: bool = False  # tls://
+    tls: bool = False  # tls://, wss://
     tls_name: str = ""
+    web: bool = False  # ws://, wss://
+    path: str = ""  # of the request for an upgrade, before what its end is
+
+    @property
+    def shown(self) -> str:
+        """The URL without its user."""
+        schemes = ("ws", "wss") if self.web else ("nats", "tls")
+        return f"{schemes[self.tls]}://{self.address}{self.path}"
 
     @property
     def expected_name(self) -> str:
@@ -36,7 +49,23 @@ class RemoteUrl:
     @property
     def address(self) -> str:
         """Host and port, as log lines have them."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return join_host_port(self.host, self.port)
+
+
+@attrs.frozen(kw_only=True)
+class LeafProxy:
+    """A proxy for HTTP through which a hub is reached. The user and password are in no text."""
+
+    host: str
+    port: int
+    username: str = attrs.field(default="", repr=False)
+    password: Secret = attrs.field(factory=lambda: Secret(""))
+    timeout_ns: int = 0  # 0: that of a connection
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return join_host_port(self.host, self.port)
 
 
 @attrs.frozen(kw_only=True)
@@ -55,6 +84,15 @@ class RemoteOptions:
     first_info_timeout_ns: int = FIRST_INFO_TIMEOUT_NS
     tls: TlsOptions | None = None
     credentials: str = ""  # a file
+    ws_compression: bool = False
+    ws_no_masking: bool = False
+    proxy: LeafProxy | None = None
+
+    @property
+    def key(self) -> tuple[tuple[RemoteUrl, ...], str]:
+        """What it is known by: two remotes of one account have other addresses."""
+        return self.urls, self.account
+
     seed: Secret = attrs.field(factory=lambda: Secret(""))
 
 
@@ -82,5 +120,10 @@ class LeafOptions:
 
     @property
     def may_use_tls(self) -> bool:
-        """Whether a connection may have to speak TLS: a hub can ask for it."""
-        return self.tls is not None or bool(self.remotes)
+        """Whether a connection may have to speak TLS: a hub can ask for it, and a reload can bring one."""
+        return True
+
+    @property
+    def uses_websocket(self) -> bool:
+        """Whether this server connects to a hub over WebSocket."""
+        return any(url.web for remote in self.remotes for url in remote.urls)

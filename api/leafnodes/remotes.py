@@ -8,7 +8,8 @@ import ipaddress
 import os
 import random
 import socket
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -16,14 +17,18 @@ import trio
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.listener import prepare
-from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, RemoteOptions, RemoteUrl
+from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, ProxyError, RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.secure import HubTls
 from jetraft.api.logger import Logger
 from jetraft.api.reactor import Reactor
 from jetraft.api.reasons import Reason
 from jetraft.store.model.clock import NS_PER_S
 
+if TYPE_CHECKING:
+    from jetraft.api.leafnodes.web import HubWeb
+
 DIAL_TIMEOUT_S: Final = 1.0
+PROXY_TIMEOUT_S: Final = 1.0  # with the answer to CONNECT; nats-server's limit is that of a connection, too
 REPORT_EVERY: Final = 3600  # attempts; the first is reported as well
 JITTER_MAX_NS: Final = NS_PER_S
 URLS_MAX: Final = 64
@@ -49,8 +54,10 @@ def is_address(host: str) -> bool:
     return True
 
 
-def dial_error(error: OSError | trio.TooSlowError, url: RemoteUrl) -> str:
+def dial_error(error: OSError | trio.TooSlowError | ProxyError, url: RemoteUrl) -> str:
     """Why an address was not reached, as Go says it. trio groups the errors of all addresses of a name."""
+    if isinstance(error, ProxyError):
+        return str(error)
     if isinstance(error, trio.TooSlowError):
         return f"dial tcp {url.address}: i/o timeout"
     causes = getattr(error.__cause__, "exceptions", None) or (error.__cause__ or error,)
@@ -69,20 +76,47 @@ class Remotes:
     reactor: Reactor
     say: Logger
     hub_tls: HubTls
+    hub_web: "HubWeb | None" = None
     _random: random.Random = attrs.field(factory=random.Random)
+    _kept: dict[object, trio.CancelScope] = attrs.field(factory=dict)  # by the key of the remote
+    _nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
         """Keep a connection to each of them until cancelled."""
-        async with trio.open_nursery() as nursery:
-            for remote in self.leafnodes.options.remotes:
-                nursery.start_soon(self._keep, remote)
+        async with trio.open_nursery() as self._nursery:
+            self.follow(self.leafnodes.options.remotes)
+            await trio.sleep_forever()
 
-    async def _keep(self, remote: RemoteOptions) -> None:
+    def follow(self, remotes: Iterable[RemoteOptions]) -> None:
+        """Leave the hubs that are not among these, and connect to those that are new."""
+        assert self._nursery is not None
+        self.hub_tls.forget()
+        wanted = {remote.key: remote for remote in remotes}
+        for key in self._kept.keys() - wanted.keys():
+            self._kept.pop(key).cancel()
+        for link in self.leafnodes.links.values():
+            if link.remote is not None and link.remote.key not in wanted:
+                self.leafnodes.plane.close(link.cid, Reason.CLIENT_CLOSED)
+        for key in wanted.keys() - self._kept.keys():
+            scope = self._kept[key] = trio.CancelScope()
+            self._nursery.start_soon(self._keep, key, scope)
+
+    async def _keep(self, key: object, scope: trio.CancelScope) -> None:
+        with scope:
+            await self._connect_again(key)
+
+    def _remote(self, key: object) -> RemoteOptions:
+        """What the configuration says of a remote now."""
+        return next(remote for remote in self.leafnodes.options.remotes if remote.key == key)
+
+    async def _connect_again(self, key: object) -> None:
+        remote = self._remote(key)
         urls = list(remote.urls)
         if not remote.no_randomize:
             self._random.shuffle(urls)
         attempt = at = 0
         while True:
+            remote = self._remote(key)
             url = urls[at % len(urls)]
             at, attempt = at + 1, attempt + 1
             self.say.debug(f'Trying to connect as leafnode to remote server on "{url.address}"')
@@ -108,25 +142,49 @@ class Remotes:
     async def _connect(self, remote: RemoteOptions, url: RemoteUrl, attempt: int) -> LeafLink | None:
         """One attempt; None when it failed."""
         try:
-            with trio.fail_after(DIAL_TIMEOUT_S):
-                stream = await trio.open_tcp_stream(url.host, url.port)
-        except (OSError, trio.TooSlowError) as error:
+            sock = await self._dial(remote, url)
+        except (OSError, trio.TooSlowError, ProxyError) as error:
             to = f'as leafnode to remote server "{url.address}" (attempt {attempt})'
             line = f"Error trying to connect {to}: {dial_error(error, url)}"
             (self.say.error if attempt == 1 or attempt % REPORT_EVERY == 0 else self.say.debug)(line)
             return None
-        sock = socket.socket(fileno=stream.socket.detach())
         prepare(sock)
         link = self.leafnodes.solicit(sock, remote, url)
         self.reactor.end_turn()
         return link
 
+    @staticmethod
+    async def _dial(remote: RemoteOptions, url: RemoteUrl) -> socket.socket:
+        """A socket that leads to the hub."""
+        proxy = remote.proxy
+        if proxy is None:
+            with trio.fail_after(DIAL_TIMEOUT_S):
+                stream = await trio.open_tcp_stream(url.host, url.port)
+                return socket.socket(fileno=stream.socket.detach())
+        from jetraft.api.leafnodes.proxy import through  # noqa: PLC0415  where there is one
+
+        with trio.fail_after(proxy.timeout_ns / NS_PER_S if proxy.timeout_ns else PROXY_TIMEOUT_S):
+            return await through(proxy, url)
+
+    async def _prepare(self, link: LeafLink, remote: RemoteOptions) -> bool:
+        """What comes before INFO; False when the connection has ended by it."""
+        assert link.url is not None
+        if link.web:
+            if remote.tls is not None or link.url.tls:
+                await self.hub_tls.secure(link)
+                if link.tls is None:
+                    return False
+            assert self.hub_web is not None
+            await self.hub_web.upgrade(link)
+        elif remote.tls is not None and remote.tls.handshake_first:
+            await self.hub_tls.secure(link)
+        return not link.ended.is_set()
+
     async def _attend(self, link: LeafLink, remote: RemoteOptions) -> None:
         """Wait for the end; a hub that does not greet in time is left."""
-        if remote.tls is not None and remote.tls.handshake_first:
-            await self.hub_tls.secure(link)
-        with trio.move_on_after(remote.first_info_timeout_ns / NS_PER_S):
-            await link.spoken.wait()
+        if await self._prepare(link, remote):
+            with trio.move_on_after(remote.first_info_timeout_ns / NS_PER_S):
+                await link.spoken.wait()
         if link.hub is None and not link.ended.is_set():
             self.leafnodes.plane.close(link.cid, Reason.STALE_CONNECTION)
             self.reactor.end_turn()

@@ -107,11 +107,19 @@ class HubTls:
         self._links[link.cid] = link
         self.plane.connect_tls(link.cid, context, self._pool)
         self.reactor.end_turn()
-        with trio.move_on_after(options.timeout_ns / NS_PER_S):
-            await link.secured.wait()
-        if self._links.pop(link.cid, None) is not None and not link.ended.is_set():
+        is_waiting = None
+        try:
+            with trio.move_on_after(options.timeout_ns / NS_PER_S):
+                await link.secured.wait()
+        finally:
+            is_waiting = self._links.pop(link.cid, None)
+        if is_waiting is not None and not link.ended.is_set():
             self._refuse(link, "i/o timeout")
             self.reactor.end_turn()
+
+    def forget(self) -> None:
+        """Read the files again for the next connections."""
+        self._contexts.clear()
 
     def _context(self, options: TlsOptions, link: LeafLink) -> "TlsContext":
         """What connections to one server are made from. Its files are read once."""

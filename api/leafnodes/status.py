@@ -6,17 +6,18 @@ import attrs
 
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink
-from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.plane._plane import Plane
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.gojson import number
+
+TLS_TIMEOUT_S = 2  # shown by nats-server where there is no TLS, too
 
 
 @attrs.frozen(eq=False)
 class LeafPages:
     """Implements monitor.pages.LeafStatus."""
 
-    options: LeafOptions
     leafnodes: Leafnodes
     plane: Plane
     port: int
@@ -51,11 +52,12 @@ class LeafPages:
 
     def varz(self) -> dict[str, Any]:
         """The configuration, without users and passwords."""
-        options = self.options
+        options = self.leafnodes.options
         listener = {
             "host": options.host,
             "port": self.port,
-            "auth_timeout": options.auth_timeout_ns / NS_PER_S,
+            "auth_timeout": number(options.auth_timeout_ns / NS_PER_S),
+            **({} if options.tls is not None else {"tls_timeout": TLS_TIMEOUT_S}),
             **varz_head(options.tls),
             **varz_limits(options.tls, ""),
         }

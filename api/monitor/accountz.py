@@ -1,11 +1,13 @@
 """/accountz and /accstatz: the accounts, and what goes in and out of each."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
 
+from jetraft.api.exchange.values import Sharing
 from jetraft.api.monitor.questions import AccountzQuestion, PageError, StatzQuestion
+from jetraft.api.monitor.shared import shared_fields
 from jetraft.api.monitor.subsz import sublist_stats
 from jetraft.api.monitor.varz import LeafStatus
 from jetraft.api.plane._plane import Plane
@@ -21,6 +23,7 @@ class AccountPages:
     system: str  # empty: none
     with_jetstream: Callable[[], Collection[str]]
     loaded_unix_ns: int
+    sharing: Callable[[], Mapping[str, Sharing]]
     leafnodes: LeafStatus | None = None
 
     def accountz(self, question: AccountzQuestion) -> dict[str, Any]:
@@ -45,6 +48,7 @@ class AccountPages:
             "leafnode_connections": self._leafs(account),
             "client_connections": figures["connections"] - self._leafs(account),
             "subscriptions": figures["subscriptions"] + figures["peer_subscriptions"],
+            **shared_fields(self.sharing().get(account)),
             "name_tag": account,
             "sublist_stats": sublist_stats(self.plane, account),
         }

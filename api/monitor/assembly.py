@@ -13,6 +13,7 @@ from jetraft.api.monitor.varz import LeafStatus, Varz
 
 if TYPE_CHECKING:
     from jetraft.api.accounts import LiveAccounts
+    from jetraft.api.exchange.setup import SharedAccounts
     from jetraft.api.reactor import Reactor
     from jetraft.api.routes import Routes
     from jetraft.api.session import ServerIdentity, Sessions
@@ -32,6 +33,7 @@ def build_pages(  # noqa: PLR0913  (the parts that the pages are about)
     sessions: Sessions,
     reactor: Reactor,
     accounts: LiveAccounts,
+    shared: SharedAccounts,
     clock: Clock,
     jetstream: JetStreamPart | None,
     routes: Routes | None,
@@ -54,6 +56,7 @@ def build_pages(  # noqa: PLR0913  (the parts that the pages are about)
             system=options.system_account,
             with_jetstream=accounts.with_jetstream if jetstream else list,
             loaded_unix_ns=started_unix_ns,
+            sharing=lambda: shared.sharing,
             leafnodes=leafnodes,
         ),
         varz=Varz(

@@ -21,6 +21,7 @@ from jetraft.api.reasons import Reason
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S, Clock
+from jetraft.store.model.gojson import number
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.versioning import SERVER_VERSION
 
@@ -99,14 +100,14 @@ class Varz:
             "auth_required": self.sessions.auth_required,
             **varz_head(options.tls),
             "max_connections": options.max_connections,
-            "max_subscriptions": options.max_subscriptions,
+            **({"max_subscriptions": options.max_subscriptions} if options.max_subscriptions else {}),
             "ping_interval": options.ping_interval_ns,
             "ping_max": options.ping_max,
             "http_host": options.http_host or options.host,
             "http_port": options.http_port,
             "http_base_path": options.http_base_path,
             "https_port": options.https_port,
-            "auth_timeout": options.auth_timeout_ns / NS_PER_S,
+            "auth_timeout": number(options.auth_timeout_ns / NS_PER_S),
             "max_control_line": options.max_control_line_bytes,
             "max_payload": options.max_payload_bytes,
             "max_pending": options.max_pending_bytes,
@@ -154,7 +155,7 @@ class Varz:
             "mem": resident_bytes(),
             "cores": os.cpu_count(),
             "gomaxprocs": 1,  # one thread serves clients
-            "cpu": self._cpu_percent(),
+            "cpu": number(self._cpu_percent()),
             "connections": counters["connections"],
             "total_connections": counters["total_connections"],
             "routes": counters["routes"],
@@ -170,7 +171,7 @@ class Varz:
             "config_load_time": format_time(self.started_unix_ns),
             "config_digest": options.config_digest,
             "tags": list(options.server_tags),
-            "metadata": dict(options.server_metadata),
+            **({"metadata": dict(options.server_metadata)} if options.server_metadata else {}),
             "slow_consumer_stats": {"clients": slow, **of_routes},
             "stale_connection_stats": {"clients": stale, **of_routes},
         }
@@ -193,7 +194,7 @@ class Varz:
             "start": format_time(self.started_unix_ns),
             "mem": resident_bytes(),
             "cores": os.cpu_count(),
-            "cpu": self._cpu_percent(),
+            "cpu": number(self._cpu_percent()),
             "connections": counters["connections"],
             "total_connections": counters["total_connections"],
             "active_accounts": len(active),

@@ -100,6 +100,7 @@ cdef class Connections(Tenants):
         self.p.max_control_line = max_control_line
         self.p.max_pending = max_pending
         self.p.max_subscriptions = max_subscriptions
+        self.p.stalls_producers = 1
         tree_init(&self.p)
         answers_init(&self.p)
         self.p.epfd = epoll_create1(EPOLL_CLOEXEC)

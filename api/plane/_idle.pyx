@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 from jetraft.api.plane._types cimport CLOSE_SLOW_DEADLINE, CLOSE_STALE, CONN_OPEN, conn_t, plane_t
 from jetraft.api.plane._writer cimport buf_free, conn_close, emit_text
-from jetraft.api.websocket._frames cimport wire_free
+from jetraft.api.websocket._sending cimport wire_free
 from jetraft.api.websocket._state cimport WS_OPEN
 
 cdef enum:

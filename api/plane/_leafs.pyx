@@ -64,22 +64,24 @@ cdef class Leafs(Sinks):
 
     def open_leaf(self, int fd, *, bint solicited):
         """Take over a socket that another server connected, or that this one did (`solicited`); returns its id."""
-        cdef leaf_t* leaf = <leaf_t*>calloc(1, sizeof(leaf_t))
-        cdef conn_t* conn
+        cid = self.open(fd, b"", auth_required=True)
+        self.become_leaf(cid, solicited=solicited)
+        return cid
+
+    def become_leaf(self, cid, *, bint solicited):
+        """Another server is behind a connection that was opened just now, or upgraded."""
+        cdef conn_t* conn = self._conn(cid)
+        cdef leaf_t* leaf
+        if conn == NULL or conn.state != CONN_OPEN or conn.leaf != NULL:
+            return
+        leaf = <leaf_t*>calloc(1, sizeof(leaf_t))
         if leaf == NULL:
             raise MemoryError
-        try:
-            cid = self.open(fd, b"", auth_required=True)
-        except BaseException:
-            free(leaf)
-            raise
-        conn = self._conn(cid)
         conn.verbose = conn.pedantic = conn.echo = 0
         conn.leaf = leaf
         leaf.conn = conn
         leaf.solicited = solicited
         self.leaf_count += 1
-        return cid
 
     def hold_leaf(self, cid):
         """Do not read a connection until it is admitted or closed: who it is, is being found out."""

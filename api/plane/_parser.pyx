@@ -35,6 +35,7 @@ from jetraft.api.plane._types cimport (
     VIOLATES_PUBLISH,
     VIOLATES_REPLY,
     VIOLATES_SUBSCRIBE,
+    VIOLATES_TOKENS,
     Violation,
 )
 from jetraft.api.plane._types cimport conn_t, match_t, msg_t, note_pong, plane_t, sub_t, text_t
@@ -76,6 +77,14 @@ cdef void fail(plane_t* plane, conn_t* conn, const char* text, Py_ssize_t n) noe
 cdef inline void acknowledge(plane_t* plane, conn_t* conn) noexcept nogil:
     if conn.verbose:
         emit_text(plane, conn, b"+OK\r\n", 5)
+
+
+cdef uint32_t tokens_of(text_t subject) noexcept nogil:
+    cdef uint32_t count = 1
+    cdef Py_ssize_t i
+    for i in range(subject.n):
+        count += subject.p[i] == c"."
+    return count
 
 
 cdef void violate(plane_t* plane, conn_t* conn, Violation kind, const char* p, Py_ssize_t n) noexcept nogil:
@@ -227,6 +236,9 @@ cdef int subscribe(plane_t* plane, conn_t* conn, const char* p, Py_ssize_t n) no
         return -1
     if count == 2:
         queue.n = 0
+    if plane.max_sub_tokens and tokens_of(args[0]) > plane.max_sub_tokens:
+        plane.on_violation(plane, conn, VIOLATES_TOKENS, args[0], queue, sid[0])
+        return 0
     if not may_subscribe(conn, args[0], queue):
         plane.on_violation(plane, conn, VIOLATES_SUBSCRIBE, args[0], queue, sid[0])
         return 0

@@ -167,6 +167,14 @@ cdef class Plane(Exchange):
 
     # -- a new configuration
 
+    def stall_producers(self, bint wanted):
+        """Pause who publishes to a slow receiver, as at first, or nobody."""
+        self.p.stalls_producers = wanted
+
+    def limit_tokens(self, uint32_t most):
+        """Refuse subscriptions to subjects of more tokens; 0: none."""
+        self.p.max_sub_tokens = most
+
     def follow_limits(self, *, int64_t max_payload, int64_t max_control_line):
         """Keep to other limits from the next message on. Between turns, when nothing is being read."""
         cdef size_t wanted = RECV_BYTES + max_payload + max_control_line + 64

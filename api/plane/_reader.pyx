@@ -5,14 +5,14 @@ once a turn, RECV_BYTES at most, so that no client starves another. A producer w
 """
 
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from jetraft.api.plane._epoll cimport EPOLLIN, EPOLLOUT, epoll_event, epoll_wait
 from jetraft.api.plane._feed cimport keep_rest, parse_conn
 from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._tls cimport tls_event
-from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, conn_t, plane_t, watch_t
+from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, acct_t, conn_t, plane_t, watch_t
 from jetraft.api.plane._webreader cimport read_web
 from jetraft.api.plane._writer cimport conn_close, conn_send, conn_watch, push_ptr
 from jetraft.api.tls._records cimport tls_read
@@ -42,10 +42,20 @@ cdef enum:
     SPIN_SCORE_MAX = 16         # misses until polling is suspended
     SPIN_PROBE = 32             # waits until polling is tried again
     RECV_PACKED_BYTES = 16 * 1024   # where messages may be compressed: they may have a thousand times as many
+    RECV_SUBSCRIPTIONS_BYTES = 32 * 1024    # of a connection that subscribes: 2 000 lines, some 3 ms
+    SUBSCRIPTIONS_MANY = 256        # in one receive; the other connections of the turn wait for them
     PAUSE_NS = 5_000_000        # nats-server stalls producers for 2 to 10 ms
 
 
 cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Receive once, and note whether it brought many subscriptions: one costs as much as a kilobyte of messages."""
+    cdef acct_t* acct = conn.acct
+    cdef uint64_t inserts = acct.inserts
+    receive(plane, conn)
+    conn.subscribes = conn.acct == acct and acct.inserts - inserts > SUBSCRIPTIONS_MANY
+
+
+cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
     """Receive once into the shared buffer, after the bytes kept from the last receive, and parse."""
     cdef ssize_t k
     cdef size_t have = conn.partial_len
@@ -56,6 +66,9 @@ cdef void read_conn(plane_t* plane, conn_t* conn) noexcept nogil:
     if conn.ws != NULL and conn.ws.deflates:
         wanted = RECV_PACKED_BYTES
         room = min(room, <size_t>RECV_PACKED_BYTES + 2 * RECORD_BYTES)
+    if conn.subscribes:
+        wanted = RECV_SUBSCRIPTIONS_BYTES
+        room = min(room, <size_t>RECV_SUBSCRIPTIONS_BYTES + RECORD_BYTES)
     plane.recvs += 1
     if conn.tls != NULL:
         k = tls_read(conn.tls, plane.recv_buf + have, room, &ended)
@@ -183,7 +196,7 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
         if events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
             plane.stall = 0
             read_conn(plane, conn)
-            if plane.stall and conn.state == CONN_OPEN:
+            if plane.stall and plane.stalls_producers and conn.state == CONN_OPEN:
                 pause(plane, conn)
         elif conn.paused and events[i].events & ~<uint32_t>(EPOLLOUT | EPOLLIN):
             conn_close(plane, conn, CLOSE_CLIENT)

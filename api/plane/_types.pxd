@@ -74,6 +74,7 @@ cdef enum Violation:
     VIOLATES_PUBLISH = 0
     VIOLATES_REPLY = 1
     VIOLATES_SUBSCRIBE = 2
+    VIOLATES_TOKENS = 3
 
 # a line of the protocol, whether a client sent it, and its payload (NULL: it has none)
 ctypedef void (*protocol_fn)(plane_t*, conn_t*, bint, const char*, Py_ssize_t, const char*, Py_ssize_t) noexcept with gil
@@ -260,6 +261,7 @@ cdef struct conn_t:
     uint8_t headers
     uint8_t no_responders
     uint8_t auth_required
+    uint8_t subscribes  # what it sent last were mostly subscriptions: little of the next is read at a time
     uint8_t protocol    # 1: accepts INFO at any time
     uint8_t info_sent   # the second INFO was sent, after the first PONG
     uint8_t dirty       # on the plane's dirty list
@@ -524,6 +526,7 @@ cdef struct plane_t:
     buf_t interest_changes  # their subjects: u32 account id, u16 length, bytes
     ptrs_t watches
     uint32_t ready_watches
+    uint8_t stalls_producers    # 0: nobody is paused because a receiver is slow
     uint8_t stall           # a receiver of the connection being read has more than half of max_pending waiting
     char* recv_buf          # shared by all connections
     size_t recv_cap
@@ -570,6 +573,7 @@ cdef struct plane_t:
     int64_t max_control_line
     int64_t max_pending
     int64_t max_subscriptions   # 0: no limit
+    uint32_t max_sub_tokens     # of the subject of a subscription; 0: no limit
     # counters
     uint64_t in_msgs
     uint64_t in_bytes

@@ -13,8 +13,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memmove
 
-from jetraft.api.plane._feed cimport feed_conn, keep_rest
-from jetraft.api.plane._parser cimport parse
+from jetraft.api.plane._feed cimport feed_conn, keep_rest, parse_conn
 from jetraft.api.plane._types cimport (
     CLOSE_CLIENT,
     CLOSE_MAX_PAYLOAD,
@@ -24,7 +23,8 @@ from jetraft.api.plane._types cimport (
     plane_t,
 )
 from jetraft.api.plane._writer cimport conn_close, conn_wake
-from jetraft.api.websocket._frames cimport frames_next, ws_close_with
+from jetraft.api.websocket._frames cimport frames_next
+from jetraft.api.websocket._sending cimport ws_close_with
 from jetraft.api.websocket._state cimport (
     PIECE_CLOSE,
     PIECE_DATA,
@@ -77,7 +77,7 @@ cdef void parse_plain(plane_t* plane, conn_t* conn, char* end) noexcept nogil:
         return
     if have:
         memcpy(plane.recv_buf, conn.partial, have)
-    used = parse(plane, conn, plane.recv_buf, n)
+    used = parse_conn(plane, conn, plane.recv_buf, n)
     if conn.state == CONN_OPEN:
         keep_rest(conn, plane.recv_buf + used, n - used)
 

@@ -28,7 +28,7 @@ from jetraft.api.plane._types cimport (
 )
 from jetraft.api.tls._records cimport tls_write
 from jetraft.api.tls._state cimport TLS_OPEN, tls_unsent
-from jetraft.api.websocket._frames cimport frame_some, ws_close_for
+from jetraft.api.websocket._sending cimport frame_some, ws_close_for
 from jetraft.api.websocket._state cimport WS_OPEN
 
 cdef extern from "<sys/socket.h>" nogil:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import attrs
 
@@ -14,23 +14,26 @@ from jetraft.api.interfaces import advertised
 from jetraft.api.logger import Logger, open_for_append
 from jetraft.api.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
+from jetraft.api.reload.leafnodes import removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
 from jetraft.api.start_files import StartFilesError
+from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer, destinations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from jetraft.api.accounts import LiveAccounts
     from jetraft.api.config.options import Options
     from jetraft.api.exchange.setup import SharedAccounts
     from jetraft.api.jetstream.node import JetStreamNode
+    from jetraft.api.leafnodes.assembly import LeafParts
     from jetraft.api.login import Logins
     from jetraft.api.plane._plane import Plane
     from jetraft.api.reactor import Reactor
+    from jetraft.api.reload.certificates import Certificates
     from jetraft.api.routes import Routes
     from jetraft.api.session import Sessions
-    from jetraft.api.tls.clients import TlsClients
 
 NO_FILE: Final = "can only reload config when a file is provided using -c or --config"
 TOO_MANY: Final = b"-ERR 'maximum connections exceeded'\r\n"
@@ -41,7 +44,7 @@ class Opened:
     """What was opened before anything changed, because it can fail."""
 
     log_file: TextIO | None
-    certificates: Any  # Material, or None
+    certificates: list[Callable[[], None]]  # what lets each listener show its own
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -58,18 +61,14 @@ class Reloader:
     accounts: LiveAccounts
     shared: SharedAccounts
     write_files: Callable[[], None]
-    tls: TlsClients | None = None
+    certificates: Sequence[Certificates] = ()
+    leaf: LeafParts | None = None
     routes: Routes | None = None
     jetstream: JetStreamNode | None = None
 
     def reload(self) -> None:
         """Follow the configuration as it is now. Raises ReloadError; nothing has changed then."""
-        if self.reread is None:
-            raise ReloadError(NO_FILE)
-        try:
-            new = self.reread()
-        except (OptionsError, FlagError) as error:
-            raise ReloadError(str(error)) from error
+        new = self._read()
         old = self.sessions.options
         found = changes(old, new)
         if old.sharing != new.sharing and new.trust is not None:
@@ -85,12 +84,22 @@ class Reloader:
             if change.line:
                 self.say.info(change.line)
         self._follow_sharing(old, new)
+        for take in opened.certificates:
+            take()
         steps = {change.how.step for change in found}
         for step, follow in FOLLOW.items():
             if step in steps:
                 follow(self, old, new, opened)
         self.say.info(f"Reloaded server configuration ({new.config_digest})")
         self.reactor.end_turn()
+
+    def _read(self) -> Options:
+        if self.reread is None:
+            raise ReloadError(NO_FILE)
+        try:
+            return self.reread()
+        except (OptionsError, FlagError) as error:
+            raise ReloadError(str(error)) from error
 
     def reload_logged(self) -> None:
         """The same for a signal: what is wrong is logged."""
@@ -108,17 +117,12 @@ class Reloader:
         except OSError as error:
             raise ReloadError(f"error opening file: open {new.log_file}: {error.strerror}") from error
 
-    def _certificates(self, new: Options) -> Any:
-        """The certificates, read again: their files may have changed under the same names."""
-        if new.tls is None or self.tls is None:
-            return None
-        from jetraft.api.tls.material import load  # noqa: PLC0415  only servers with TLS pay for the libraries
-        from jetraft.api.tls.options import TlsError  # noqa: PLC0415
-
+    def _certificates(self, new: Options) -> list[Callable[[], None]]:
         try:
-            return load(new.tls)
+            read = [certificates.read(new) for certificates in self.certificates]
         except TlsError as error:
             raise ReloadError(str(error)) from error
+        return [take for take in read if take is not None]
 
     def _follow_sharing(self, old: Options, new: Options) -> None:
         """Let accounts export, import, map and allow other things; connections get their account's limits."""
@@ -155,11 +159,6 @@ class Reloader:
         self.plane.follow_limits(max_payload=new.max_payload_bytes, max_control_line=new.max_control_line_bytes)
         self._limit_connections()
 
-    def follow_tls(self, _old: Options, new: Options, opened: Opened) -> None:
-        """Show other certificates to the next clients."""
-        if self.tls is not None and new.tls is not None:
-            self.tls.follow(new.tls, opened.certificates)
-
     def follow_auth(self, old: Options, new: Options, _opened: Opened) -> None:
         """Judge by other rules, those who are connected too."""
         self.logins.follow_rules()
@@ -189,6 +188,19 @@ class Reloader:
         if self.jetstream is not None and new.jetstream is not None:
             self.jetstream.follow(new.jetstream, new.server_tags)
 
+    def follow_stalls(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Pause who publishes to slow receivers, or nobody."""
+        self.plane.stall_producers(not new.no_fast_producer_stall)
+
+    def follow_leafnodes(self, old: Options, new: Options, _opened: Opened) -> None:
+        """Leave hubs and connect to others."""
+        assert self.leaf is not None
+        assert old.leafnodes is not None
+        assert new.leafnodes is not None
+        for remote in removed(old.leafnodes, new.leafnodes):
+            self.say.info(f"Reloaded: LeafNode Remote {title_of(remote)} removed")
+        self.leaf.follow(new.leafnodes)
+
     def follow_files(self, _old: Options, _new: Options, _opened: Opened) -> None:
         """Write the files of the process again, under their new names."""
         try:
@@ -200,13 +212,14 @@ class Reloader:
 FOLLOW: Final[Mapping[Step, Callable[[Reloader, Options, Options, Opened], None]]] = {
     Step.LOG: Reloader.follow_log,
     Step.LIMITS: Reloader.follow_limits,
-    Step.TLS: Reloader.follow_tls,
     Step.TIMEOUT: Reloader.follow_timeout,
     Step.AUTH: Reloader.follow_auth,
     Step.ADVERTISE: Reloader.follow_advertise,
     Step.ROUTES: Reloader.follow_routes,
     Step.FILES: Reloader.follow_files,
     Step.PROFILE: Reloader.follow_profile,
+    Step.STALLS: Reloader.follow_stalls,
+    Step.LEAFNODES: Reloader.follow_leafnodes,
 }
 
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 import attrs
 
 from jetraft.api.config.options import ClusterOptions, JetStreamOptions, Options, TrustOptions
+from jetraft.api.reload import leafnodes
+from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gotime import format_duration
 from jetraft.store.model.ids import SYSTEM_ACCOUNT
@@ -32,10 +34,11 @@ class Step(Enum):
     TIMEOUT = auto()
     AUTH = auto()
     ADVERTISE = auto()
-    TLS = auto()
     FILES = auto()
     ROUTES = auto()
     PROFILE = auto()
+    LEAFNODES = auto()
+    STALLS = auto()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -69,6 +72,17 @@ class Grows(Followed):
         return "decreasing jetstream max memory and store" if after < before else ""
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class Judged(Followed):
+    """What `judge` says about two values decides: empty, and the change is followed, or why it is not."""
+
+    judge: Callable[[Any, Any], str]
+
+    def refusal(self, before: Any, after: Any) -> str:
+        """As for Grows."""
+        return self.judge(before, after)
+
+
 How = Followed | Refused
 
 
@@ -85,6 +99,16 @@ def seconds(value_ns: int) -> str:
 def size(value: int) -> str:
     """Bytes for people, as nats-server prints them."""
     return f"{value / MIB:.2f} MB"
+
+
+def go_map(value: Any) -> str:
+    """A map as Go prints it."""
+    return f"map[{' '.join(f'{key}:{one}' for key, one in sorted(value))}]"
+
+
+def not_stalled(value: Any) -> str:
+    """A word of the line."""
+    return "not " if value else ""
 
 
 def shown_account(name: str) -> str:
@@ -118,6 +142,9 @@ HOW: Final[Mapping[str, How]] = {
     "max_connections": Followed(line="max_connections = {}"),
     "max_closed_clients": Refused(title="MaxClosedClients"),
     "max_subscriptions": Refused(title="MaxSubs"),
+    "max_sub_tokens": Refused(title="MaxSubTokens"),
+    "default_js_domain": Refused(title="JsAccDefaultDomain", show=go_map),
+    "no_fast_producer_stall": Followed(line="fast producers will {}be stalled", show=not_stalled, step=Step.STALLS),
     "auth.users": Followed(line="authorization users", step=Step.AUTH),
     "auth.nkeys": Followed(line="authorization nkey users", step=Step.AUTH),
     "accounts": Followed(line="accounts", step=Step.AUTH),
@@ -170,6 +197,7 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.raft_engine": Refused(title="JetStream raft_engine"),
     "jetstream.unique_tag": Refused(title="JetStreamUniqueTag"),
     "jetstream.scrub": not_supported("JetStream scrub"),
+    "jetstream.limits": not_supported("JetStreamLimits"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
     "log_size_limit": Refused(title="LogSizeLimit"),
     "log_max_num": Refused(title="LogMaxFiles"),
@@ -178,10 +206,11 @@ HOW: Final[Mapping[str, How]] = {
     "server_tags": Followed(line="tags", step=Step.PROFILE),
     "server_metadata": Followed(line="metadata"),
     "tls": not_supported("TLS"),
-    "tls.options": Followed(line="tls = enabled", step=Step.TLS),
+    "tls.options": Followed(line="tls = enabled"),
     "tls.allow_non_tls": Refused(title="AllowNonTLS", show=go_bool),
-    "leafnodes": not_supported("LeafNode"),
+    "leafnodes": Judged(step=Step.LEAFNODES, judge=leafnodes.refusal),
     "websocket": not_supported("Websocket"),
+    "websocket.tls": Followed(),
     "write_deadline_ns": Followed(line="write_deadline = {}", show=format_duration),
     "lame_duck_duration_ns": Refused(title="LameDuckDuration", show=format_duration),
     "lame_duck_grace_period_ns": Refused(title="LameDuckGracePeriod", show=format_duration),
@@ -219,6 +248,9 @@ def flat(options: Options) -> dict[str, Any]:
             found[field.name] = value is not None
         elif field.name != "auth":
             found[field.name] = value
+    if options.websocket is not None and options.websocket.tls is not None:
+        found["websocket"] = attrs.evolve(options.websocket, tls=TlsOptions())
+        found["websocket.tls"] = options.websocket.tls
     found["no_system_account"] = not options.system_account
     if options.tls is not None:
         found |= {"tls.options": options.tls, "tls.allow_non_tls": options.tls.allow_non_tls}
@@ -234,7 +266,7 @@ def changes(old: Options, new: Options) -> list[OptionChange]:
         if isinstance(how, Refused):
             values = f": old={how.show(before[key])}, new={how.show(after[key])}" if how.with_values else ""
             raise ReloadError(f"config reload not supported for {how.title}{values}")
-        if isinstance(how, Grows) and (why := how.refusal(before[key], after[key])):
+        if isinstance(how, Grows | Judged) and (why := how.refusal(before[key], after[key])):
             raise ReloadError(f"config reload not supported for {why}")
     if new.tls is not None and "tls.options" not in differing:
         differing.append("tls.options")  # the files may have changed

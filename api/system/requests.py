@@ -121,17 +121,19 @@ class SystemRequests:
 
     def on_batch(self, account: str, batch: bytes) -> None:
         """Take over the requests of a turn."""
-        for capture in captures(batch):
-            if not capture.reply:
-                continue
-            asked = SystemRequest(
+        found = (
+            SystemRequest(
                 account=account,
                 subject=capture.subject.decode(errors="replace"),
                 reply=capture.reply,
                 payload=capture.payload,
                 client=capture.origin,
             )
-            if self.waiting.offer(asked):
+            for capture in captures(batch)
+            if capture.reply
+        )
+        for asked, waits in self.waiting.sorted_out(found):
+            if waits:
                 self._idle.unpark()
             else:
                 self.refused += 1

@@ -38,7 +38,21 @@ def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
     say: Logger,
     on_leaf_text: LeafHandler | None = None,
 ) -> Plane:
-    """The data plane, with or without WebSocket and TLS."""
+    """The data plane, with or without WebSocket and TLS, with the limits of the options."""
+    plane = _plane_of(options, sessions, logins, tracer, say, on_leaf_text)
+    plane.limit_tokens(options.max_sub_tokens)
+    plane.stall_producers(not options.no_fast_producer_stall)
+    return plane
+
+
+def _plane_of(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
+    options: Options,
+    sessions: Sessions,
+    logins: Logins,
+    tracer: Tracer,
+    say: Logger,
+    on_leaf_text: LeafHandler | None,
+) -> Plane:
     settings: dict[str, Any] = {
         "max_payload": options.max_payload_bytes,
         "max_control_line": options.max_control_line_bytes,
@@ -52,11 +66,11 @@ def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
         "trace_handler": tracer,
         "protocol_handler": ProtocolLog(sessions, say).on_line,
     }
-    if options.websocket is not None:
+    leaf = options.leafnodes
+    if options.websocket is not None or (leaf is not None and leaf.uses_websocket):
         from jetraft.api.plane._web import WebPlane  # noqa: PLC0415  only servers with WebSocket load h11 and zlib
 
         return WebPlane(**settings)
-    leaf = options.leafnodes
     if options.tls is None and (leaf is None or not leaf.may_use_tls):
         return Plane(**settings)
     from jetraft.api.plane._secure import SecurePlane  # noqa: PLC0415

@@ -4,6 +4,7 @@ from jetraft.api.websocket._state cimport ws_shared_t
 
 cdef class WebSocketCommon:
     cdef ws_shared_t shared
+    cdef object on_http     # called with the id of a connection and what it sends before its upgrade
     cdef object compressor  # of zlib
     cdef bytes packed       # its last result
     cdef list payloads      # `shared` points into them

@@ -20,9 +20,9 @@ BEST_SPEED = 1          # as in nats-server
 
 
 cdef class WebSocketCommon:
-    """Made once for a listener. `closes` has the payload of the close frame for each reason that has one."""
+    """Made once for a listener, or for all hubs. `closes` has the payload of the close frame for each reason with one."""
 
-    def __cinit__(self, *, int64_t ping_interval_ns, uint64_t packed_max, uint64_t plain_max, dict closes):
+    def __cinit__(self, *, int64_t ping_interval_ns, uint64_t packed_max, uint64_t plain_max, dict closes, on_http):
         cdef bytes payload
         memset(&self.shared, 0, sizeof(ws_shared_t))
         self.shared.ping_interval_ns = ping_interval_ns
@@ -30,6 +30,7 @@ cdef class WebSocketCommon:
         self.shared.plain_max = plain_max
         self.shared.common = <void*>self
         self.payloads = []
+        self.on_http = on_http
         for reason, payload in closes.items():
             assert 0 <= reason < CLOSE_TEXTS
             assert 2 <= len(payload) <= CONTROL_BYTES

@@ -6,17 +6,15 @@ but the head of its frame. Control frames are answered on the way. The texts of 
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy, memmove, strlen
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, strlen
 
 from cpython.ref cimport Py_XDECREF, PyObject
 
-from jetraft.api.websocket._common cimport deflated
+from jetraft.api.websocket._sending cimport wire_frame, ws_close_with
 from jetraft.api.websocket._state cimport (
-    CLOSE_TEXTS,
     CONTROL_BYTES,
     FRAME_BYTES,
-    HEAD_BYTES,
     PIECE_CLOSE,
     PIECE_DATA,
     PIECE_ERROR,
@@ -40,7 +38,6 @@ cdef enum:
     MASKED = 0x80
     LENGTH_16 = 126
     LENGTH_64 = 127
-    COMPRESS_FROM = 64  # fewer bytes are not worth it, as in nats-server
     PROTOCOL_ERROR = 1002
     INVALID_PAYLOAD = 1007
 
@@ -60,8 +57,6 @@ cdef void ws_free(ws_t* ws) noexcept:
     free(ws.wire)
     free(ws)
 
-
-# -- receiving
 
 cdef Piece fail(ws_t* ws, const char* text) noexcept nogil:
     """The client broke the rules; it is told how."""
@@ -198,13 +193,8 @@ cdef Piece frames_next(ws_t* ws, char** data, size_t* n, char** piece, size_t* p
 
 cdef void answer(ws_t* ws) noexcept nogil:
     """Queue a pong. A peer that does not read its answers does not get all of them."""
-    cdef char head[2]
-    if ws.wire_end - ws.wire_start > FRAME_BYTES + UNSENT_CONTROL_BYTES:
-        return
-    head[0] = <char>(FINAL | PONG)
-    head[1] = <char>ws.control_len
-    if wire_append(ws, head, 2):
-        wire_append(ws, <char*>ws.control, ws.control_len)
+    if ws.wire_end - ws.wire_start <= FRAME_BYTES + UNSENT_CONTROL_BYTES:
+        wire_frame(ws, FINAL | PONG, <char*>ws.control, ws.control_len)
 
 
 cdef Piece take_close(ws_t* ws) noexcept nogil:
@@ -255,85 +245,3 @@ cdef bint is_utf8(const uint8_t* p, size_t n) noexcept nogil:
             return False
         i += more + 1
     return True
-
-
-# -- sending
-
-cdef int wire_append(ws_t* ws, const char* data, size_t n) noexcept nogil:
-    """Queue bytes for the socket; 0 when there is no memory."""
-    cdef size_t used = ws.wire_end - ws.wire_start, cap
-    cdef char* grown
-    if n == 0:
-        return 1
-    if ws.wire_end + n > ws.wire_cap:
-        if ws.wire_start:
-            memmove(ws.wire, ws.wire + ws.wire_start, used)
-            ws.wire_start = 0
-            ws.wire_end = used
-        if used + n > ws.wire_cap:
-            cap = max(used + n, 2 * ws.wire_cap)
-            grown = <char*>realloc(ws.wire, cap)
-            if grown == NULL:
-                return 0
-            ws.wire = grown
-            ws.wire_cap = cap
-    memcpy(ws.wire + ws.wire_end, data, n)
-    ws.wire_end += n
-    return 1
-
-
-cdef void wire_free(ws_t* ws) noexcept nogil:
-    """Let go of the memory of an empty wire."""
-    free(ws.wire)
-    ws.wire = NULL
-    ws.wire_start = ws.wire_end = ws.wire_cap = 0
-
-
-cdef size_t put_head(char* head, uint8_t first, size_t n) noexcept nogil:
-    """Write the head of a frame of the server, which has no mask; returns its length."""
-    cdef int i, size = 0 if n < LENGTH_16 else 2 if n < 65536 else 8
-    head[0] = <char>first
-    head[1] = <char>(n if size == 0 else LENGTH_16 if size == 2 else LENGTH_64)
-    for i in range(size):
-        head[2 + i] = <char>(n >> (8 * (size - 1 - i)))
-    return 2 + size
-
-
-cdef size_t frame_some(ws_t* ws, const char* data, size_t n) noexcept nogil:
-    """Queue the next frame for the socket when none waits: how many of the bytes it has taken."""
-    cdef char head[HEAD_BYTES]
-    cdef char* packed
-    cdef size_t packed_len
-    cdef bint written
-    if ws.wire_end > ws.wire_start:
-        return 0
-    if n == 0:
-        if ws.ending and not ws.ended:
-            ws.ended = 1
-            if wire_append(ws, head, put_head(head, FINAL | CLOSE, ws.close_len)):
-                wire_append(ws, <char*>ws.close, ws.close_len)
-        return 0
-    if n > ws.frame_bytes:
-        n = ws.frame_bytes
-    if ws.deflates and n > COMPRESS_FROM and deflated(ws.shared, data, n, &packed, &packed_len):
-        written = wire_append(ws, head, put_head(head, FINAL | RSV1 | BINARY, packed_len))
-        written = written and wire_append(ws, packed, packed_len)
-    else:
-        written = wire_append(ws, head, put_head(head, FINAL | BINARY, n)) and wire_append(ws, data, n)
-    return n if written else 0
-
-
-cdef void ws_close_with(ws_t* ws, const char* payload, size_t n) noexcept nogil:
-    """Choose the payload of the close frame, which follows what waits."""
-    if ws.ending:
-        return
-    ws.ending = 1
-    ws.close_len = <uint8_t>min(n, <size_t>CONTROL_BYTES)
-    if ws.close_len:
-        memcpy(ws.close, payload, ws.close_len)
-
-
-cdef void ws_close_for(ws_t* ws, int reason) noexcept nogil:
-    """The same for a reason of the server."""
-    if reason < CLOSE_TEXTS and ws.shared.closes[reason].n:
-        ws_close_with(ws, ws.shared.closes[reason].p, ws.shared.closes[reason].n)

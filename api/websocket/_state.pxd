@@ -34,7 +34,8 @@ cdef struct ws_shared_t:        # what all connections of a listener have in com
 cdef struct ws_t:
     ws_shared_t* shared
     uint8_t phase           # WebSocketPhase
-    uint8_t masked          # frames of the client have a mask
+    uint8_t masked          # frames of the other end have a mask
+    uint8_t masks           # and those that are sent to it
     uint8_t deflates        # permessage-deflate is agreed on
     uint8_t compressed      # the message that is being received
     uint8_t in_message      # its final frame has not begun

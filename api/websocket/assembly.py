@@ -1,6 +1,8 @@
 """Makes what serves WebSocket clients where the options ask for it."""
 
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -11,7 +13,7 @@ from jetraft.api.listener import ClientListener, ListenError, listen
 from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
 from jetraft.api.tls.clients import Log, TlsClients, TlsSession
 from jetraft.api.websocket._common import WebSocketCommon
-from jetraft.api.websocket.clients import WebSocketClients
+from jetraft.api.websocket.clients import LeafDoor, WebSocketClients
 from jetraft.api.websocket.closing import close_frames
 from jetraft.api.websocket.options import WebSocketOptions
 
@@ -48,18 +50,21 @@ class WebSocketTls(TlsClients):
         return f"websocket: TLS handshake error from {join_host_port(session.ip, session.port)}: {text}"
 
 
-def common_of(options: Options, web: WebSocketOptions) -> WebSocketCommon:
-    """The limits and close frames of the connections."""
+def common_of(options: Options, ping_interval_ns: int, on_http: Callable[[int, bytes], None]) -> WebSocketCommon:
+    """The limits and close frames of connections; 0: pings are as often as those of others."""
     payload = options.max_payload_bytes
     return WebSocketCommon(
-        ping_interval_ns=web.ping_interval_ns,
+        ping_interval_ns=ping_interval_ns,
         packed_max=min(PACKED_MULTIPLE * payload, PACKED_BYTES_MAX),
         plain_max=payload + options.max_control_line_bytes + LINE_SLACK_BYTES,
         closes=close_frames(),
+        on_http=on_http,
     )
 
 
-def listen_for_websocket(options: Options, web: WebSocketOptions, parts: ListenerParts) -> WebSocketListener:
+def listen_for_websocket(
+    options: Options, web: WebSocketOptions, parts: ListenerParts, leafs: LeafDoor | None
+) -> WebSocketListener:
     """Bind the socket and make what serves it. Raises ListenError or TlsError with one line."""
     try:
         sock = listen(web.host, web.port)
@@ -68,12 +73,12 @@ def listen_for_websocket(options: Options, web: WebSocketOptions, parts: Listene
     plane, sessions = cast("WebPlane", parts.plane), parts.sessions
     sessions.web_port = int(sock.getsockname()[1])
     sessions.web_urls = advertised(web.host, sessions.web_port, web.advertise)
-    clients = WebSocketClients(web, plane, sessions, parts.clock, parts.call_at, parts.say)
-    plane.serve_websocket(common_of(options, web), clients.on_bytes)
+    share = partial(common_of, options, web.ping_interval_ns)
+    clients = WebSocketClients(web, plane, sessions, parts.clock, parts.call_at, parts.say, share, leafs)
     tls = None
     if web.tls is not None:
-        at_once = attrs.evolve(web.tls, handshake_first=True, first_delay_ns=0)
-        tls, sessions.web_tls_not_after = serve_handshakes(at_once, parts, clients, WebSocketTls)
+        assert web.at_once is not None
+        tls, sessions.web_tls_not_after = serve_handshakes(web.at_once, parts, clients, WebSocketTls)
     return WebSocketListener(sock, plane, parts.reactor, sessions, parts.clock, tls, clients=clients)
 
 

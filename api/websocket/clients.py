@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import h11
@@ -20,6 +20,7 @@ from jetraft.api.reasons import Reason
 from jetraft.api.session import Session, Sessions
 from jetraft.api.tls.clients import Handle, Log
 from jetraft.api.tls.facts import TlsState
+from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.facts import WebSocketFacts
 from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.api.websocket.upgrade import Upgraded, UpgradeRefused, UpgradeRequest, judge_upgrade
@@ -28,6 +29,7 @@ from jetraft.store.model.clock import Clock
 REQUEST_BYTES_MAX = 16 * 1024  # of one; nats-server takes a megabyte
 BYTES_MAX = 4 * REQUEST_BYTES_MAX  # of all that a connection sends before it is upgraded
 REFUSALS_MAX = 64  # of one connection: each costs a tenth of a millisecond, and a request may have 30 bytes
+NO_LEAFNODES = "Not configured to accept leaf node connections"
 FULL = b"-ERR 'maximum connections exceeded'\r\n"
 VERSIONS = (b"1.0", b"1.1")
 BAD_VERSION, BAD_VERSION_STATUS = "unsupported protocol version", 505
@@ -36,6 +38,13 @@ DETAILS = {
     "Missing mandatory Host: header": ": missing required Host header",
     BAD_VERSION: f": {BAD_VERSION}",
 }
+
+
+class LeafDoor(Protocol):
+    """Where leaf nodes come in."""
+
+    def upgraded(self, cid: int, ip: str, port: int, tls: TlsState | None) -> None:
+        """A server has connected as a leaf node, over this connection."""
 
 
 @attrs.define(eq=False)
@@ -79,6 +88,9 @@ class WebSocketClients:
     clock: Clock
     call_at: Callable[[int, Callable[[], None]], Handle]
     say: Log
+    share: Callable[[Callable[[int, bytes], None]], WebSocketCommon] = attrs.field(repr=False)
+    leafs: LeafDoor | None = None
+    common: WebSocketCommon = attrs.field(init=False)
     log: LogBudget = attrs.field(init=False)
     upgraded: int = 0
     refused: int = 0
@@ -86,6 +98,8 @@ class WebSocketClients:
 
     def __attrs_post_init__(self) -> None:
         self.log = LogBudget(self.say.error, self.clock)
+        self.common = self.share(self.on_bytes)
+        self.plane.serve_websocket(self.common)
 
     def welcome(self, cid: int, ip: str, port: int) -> WebSocketApplicant:
         """Begin with a connection that was accepted just now."""
@@ -94,13 +108,22 @@ class WebSocketClients:
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         applicant = WebSocketApplicant(cid=cid, ip=ip, port=port, deadline=handle, http=http)
         self.sessions.applicants[cid] = applicant
-        self.plane.expect_upgrade(cid)
+        self.plane.expect_upgrade(cid, self.common)
         return applicant
 
     @property
     def by_cid(self) -> Mapping[int, WebSocketApplicant]:
         """Those that are there."""
         return self.sessions.applicants
+
+    @property
+    def tls_not_after(self) -> str:
+        """When the listener's certificate ends."""
+        return self.sessions.web_tls_not_after
+
+    @tls_not_after.setter
+    def tls_not_after(self, text: str) -> None:
+        self.sessions.web_tls_not_after = text
 
     @property
     def port(self) -> int:
@@ -206,6 +229,9 @@ class WebSocketClients:
         self.plane.upgrade(cid, verdict.answer, masked=masked, deflates=deflates, browser=browser)
         self.sessions.applicants.pop(cid).cancel()
         self.upgraded += 1
+        if verdict.is_leaf:
+            self._hand_over(applicant)
+            return
         session = Session(
             cid,
             applicant.ip,
@@ -220,6 +246,14 @@ class WebSocketClients:
             self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, FULL)
             return
         sessions.add(session)
+
+    def _hand_over(self, applicant: WebSocketApplicant) -> None:
+        """A server has connected as a leaf node."""
+        if self.leafs is None:
+            self.log.line(NO_LEAFNODES)
+            self.plane.close(applicant.cid, Reason.READ_ERROR)
+        else:
+            self.leafs.upgraded(applicant.cid, applicant.ip, applicant.port, applicant.tls)
 
     def statistics(self) -> dict[str, int]:
         """How upgrades went."""

@@ -49,6 +49,11 @@ class WebSocketOptions:
         return bool(self.username or self.token or self.no_auth_user)
 
     @property
+    def at_once(self) -> TlsOptions | None:
+        """TLS as this listener has it: clients begin with the handshake."""
+        return attrs.evolve(self.tls, handshake_first=True, first_delay_ns=0) if self.tls is not None else None
+
+    @property
     def scheme(self) -> str:
         """`ws` or `wss`."""
         return "ws" if self.tls is None else "wss"

@@ -18,6 +18,7 @@ VERSION: Final = "13"
 DEFLATE: Final = "permessage-deflate"
 DEFLATE_ANSWER: Final = f"{DEFLATE}; server_no_context_takeover; client_no_context_takeover"
 BROWSER: Final = "Mozilla/"
+LEAF_PATH: Final = "/leafnode"  # the end of the path of a server's request
 BAD_REQUEST, FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED = 400, 403, 404, 405
 
 
@@ -52,6 +53,7 @@ class Upgraded:
     masked: bool
     deflates: bool
     browser: bool
+    is_leaf: bool  # a server that connects as a leaf node
     forwarded_ip: str
     cookies: Cookies
 
@@ -84,6 +86,7 @@ def judge_upgrade(request: UpgradeRequest, options: WebSocketOptions) -> Upgrade
         masked=masked,
         deflates=deflates,
         browser=request.first("user-agent").startswith(BROWSER),
+        is_leaf=request.target.partition("?")[0].endswith(LEAF_PATH),
         forwarded_ip=forwarded_ip(request.first("x-forwarded-for")),
         cookies=cookies_of(request.values("cookie"), options.cookies),
     )
@@ -101,7 +104,6 @@ def _refusal(request: UpgradeRequest, options: WebSocketOptions) -> UpgradeRefus
         (is_key(key), BAD_REQUEST, "invalid websocket key"),
         (request.has_token("sec-websocket-version", VERSION), BAD_REQUEST, "invalid version"),
         (not path.endswith("/mqtt"), NOT_FOUND, "mqtt websocket endpoint not enabled"),
-        (not path.endswith("/leafnode"), NOT_FOUND, "leafnode websocket endpoint not enabled"),
     )
     for passed, status, why in checks:
         if not passed:

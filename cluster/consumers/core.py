@@ -65,7 +65,7 @@ class ConsumerCore:
             state, WaitPolicy.of(state.config), now_ns=now.mono_ns, now_unix_ns=now.unix_ns
         )
         self._acked_ahead = set(state.acked_ahead)
-        self._takes_acks_ahead = True  # of deliveries that this state does not know: an earlier leader's
+        self.takes_acks_ahead = True  # of deliveries that this state does not know: an earlier leader's
         self._selector = selector
         self._has_interest = has_interest
         self._ack_prefix = f"$JS.ACK.{stream}.{state.name}.".encode()
@@ -97,7 +97,7 @@ class ConsumerCore:
         done = self.pending.remove(seqs)
         if len(done) < len(seqs) and (late := self._selector.late(seqs, done, self.delivered_stream)):
             self._out.commands.append(commands.AckedLate(self.name, late))
-        if seqs.last > self.delivered_stream and self._takes_acks_ahead:
+        if seqs.last > self.delivered_stream and self.takes_acks_ahead:
             ahead = Runs(seq for seq in seqs.above(self.delivered_stream) if self._selector.exists(seq))
             self._acked_ahead.update(ahead)
             done.extend(ahead)
@@ -107,7 +107,7 @@ class ConsumerCore:
     def answer(self, subject: AckSubject, ack: Ack, reply: bytes, now: Now) -> None:
         """An ack that asks for more than to be noted; `reply` is answered when it is committed, unless it is empty."""
         seq = subject.stream_seq
-        if seq > self.delivered_stream and not (self._takes_acks_ahead and self._selector.exists(seq)):
+        if seq > self.delivered_stream and not (self.takes_acks_ahead and self._selector.exists(seq)):
             return  # it names a message that the stream does not have yet, or a delivery of before a reset
         self._last_active_ns = now.mono_ns
         if ack.kind is AckKind.NAK:
@@ -116,7 +116,7 @@ class ConsumerCore:
             self._out.commands.append(commands.ConsumerProgress(self.name, now.unix_ns, Runs((seq,))))
         elif ack.kind in ACKNOWLEDGING:
             if self._metric and ack.kind is not AckKind.TERM:
-                self._sample(Runs((seq,)), now)
+                self._sample(Runs((seq,)), now, of_ack=subject.consumer_seq)
             self._done(Runs((seq,)), now)
             if not self._out.commands:
                 self._out.commands.append(commands.Acked(self.name, Runs((seq,))))  # may be in flight: wait behind it
@@ -135,7 +135,7 @@ class ConsumerCore:
 
     def begin_again(self, _before: ConsumerCore) -> None:
         """Take the place of the core of before a reset: acks of what it delivered do not count."""
-        self._takes_acks_ahead = False
+        self.takes_acks_ahead = False
 
     def configure(self, config: ConsumerConfig, selector: Selector) -> None:
         """A new configuration took effect."""
@@ -160,15 +160,18 @@ class ConsumerCore:
         out.is_abandoned = self._is_abandoned(now)
         return out
 
-    def _sample(self, seqs: Runs, now: Now) -> None:
-        """Record how long these acks took, while the metric's subject has subscribers."""
+    def _sample(self, seqs: Runs, now: Now, *, of_ack: int = 0) -> None:
+        """Record how long these acks took, while the metric's subject has subscribers.
+
+        `of_ack` is the consumer sequence that the ack named. Plain acks come without: theirs is the first delivery's.
+        """
         if not self._has_interest(self._metric):
             return
         for seq in seqs:
             found = self.pending.last_delivery(seq, now.mono_ns)
             if found is not None:
                 consumer_seq, elapsed_ns, count = found
-                self._out.samples.append(AckSample(consumer_seq, seq, elapsed_ns, count))
+                self._out.samples.append(AckSample(of_ack or consumer_seq, seq, elapsed_ns, count))
 
     @property
     def has_samples(self) -> bool:

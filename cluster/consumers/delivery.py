@@ -12,6 +12,7 @@ class Run:
     """A delivery run in the making."""
 
     to: bytes
+    pin_id: str | None = None
     stream_seqs: list[int] = attrs.Factory(list)
     consumer_seqs: list[int] = attrs.Factory(list)
     counts: list[int] = attrs.Factory(list)
@@ -34,4 +35,5 @@ class Run:
             counts=self.counts,
             nums_pending=self.nums_pending,
             headers_only=headers_only,
+            pin_id=self.pin_id,
         )

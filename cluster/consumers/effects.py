@@ -42,6 +42,15 @@ class AckSample:
     deliveries: int
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class PinEvent:
+    """A client of a priority group was pinned (`pin_id`), or is no longer (`reason`)."""
+
+    group: str
+    pin_id: str = ""
+    reason: str = ""
+
+
 @attrs.define(eq=False)
 class ConsumerEffects:
     """The outcome of one step of a core."""
@@ -50,6 +59,7 @@ class ConsumerEffects:
     sends: list[DeliveryRun | StatusMessage] = attrs.Factory(list)
     confirmations: list[bytes] = attrs.Factory(list)
     samples: list[AckSample] = attrs.Factory(list)  # their subject has subscribers
+    pins: list[PinEvent] = attrs.Factory(list)
     wake_ns: int | None = None  # when to step again, monotonic
     has_resumed: bool = False  # its pause is over
     is_abandoned: bool = False  # it was not used for its inactive_threshold: it is to be deleted
@@ -57,7 +67,7 @@ class ConsumerEffects:
     @property
     def is_empty(self) -> bool:
         """True when there is nothing to do but wait."""
-        done = self.commands or self.sends or self.confirmations or self.samples
+        done = self.commands or self.sends or self.confirmations or self.samples or self.pins
         return not (done or self.has_resumed or self.is_abandoned)
 
 
@@ -74,3 +84,5 @@ class CoreStatistics:
     num_pending: int
     last_delivered_ns: int | None  # Unix time
     last_ack_ns: int | None  # Unix time, in this term of leadership
+    pin_id: str = ""  # of the pinned client of the priority group, in this term
+    pinned_ns: int = 0  # Unix time

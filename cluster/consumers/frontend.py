@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.snapshot import encode_config
 from jetraft.raft.engine.port import Proposal
@@ -20,8 +21,8 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
 from jetraft.store.model.ids import ALPHABET
-from jetraft.store.model.limits import ServerLimits
-from jetraft.store.model.state import ConsumerInfo, SequencePair
+from jetraft.store.model.limits import NO_LIMITS
+from jetraft.store.model.state import ConsumerInfo, PriorityGroupState, SequencePair
 from jetraft.store.model.unsupported import check_consumer_is_served
 from jetraft.store.model.validate_consumer import (
     check_consumer_action,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
     from jetraft.store.model.config import ConsumerAction, ConsumerConfig, StreamConfig
+    from jetraft.store.model.limits import ServerLimits
     from jetraft.store.model.state import AccountLimits, ClusterInfo
     from jetraft.store.stream.consumer_state import ConsumerState
     from jetraft.store.stream.stream_store import StreamStore
@@ -84,7 +86,8 @@ class ConsumerFrontend:
         """Create or update a consumer; committed when this returns. Raises ApiError."""
         stream = self._machine.config
         assert stream is not None
-        async with self._alone if _is_exclusive(within(stream, self._site.limits())) else nullcontext():
+        bounded = within(stream, self._site.limits(), self._site.server_limits)
+        async with self._alone if _is_exclusive(bounded) else nullcontext():
             created = await self._create(config, action=action, pedantic=pedantic)
         state = self._machine.consumers.get(created.name)
         until_ns = None if state is None else state.config.pause_until
@@ -99,7 +102,8 @@ class ConsumerFrontend:
         if kept is not None:
             config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE changes it
         of_account = self._site.limits()
-        stream, limits = within(stream, of_account), server_limits_of(of_account)
+        stream = within(stream, of_account, self._site.server_limits)
+        limits = server_limits_of(of_account, self._site.server_limits)
         name = config.durable_name or config.name or self._new_name()
         existing = self._machine.consumers.get(name)
         config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits, is_new=existing is None)
@@ -155,13 +159,25 @@ class ConsumerFrontend:
         else:
             seq = runner.core.statistics().ack_floor[1] + 1
         self._dispatcher.propose_noted()
-        runner.is_held = True
+        runner.hold()
         try:
             is_done = await self._propose(commands.ResetConsumer(name, seq))
         finally:
-            runner.is_held = False
+            runner.release()
         info = self.info(name, cluster, initial=True) if is_done else None
         return None if info is None else (info, seq)
+
+    def unpin(self, name: str, group: str) -> bool:
+        """Take the pin of a priority group from its client; False without such a consumer. Raises ApiError 10160."""
+        runner = self._dispatcher.runner(name)
+        if runner is None:
+            return False
+        if group not in runner.core.config.priority_groups:
+            raise errors.CONSUMER_INVALID_PRIORITY_GROUP.with_values()
+        assert isinstance(runner.core, PullConsumer)  # others have no groups
+        runner.core.unpin(group)
+        runner.step(self._dispatcher.now())
+        return True
 
     async def delete(self, name: str) -> bool:
         """Delete a consumer; False when there is none. Committed when this returns."""
@@ -211,6 +227,10 @@ class ConsumerFrontend:
             paused=pause_left_ns > 0,
             pause_remaining_ns=max(0, pause_left_ns),
             ts_ns=now_ns,
+            priority_groups=tuple(
+                PriorityGroupState(group=group, pinned_client_id=figures.pin_id, pinned_ts_ns=figures.pinned_ns)
+                for group in config.priority_groups[:1]  # the only one that is served, as in nats-server
+            ),
         )
 
     def _check_not_in_use(self, old: ConsumerConfig, new: ConsumerConfig) -> None:
@@ -250,16 +270,21 @@ def check_reset(config: ConsumerConfig, seq: int, store: StreamStore) -> None:
             raise errors.CONSUMER_INVALID_RESET.with_values(err="not allowed")
 
 
-def within(stream: StreamConfig, limits: AccountLimits) -> StreamConfig:
-    """The stream with the account's limit of consumers where it has none, or a wider one."""
-    if limits.max_consumers <= 0 or 0 < stream.max_consumers <= limits.max_consumers:
+def within(stream: StreamConfig, limits: AccountLimits, of_server: ServerLimits = NO_LIMITS) -> StreamConfig:
+    """The stream with the account's limit of consumers where it has none, or a wider one; or with the server's."""
+    most = limits.max_consumers
+    if most <= 0 and stream.max_consumers <= 0:
+        most = of_server.default_max_consumers
+    if most <= 0 or 0 < stream.max_consumers <= most:
         return stream
-    return attrs.evolve(stream, max_consumers=limits.max_consumers)
+    return attrs.evolve(stream, max_consumers=most)
 
 
-def server_limits_of(limits: AccountLimits) -> ServerLimits:
-    """What an account bounds that a server may bound as well."""
-    return ServerLimits(max_ack_pending=max(0, limits.max_ack_pending))
+def server_limits_of(limits: AccountLimits, of_server: ServerLimits) -> ServerLimits:
+    """The server's limits, with what an account bounds that a server may bound as well."""
+    if limits.max_ack_pending <= 0:
+        return of_server
+    return attrs.evolve(of_server, max_ack_pending=limits.max_ack_pending)
 
 
 def _is_exclusive(stream: StreamConfig) -> bool:

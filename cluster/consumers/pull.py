@@ -14,10 +14,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from jetraft.cluster.consumers.core import DELIVERIES_PER_STEP_MAX, ConsumerCore
 from jetraft.cluster.consumers.delivery import Run
 from jetraft.cluster.consumers.effects import Now, StatusMessage
 from jetraft.cluster.consumers.pending import NEVER_NS
+from jetraft.cluster.consumers.priorities import (
+    PIN_MISMATCH,
+    UNPINNED_BY_ADMIN,
+    WRONG_PIN,
+    Pinning,
+    RequestChoice,
+    group_refusal,
+)
 from jetraft.cluster.consumers.requests import (
     BadRequestError,
     PullRequest,
@@ -28,10 +38,15 @@ from jetraft.cluster.consumers.requests import (
     pending_status,
 )
 from jetraft.store.model import message
+from jetraft.store.model.config import PriorityPolicy
 from jetraft.store.model.gotime import format_duration
 
 if TYPE_CHECKING:
-    from jetraft.cluster.consumers.effects import ConsumerEffects
+    from collections.abc import Callable
+
+    from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
+    from jetraft.cluster.consumers.selector import Selector
+    from jetraft.store.model.config import ConsumerConfig
 
 TIMEOUT: Final = b"Request Timeout"
 TOO_LARGE: Final = b"Message Size Exceeds MaxBytes"
@@ -41,9 +56,12 @@ STATUS_SHUTDOWN: Final = b"Server Shutdown"
 class PullConsumer(ConsumerCore):
     """The leader's working copy of a pull consumer."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, new_id: Callable[[], str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waiting = WaitingQueue()
+        self._pinning = Pinning(new_id)
+        self._choice = RequestChoice(self._pinning, self._has_interest)
+        self._follow_policy()
 
     # --- events
 
@@ -60,6 +78,10 @@ class PullConsumer(ConsumerCore):
         refusal = self._limit_broken(request)
         if refusal:
             self._refuse(reply, 409, refusal)
+        elif unsuitable := group_refusal(self.config, request):
+            self._refuse(reply, *unsuitable)
+        elif not self._pinning.arrives(self.config, request, now):
+            self._refuse(reply, *PIN_MISMATCH)
         elif len(self._waiting) >= self.config.max_waiting > 0 and not self._make_room(now):
             if not request.heartbeat_ns:  # a client with heartbeats notices by itself, and would only ask again
                 self._refuse(reply, 409, "Exceeded MaxWaiting")
@@ -73,6 +95,29 @@ class PullConsumer(ConsumerCore):
         super().begin_again(before)
         assert isinstance(before, PullConsumer)
         self._waiting = before._waiting  # noqa: SLF001  (its own class)
+        self._pinning = before._pinning  # noqa: SLF001
+        self._choice = RequestChoice(self._pinning, self._has_interest)
+
+    def configure(self, config: ConsumerConfig, selector: Selector) -> None:
+        """A new configuration took effect: the policy of its priority group may be another."""
+        super().configure(config, selector)
+        self._follow_policy()
+
+    def unpin(self, group: str) -> None:
+        """The pinned client is so no longer."""
+        self._pinning.take(group, UNPINNED_BY_ADMIN)
+
+    def step(self, now: Now) -> ConsumerEffects:
+        """Deliver, and hand over everything that has collected."""
+        out = super().step(now)
+        if self._pinning.events:
+            out.pins, self._pinning.events = self._pinning.events, []
+        return out
+
+    def statistics(self) -> CoreStatistics:
+        """A frozen look, with the pin."""
+        found, pin = super().statistics(), self._pinning.pin
+        return found if pin is None else attrs.evolve(found, pin_id=pin.id, pinned_ns=pin.since_ns)
 
     def needs_acks(self, now: Now) -> bool:
         """True when acks that have come make a difference to the next step: to what is repeated, or to the limit."""
@@ -102,6 +147,7 @@ class PullConsumer(ConsumerCore):
         return bool(self._waiting)
 
     def _sweep(self, now: Now) -> None:
+        self._pinning.look(self.config, now)
         if self._waiting.wake_ns > now.mono_ns:
             return
         is_due = any(waiting.deadline_ns <= now.mono_ns for waiting in self._waiting)
@@ -123,6 +169,8 @@ class PullConsumer(ConsumerCore):
     def _deliver(self, now: Now) -> bool:
         if not self._waiting:
             return False
+        if self.config.priority_policy is not PriorityPolicy.NONE:
+            return self._deliver_by_policy(now)
         runs: dict[bytes, Run] = {}
         listening: set[bytes] = set()
         budget = self._deliver_in_one_go(listening, now)
@@ -134,21 +182,57 @@ class PullConsumer(ConsumerCore):
             if found is None:
                 exhausted = not self._is_at_ack_limit() and self._held_until_ns == NEVER_NS
                 break
-            seq, redelivery = found
-            size = self._size_for(waiting, seq, redelivery=redelivery)
-            if not waiting.admits(size):
-                self._end_too_large(runs, waiting)
-                continue
-            run = runs.setdefault(waiting.reply, Run(waiting.reply))
-            self._take(run, seq, now, redelivery=redelivery)
-            waiting.take(1, size, now.mono_ns)
-            self._waiting.advance()
-            budget -= 1
+            budget -= self._serve_head(runs, waiting, found, now)
         for run in runs.values():
             self._send(run)
         if exhausted:
             self._end_no_wait()
         return not budget and bool(self._waiting)
+
+    def _deliver_by_policy(self, now: Now) -> bool:
+        """Deliver to the requests that the priority group's policy names, one message at a time.
+
+        The message is known before the request is chosen: no client is pinned while there is nothing to deliver.
+        """
+        runs: dict[bytes, Run] = {}
+        budget = DELIVERIES_PER_STEP_MAX
+        exhausted = False
+        while budget and self._waiting:
+            found = self._next_seq(now)
+            if found is None:
+                exhausted = not self._is_at_ack_limit() and self._held_until_ns == NEVER_NS
+                break
+            waiting = self._choice.next(
+                self.config,
+                self._waiting,
+                available=self._left + found[1],
+                unacked=len(self.pending),
+                refuse=lambda refused: self._end(runs, refused, 423, WRONG_PIN),
+                now=now,
+            )
+            if waiting is None:
+                exhausted = True
+                break
+            budget -= self._serve_head(runs, waiting, found, now)
+        for run in runs.values():
+            self._send(run)
+        if exhausted:
+            self._end_no_wait()
+        return not budget and bool(self._waiting)
+
+    def _serve_head(self, runs: dict[bytes, Run], waiting: Waiting, found: tuple[int, bool], now: Now) -> int:
+        """Give the message found to the request at the head; returns 0 when it is too large for that, which ends it."""
+        seq, redelivery = found
+        size = self._size_for(waiting, seq, redelivery=redelivery)
+        if not waiting.admits(size):
+            self._waiting.drop_head()
+            self._end(runs, waiting, 409, TOO_LARGE)
+            return 0
+        run = runs.setdefault(waiting.reply, Run(waiting.reply, self._pin_id()))
+        self._take(run, seq, now, redelivery=redelivery)
+        waiting.take(1, size, now.mono_ns)
+        self._waiting.advance()
+        return 1
 
     def _deliver_in_one_go(self, listening: set[bytes], now: Now) -> int:
         """Serve requests from new messages without looking at each; returns what is left of the step's budget.
@@ -209,10 +293,20 @@ class PullConsumer(ConsumerCore):
 
     def _wake_ns(self, now: Now) -> int | None:
         wake_ns = super()._wake_ns(now)
-        wake_ns = min(NEVER_NS if wake_ns is None else wake_ns, self._waiting.wake_ns)
+        wake_ns = min(NEVER_NS if wake_ns is None else wake_ns, self._waiting.wake_ns, self._pinning.ends_ns)
         return None if wake_ns == NEVER_NS else wake_ns
 
     # --- inside
+
+    def _follow_policy(self) -> None:
+        policy = self.config.priority_policy
+        self._waiting.order(is_sorted=policy is PriorityPolicy.PRIORITIZED)
+        if policy is not PriorityPolicy.PINNED_CLIENT:
+            self._pinning.end()
+
+    def _pin_id(self) -> str | None:
+        """What deliveries say of who is pinned; None where none can be."""
+        return self._pinning.id if self.config.priority_policy is PriorityPolicy.PINNED_CLIENT else None
 
     def _limit_broken(self, request: PullRequest) -> str:
         """What a request asks too much of, as the text of its refusal; empty when it is within the limits."""
@@ -254,11 +348,11 @@ class PullConsumer(ConsumerCore):
             return 0
         return self._size_of(seq, redelivery=redelivery)
 
-    def _end_too_large(self, runs: dict[bytes, Run], waiting: Waiting) -> None:
-        self._waiting.drop_head()
+    def _end(self, runs: dict[bytes, Run], waiting: Waiting, code: int, text: bytes) -> None:
+        """Tell the client that its request is over, behind what it got from it."""
         if waiting.reply in runs:
             self._send(runs.pop(waiting.reply))
-        self._out.sends.append(StatusMessage(waiting.reply, pending_status(409, TOO_LARGE, waiting)))
+        self._out.sends.append(StatusMessage(waiting.reply, pending_status(code, text, waiting)))
 
     def _end_no_wait(self) -> None:
         """There is nothing left: requests that do not wait are over."""

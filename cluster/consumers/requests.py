@@ -53,6 +53,11 @@ class PullRequest:
     no_wait: bool = False
     max_bytes: int = 0
     heartbeat_ns: int = 0
+    group: str | None = None  # None: the body is not JSON, and names none
+    min_pending: int = 0
+    min_ack_pending: int = 0
+    pin_id: str = ""
+    priority: int = PRIORITY_MAX + 1  # of a body that is not JSON: behind all others
 
 
 @lru_cache(maxsize=REQUESTS_CACHED)
@@ -66,36 +71,28 @@ def parse_pull_request(payload: bytes) -> PullRequest:
     heartbeat_ns, expires_ns = fields.get("idle_heartbeat", 0), fields.get("expires", 0)
     if heartbeat_ns > 0 and heartbeat_ns * 2 > expires_ns:
         raise BadRequestError("heartbeat value too large")
-    _check_groups(fields)
+    if not 0 <= fields.get("priority", 0) <= PRIORITY_MAX:
+        raise BadRequestError(f"Priority must be between 0 and {PRIORITY_MAX}")
     return PullRequest(
         batch=max(1, fields.get("batch", 0)),
         expires_ns=expires_ns,
         no_wait=fields.get("no_wait", False),
         max_bytes=max(0, fields.get("max_bytes", 0)),
         heartbeat_ns=max(HEARTBEAT_NS_MIN, heartbeat_ns) if heartbeat_ns > 0 else 0,
+        group=fields.get("group", ""),
+        min_pending=fields.get("min_pending", 0),
+        min_ack_pending=fields.get("min_ack_pending", 0),
+        pin_id=fields.get("id", ""),
+        priority=fields.get("priority", 0),
     )
 
 
-def _check_groups(fields: dict[str, Any]) -> None:
-    """What belongs to priority groups is refused: there is no consumer that has any. A lone `group` is passed over."""
-    if not 0 <= fields.get("priority", 0) <= PRIORITY_MAX:
-        raise BadRequestError(f"Priority must be between 0 and {PRIORITY_MAX}")
-    if fields.get("min_pending") or fields.get("min_ack_pending"):
-        raise BadRequestError("Not a Overflow Priority consumer")
-    if fields.get("id"):
-        raise BadRequestError("Not a Pinned Client Priority consumer")
-
-
 def _load(text: bytes) -> dict[str, Any]:
+    fields: dict[str, Any]
     try:
-        fields: dict[str, Any] = orjson.loads(text)
+        fields = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        try:
-            parse_values(text)
-        except JsonSyntaxError as go_error:
-            reason = OFFSET.sub("", str(go_error))
-            raise BadRequestError(CUT_SHORT if reason == "unexpected EOF" else reason) from error
-        raise BadRequestError("invalid request") from error
+        raise BadRequestError(syntax_fault(text) or "invalid request") from error
     for name, kind in FIELDS.items():
         value = fields.get(name)
         if value is None:
@@ -106,6 +103,15 @@ def _load(text: bytes) -> dict[str, Any]:
                 f".{name} of type {GO_TYPES[name]}"
             )
     return fields
+
+
+def syntax_fault(text: bytes) -> str:
+    """What json.Unmarshal says of a text that is not JSON; empty when it is."""
+    try:
+        return "" if parse_values(text) else CUT_SHORT
+    except JsonSyntaxError as error:
+        reason = OFFSET.sub("", str(error))
+        return CUT_SHORT if reason == "unexpected EOF" else reason
 
 
 GO_KINDS: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
@@ -134,6 +140,7 @@ class Waiting:
     expires_at_ns: int  # NEVER_NS for none
     heartbeat_at_ns: int  # NEVER_NS for none
     delivered: int = 0
+    pin_id: str = ""
 
     @classmethod
     def begin(cls, reply: bytes, request: PullRequest, now_ns: int) -> Waiting:
@@ -145,6 +152,7 @@ class Waiting:
             bytes_left=request.max_bytes,
             expires_at_ns=now_ns + request.expires_ns if request.expires_ns else NEVER_NS,
             heartbeat_at_ns=now_ns + request.heartbeat_ns if request.heartbeat_ns else NEVER_NS,
+            pin_id=request.pin_id,
         )
 
     @property
@@ -173,6 +181,7 @@ class WaitingQueue:
     """Requests in the order in which they are served next."""
 
     def __init__(self) -> None:
+        self.is_sorted = False  # by the requests' priorities; those of one priority in turn
         self._queue: deque[Waiting] = deque()
         self._wake_ns = NEVER_NS  # not later than the earliest deadline
 
@@ -193,8 +202,8 @@ class WaitingQueue:
         return self._wake_ns if self._queue else NEVER_NS
 
     def add(self, waiting: Waiting) -> None:
-        """Queue a request behind the others."""
-        self._queue.append(waiting)
+        """Queue a request behind the others, or behind those of its priority."""
+        self._put(waiting)
         self._wake_ns = min(self._wake_ns, waiting.deadline_ns)
 
     def head(self) -> Waiting | None:
@@ -205,7 +214,26 @@ class WaitingQueue:
         """The head was served: it leaves when it has all it wanted, else it queues up again."""
         waiting = self._queue.popleft()
         if waiting.remaining:
+            self._put(waiting)
+
+    def pass_over(self) -> None:
+        """The head may not be served now: it goes behind the others."""
+        self._queue.rotate(-1)
+
+    def order(self, *, is_sorted: bool) -> None:
+        """Keep the requests in the order of their priorities from here on, or no longer."""
+        if is_sorted and not self.is_sorted:
+            self._queue = deque(sorted(self._queue, key=_priority))
+        self.is_sorted = is_sorted
+
+    def _put(self, waiting: Waiting) -> None:
+        if not self.is_sorted:
             self._queue.append(waiting)
+            return
+        place = len(self._queue)
+        while place and _priority(self._queue[place - 1]) > waiting.request.priority:
+            place -= 1
+        self._queue.insert(place, waiting)
 
     def drop_head(self) -> Waiting:
         """Take the head out."""
@@ -223,6 +251,10 @@ class WaitingQueue:
     def rest(self) -> None:
         """Work out again when the next deadline is."""
         self._wake_ns = min((waiting.deadline_ns for waiting in self._queue), default=NEVER_NS)
+
+
+def _priority(waiting: Waiting) -> int:
+    return waiting.request.priority
 
 
 def pending_status(code: int, text: bytes, waiting: Waiting) -> bytes:

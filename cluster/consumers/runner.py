@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from jetraft.cluster.consumers.effects import Now, StatusMessage
+from jetraft.cluster.consumers.priorities import new_pin_id
 from jetraft.cluster.consumers.pull import STATUS_SHUTDOWN, PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.rate_limiter import BURST_BYTES
@@ -51,7 +52,7 @@ class ConsumerRunner:
         self._timer: TimerHandle | None = None
         self._timer_ns = 0
         self._ended = False
-        self.is_held = False  # a reset is on its way: what would be decided now would be written behind it
+        self._holds = 0  # resets on their way: what would be decided now would be written behind them
         self.core = make_core(dispatcher, state)
         self.initial: CoreStatistics | None = None  # before a first delivery that this leader decides
         self._watched = b""  # the deliver subject whose listeners are watched
@@ -69,8 +70,21 @@ class ConsumerRunner:
     @property
     def sends_at_once(self) -> bool:
         """True when a send need not wait for the commit of its delivery."""
-        config = self.state.config
-        return config.mem_storage or (config.num_replicas or self._dispatcher.stream_replicas) == 1
+        return sends_at_once(self._dispatcher, self.state)
+
+    @property
+    def is_held(self) -> bool:
+        """True while a reset is on its way: nothing is delivered, and no ack is heard."""
+        return self._holds > 0
+
+    def hold(self) -> None:
+        """A reset is proposed; `release` follows when its outcome is known."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """The outcome of a reset is known; the last of several that cross each other lets the consumer go on."""
+        self._holds -= 1
+        self.step(self._dispatcher.now())
 
     def step(self, now: Now) -> None:
         """Let the core deliver what it can, and perform what it wants.
@@ -107,6 +121,8 @@ class ConsumerRunner:
             self._dispatcher.note(effects.commands)
         if effects.samples:
             publish_samples(self._dispatcher.site, self._dispatcher.stream, self.core, effects.samples)
+        for event in effects.pins:
+            self._dispatcher.site.advisories.pin_changed(self._dispatcher.stream, self.state.name, event)
         if effects.has_resumed:
             stream, until_ns = self._dispatcher.stream, self.state.config.pause_until
             self._dispatcher.site.advisories.paused(stream, self.state.name, until_ns, is_paused=False)
@@ -130,7 +146,6 @@ class ConsumerRunner:
         """The consumer starts again, and those who wait go on waiting. Acks of deliveries of before count no more."""
         before, self.core = self.core, make_core(self._dispatcher, self.state)
         self.core.begin_again(before)
-        self.is_held = False
         self.initial = self.core.statistics()
         self.step(self._dispatcher.now())
 
@@ -212,17 +227,30 @@ class ConsumerRunner:
         self.step(self._dispatcher.now())
 
 
+def sends_at_once(dispatcher: ConsumerDispatcher, state: ConsumerState) -> bool:
+    """True when what a consumer delivers need not be in the log before it leaves."""
+    config = state.config
+    return config.mem_storage or (config.num_replicas or dispatcher.stream_replicas) == 1
+
+
 def make_core(dispatcher: ConsumerDispatcher, state: ConsumerState) -> PullConsumer | PushConsumer:
-    """The leader's working copy of a consumer."""
-    kind = PushConsumer if state.config.deliver_subject else PullConsumer
-    return kind(
+    """The leader's working copy of a consumer.
+
+    Where deliveries are in the log before they leave, an ack of one that the state does not know is of before a reset.
+    """
+    site = dispatcher.site
+    make = PushConsumer if state.config.deliver_subject else partial(PullConsumer, new_id=partial(new_pin_id, site.rng))
+    core = make(
         state,
         Selector(state, dispatcher.messages),
         stream=dispatcher.stream,
-        has_interest=dispatcher.site.outbox.has_interest,
+        has_interest=site.outbox.has_interest,
         now=dispatcher.now(),
         burst_bytes=dispatcher.message_bytes_max or BURST_BYTES,
     )
+    if not sends_at_once(dispatcher, state):
+        core.takes_acks_ahead = False
+    return core
 
 
 def needs_runner(state: ConsumerState) -> bool:

@@ -24,13 +24,14 @@ from jetraft.cluster.meta.commands import (
     text,
 )
 from jetraft.cluster.meta.node_load import PromisedLoad
+from jetraft.cluster.state.assignment import StreamKey
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.ids import GroupId, NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+    from jetraft.cluster.state.assignment import StreamAssignment
 
 SNAPSHOT_VERSION: Final = 2
 # A node that was away for more deletes than this keeps the data of the oldest ones and reports them as orphans.
@@ -52,6 +53,7 @@ class MetaTable:
     def __init__(self) -> None:
         self._streams: dict[StreamKey, StreamAssignment] = {}
         self._claims: defaultdict[str, SubjectClaims] = defaultdict(SubjectClaims)
+        self._mirrors: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # (account, origin): names
         self._tombstones: OrderedDict[GroupId, int] = OrderedDict()
         self._departures: OrderedDict[tuple[GroupId, NodeId], int] = OrderedDict()
         self._node_names: dict[NodeId, str] = {}
@@ -75,6 +77,10 @@ class MetaTable:
         """Yield the streams of one account, in order of creation."""
         return (assignment for key, assignment in self._streams.items() if key.account == account)
 
+    def mirrors_of(self, account: str, name: str) -> list[StreamAssignment]:
+        """Return the streams of the account that mirror this one, in order of creation."""
+        return [self._streams[StreamKey(account, mirror)] for mirror in self._mirrors.get((account, name), ())]
+
     def overlapping(self, account: str, patterns: Iterable[bytes], *, ignore: str | None = None) -> str | None:
         """Return the name of a stream of the account, other than `ignore`, that claims one of these subjects."""
         claims = self._claims[account]
@@ -94,7 +100,11 @@ class MetaTable:
         if old is not None:
             self._forget_load(old)
             self._claims[old.account].remove(old.config.name, _patterns(old))
+            if old.config.mirror != assignment.config.mirror:
+                self._forget_mirror(old)
         self._streams[assignment.key] = assignment
+        if assignment.config.mirror is not None and assignment.config.mirror.external is None:
+            self._mirrors[assignment.account, assignment.config.mirror.name][assignment.config.name] = None
         self.promised_load.add(assignment.config, assignment.peers, assignment.preferred)
         for node_id in assignment.newcomers:
             self._departures.pop((assignment.group_id, node_id), None)
@@ -105,9 +115,17 @@ class MetaTable:
         old = self._streams.pop(key)
         self._forget_load(old)
         self._claims[old.account].remove(old.config.name, _patterns(old))
+        self._forget_mirror(old)
         self._tombstones[old.group_id] = old.incarnation
         while len(self._tombstones) > TOMBSTONES_MAX:
             self._tombstones.popitem(last=False)
+
+    def _forget_mirror(self, old: StreamAssignment) -> None:
+        place = (old.account, "" if old.config.mirror is None else old.config.mirror.name)
+        if old.config.name in self._mirrors.get(place, ()):
+            del self._mirrors[place][old.config.name]
+            if not self._mirrors[place]:
+                del self._mirrors[place]
 
     def _forget_load(self, old: StreamAssignment) -> None:
         self.promised_load.add(old.config, old.peers, old.preferred, times=-1)

@@ -6,6 +6,7 @@ skipped by entries of the log. Nothing is judged: a mirror de-duplicates nothing
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.origins._plain import take_plain
@@ -34,13 +35,20 @@ class MirrorIntake:
     """Implements Intake for one term."""
 
     def __init__(
-        self, group: Group, machine: StreamMachine, *, subjects: SubjectChanges, refusal: Callable[[], ApiError | None]
+        self,
+        group: Group,
+        machine: StreamMachine,
+        *,
+        subjects: SubjectChanges,
+        refusal: Callable[[], ApiError | None],
+        stored: Callable[[int, bytes], None],
     ) -> None:
-        """`refusal` says why nothing can be stored now."""
+        """`refusal` says why nothing can be stored now; `stored` hears of committed records, from a sequence on."""
         self._group = group
         self._machine = machine
         self._subjects = subjects
         self._refusal = refusal
+        self._stored = stored
         self._last_seq = machine.last_seq
         self._records: list[bytes] = []  # of one entry, behind `_last_seq`
         self._size = 0
@@ -119,5 +127,7 @@ class MirrorIntake:
             self._propose(b"".join(records), len(records))
 
     def _propose(self, records: bytes, count: int) -> None:
-        self._group.propose(Proposal(kind=Kind.MESSAGES, first_seq=self._last_seq + 1, count=count, body=records))
+        first_seq = self._last_seq + 1
+        proposal = Proposal(kind=Kind.MESSAGES, first_seq=first_seq, count=count, body=records)
+        self._group.propose(proposal, committed=partial(self._stored, first_seq, records))
         self._last_seq += count

@@ -34,6 +34,9 @@ class Leader(Admitting, Protocol):
     def refusal(self) -> ApiError | None:
         """Why nothing can be stored now."""
 
+    def mirrored(self, first_seq: int, records: bytes) -> None:
+        """Records of the mirror are committed, and not applied yet."""
+
     def mirror_caught_up(self) -> None:
         """The mirror has everything that its origin has."""
 
@@ -47,6 +50,7 @@ class Origins:
         self._machine = machine
         self._leader = leader
         self._mirror: OriginReader | None = None
+        self._subjects: SubjectChanges | None = None  # of the mirror
         self._sources: dict[bytes, OriginReader] = {}
         self._positions: dict[bytes, int] = {}  # of sources that were left out in this term
 
@@ -56,8 +60,13 @@ class Origins:
             self._mirror.end()
             self._mirror = None
         elif config.mirror is not None and self._mirror is None:
-            self._mirror = self._mirror_of(config.mirror, config.name)
+            self._subjects = SubjectChanges(
+                config.mirror.subject_transforms, self._site.rng.randrange, config.subject_transform
+            )
+            self._mirror = self._mirror_of(config.mirror, config.name, self._subjects)
             self._mirror.start()
+        elif self._subjects is not None:
+            self._subjects.follow(config.subject_transform)
         wanted = {key_of(source): source for source in named_sources(config)}
         for key in [key for key, reader in self._sources.items() if wanted.get(key) != reader.source]:
             reader = self._sources.pop(key)
@@ -100,9 +109,11 @@ class Origins:
     def _readers(self) -> Iterable[OriginReader]:
         return [*([] if self._mirror is None else [self._mirror]), *self._sources.values()]
 
-    def _mirror_of(self, origin: StreamSource, stream: str) -> OriginReader:
-        subjects = SubjectChanges(origin.subject_transforms, self._site.rng.randrange)
-        intake = MirrorIntake(self._group, self._machine, subjects=subjects, refusal=self._leader.refusal)
+    def _mirror_of(self, origin: StreamSource, stream: str, subjects: SubjectChanges) -> OriginReader:
+        leader = self._leader
+        intake = MirrorIntake(
+            self._group, self._machine, subjects=subjects, refusal=leader.refusal, stored=leader.mirrored
+        )
         metadata = {"_nats.mirror.stream": stream}
         return OriginReader(
             self._site,

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jetraft.store.model import message
-from jetraft.store.model.transforming import transform_between, transformed
+from jetraft.store.model.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jetraft.store.model.config import SubjectTransform
+    from jetraft.store.model.transforms import Transform
 
 
 EXPECTED: Final = b"Nats-Expected-"  # what a publisher expected was of the origin
@@ -28,21 +29,39 @@ def without_expectations(hdr: bytes, *names: bytes) -> bytes:
 
 
 class SubjectChanges:
-    """The transforms of one origin: the first whose source matches counts, and one without a destination filters."""
+    """The transforms of one origin: the first whose source matches counts, and one without a destination filters.
 
-    def __init__(self, transforms: Sequence[SubjectTransform], draw: Callable[[int], int]) -> None:
+    What they make of a subject is what the stream's own transform (`then`) is given.
+    """
+
+    def __init__(
+        self,
+        transforms: Sequence[SubjectTransform],
+        draw: Callable[[int], int],
+        then: SubjectTransform | None = None,
+    ) -> None:
         """`draw(n)` returns a number below n."""
         found = [transform_between(transform.src, transform.dest) for transform in transforms]
         self._transforms = [transform for transform in found if transform is not None]
         self._draw = draw
+        self._then: Transform | None = None
+        self.follow(then)
+
+    def follow(self, then: SubjectTransform | None) -> None:
+        """The stream's own transform is this one from now on."""
+        self._then = None if then is None else transform_between(then.src, then.dest)
 
     def __bool__(self) -> bool:
-        return bool(self._transforms)
+        return bool(self._transforms) or self._then is not None
 
     def of(self, subject: bytes) -> bytes:
         """What a subject becomes."""
         for transform in self._transforms:
             changed = transformed(transform, subject, self._draw)
             if changed is not None:
-                return changed
-        return subject
+                subject = changed
+                break
+        if self._then is None:
+            return subject
+        stored = transformed(self._then, subject, self._draw)
+        return subject if stored is None or len(stored) > SUBJECT_BYTES_MAX else stored

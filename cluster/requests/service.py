@@ -20,6 +20,7 @@ from jetraft.cluster.state.assignment import StreamKey
 from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.raft.transfer_candidates import TransferCandidates
 from jetraft.store.model import errors
+from jetraft.store.model.state import StreamAlternate
 from jetraft.store.model.subject import overlaps
 
 if TYPE_CHECKING:
@@ -131,6 +132,13 @@ class ClusterService:
         """What tells a stream from an earlier one of its name; empty when this node knows of none."""
         row = self._machine.table.get(StreamKey(account, stream))
         return "" if row is None else row.group_id.rpartition("-")[2]
+
+    def alternates_of(self, account: str, stream: str) -> Sequence[StreamAlternate]:
+        """The stream and its mirrors, as far as this node knows; none on a server that stands alone, or without one."""
+        mirrors = self._machine.table.mirrors_of(account, stream) if self.cluster.clustered else []
+        names = [stream, *(row.config.name for row in mirrors)] if mirrors else []
+        domain, cluster = self.advisories.domain, self.cluster.name
+        return [StreamAlternate(name=name, domain=domain, cluster=cluster) for name in names]
 
     def streams_of(self, account: str, subject: str) -> Sequence[StreamAssignment]:
         """Return the account's streams by name, those that overlap `subject` unless it is empty. Raises Moved."""

@@ -38,10 +38,7 @@ from jetraft.cluster.streams.publish import Admitted, AdmittedCopies, Known, Pub
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
 from jetraft.cluster.streams.stored_form import as_stored
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
-from jetraft.store.frames.format import (
-    RECORD_HAS_ROLLUP,
-    RECORD_HAS_TTL,
-)
+from jetraft.store.frames.format import RECORD_HAS_ROLLUP, RECORD_HAS_TTL
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.fifo import Fifo
@@ -362,7 +359,7 @@ class PublishAdmission:
             return
         if config.max_msgs_per_subject > 0:
             at_subject_limit = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
-        if at_subject_limit and config.discard_new_per_subject:
+        if at_subject_limit and config.discard_new_per_subject and not _rolls_up(message, config):
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
         if at_subject_limit:
             return  # it replaces the oldest of its subject
@@ -415,6 +412,11 @@ class PublishAdmission:
             turn.answer(refused.reply if not self.config.no_ack else b"", answer)
             if refused.origin & TRACED_ORIGIN:
                 turn.trace(Candidate.at(batch, refused.start), refused_text(error, {}))
+
+
+def _rolls_up(message: Candidate, config: StreamConfig) -> bool:
+    """True when the message takes the place of its subject's: it was checked whether it may."""
+    return config.allow_rollup_hdrs and bool(message.headers.get(b"Nats-Rollup"))
 
 
 def _last_in(records: RecordBatch, pattern: bytes) -> int:

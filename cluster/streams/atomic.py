@@ -17,11 +17,7 @@ import attrs
 from jetraft.cluster.state.headers import parse_seq
 from jetraft.cluster.streams.batch_room import (
     ATOMIC_BYTES_MAX,
-    ATOMIC_MESSAGES_MAX,
-    ATOMIC_PER_SERVER_MAX,
-    ATOMIC_PER_STREAM_MAX,
     BATCH_ID_BYTES_MAX,
-    IDLE_NS_MAX,
     STAGED_BYTES_MAX,
     BatchRoom,
 )
@@ -120,7 +116,7 @@ class AtomicBatches:
     def deadline_ns(self) -> int | None:
         """When the first batch has waited too long; None without batches."""
         for batch in self._batches.values():
-            return batch.touched_ns + IDLE_NS_MAX
+            return batch.touched_ns + self._room.limits.idle_ns
         return None
 
     def end(self) -> None:
@@ -138,20 +134,21 @@ class AtomicBatches:
 
     def _why_not_begun(self, seq: int) -> ApiError | None:
         """Why no batch begins with this message."""
-        if seq > ATOMIC_MESSAGES_MAX:
-            return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.with_values(size=ATOMIC_MESSAGES_MAX)
+        room, limits = self._room, self._room.limits
+        if seq > limits.messages:
+            return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.with_values(size=limits.messages)
         if seq != 1:
             return errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH.with_values()
-        room = self._room
-        is_full = room.atomic >= ATOMIC_PER_SERVER_MAX or room.staged_bytes >= STAGED_BYTES_MAX
-        if is_full or len(self._batches) >= ATOMIC_PER_STREAM_MAX:
+        is_full = room.atomic >= limits.per_server or room.staged_bytes >= STAGED_BYTES_MAX
+        if is_full or len(self._batches) >= limits.per_stream:
             return errors.ATOMIC_PUBLISH_TOO_MANY_IN_FLIGHT.with_values()
         return None
 
-    @staticmethod
-    def _continued(batch_id: bytes, batch: _Batch, seq: int, headers: Mapping[bytes, bytes], record: bytes) -> Step:
+    def _continued(
+        self, batch_id: bytes, batch: _Batch, seq: int, headers: Mapping[bytes, bytes], record: bytes
+    ) -> Step:
         """What becomes of a batch, and of the message that claims to be its next."""
-        refused = _why_refused(batch, seq, headers, len(record))
+        refused = _why_refused(batch, seq, headers, len(record), self._room.limits.messages)
         if refused is not None:
             return refused
         commit = headers.get(b"Nats-Batch-Commit")
@@ -161,7 +158,7 @@ class AtomicBatches:
         return Kept() if commit is None else Whole(batch_id, batch.records, ends_before=commit == COMMIT_BEFORE)
 
 
-def _why_refused(batch: _Batch, seq: int, headers: Mapping[bytes, bytes], size: int) -> Declined | None:
+def _why_refused(batch: _Batch, seq: int, headers: Mapping[bytes, bytes], size: int, most: int) -> Declined | None:
     commit = headers.get(b"Nats-Batch-Commit")
     if commit not in (None, COMMIT, COMMIT_BEFORE):
         return Declined(errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT.with_values())
@@ -171,7 +168,7 @@ def _why_refused(batch: _Batch, seq: int, headers: Mapping[bytes, bytes], size: 
         return Declined(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH.with_values(), INCOMPLETE)
     if commit == COMMIT_BEFORE:
         return None
-    for taken, limit in ((seq, ATOMIC_MESSAGES_MAX), (batch.size + size, ATOMIC_BYTES_MAX)):
+    for taken, limit in ((seq, most), (batch.size + size, ATOMIC_BYTES_MAX)):
         if taken > limit:
             return Declined(errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.with_values(size=limit), TOO_LARGE)
     return None

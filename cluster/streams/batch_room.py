@@ -7,14 +7,10 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.limits import BatchLimits
 
 BATCH_ID_BYTES_MAX: Final = 64
-IDLE_NS_MAX: Final = 10 * NS_PER_S  # a batch without a message for so long is abandoned
 
-ATOMIC_MESSAGES_MAX: Final = 1000
-ATOMIC_PER_STREAM_MAX: Final = 50
-ATOMIC_PER_SERVER_MAX: Final = 1000
 # A batch becomes one entry of the log, and an entry travels in one frame of a link (raft/mesh/framing.py: 64 MiB, which
 # is also all that may wait in a link), beside what other groups send. nats-server has no limit of bytes.
 ATOMIC_BYTES_MAX: Final = 32 << 20
@@ -26,8 +22,9 @@ FAST_PER_SERVER_MAX: Final = 50_000
 
 @attrs.define(eq=False)
 class BatchRoom:
-    """What the batches of all streams that a server leads take now."""
+    """What the batches of all streams that a server leads take now, and what atomic ones may."""
 
+    limits: BatchLimits = attrs.Factory(BatchLimits)
     atomic: int = 0
     staged_bytes: int = 0
     fast: int = 0

@@ -23,6 +23,10 @@ INTERVAL_NS_MIN: Final = NS_PER_S
 DUE_NS_MAX: Final = 2**62  # later is never: it is the year 2116
 YEARS_MAX: Final = 5  # a pattern that is not due for longer is wrong: the 30th of February
 PATTERNS_CACHED: Final = 1024
+# A list of every value in every field has half as many; a header could hold 64 KiB, which takes 50 ms to read.
+PATTERN_CHARS_MAX: Final = 1024
+ZONE_CHARS_MAX: Final = 255
+MONTH_DAYS_MAX: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 _AT: Final = "@at "
 _EVERY: Final = "@every "
@@ -62,7 +66,7 @@ class Cron:
 
     def next_after(self, unix_ns: int) -> int | None:
         """The first time after this one, in whole seconds; None when there is none for years."""
-        second, minute, hour = (field.values for field in self.fields[:3])
+        second, minute, hour, _, months = (field.values for field in self.fields[:5])
         at_s = unix_ns // NS_PER_S + 1
         end_s = at_s + (YEARS_MAX + 1) * 366 * 86_400
         last_year = datetime.fromtimestamp(at_s, self.zone).year + YEARS_MAX
@@ -70,7 +74,9 @@ class Cron:
             local = datetime.fromtimestamp(at_s, self.zone)
             if local.year > last_year:
                 return None
-            if not self._is_on(local):
+            if local.month not in months:
+                at_s = max(at_s + 1, _month_after(local))
+            elif not self._is_on(local):
                 at_s = max(at_s + 1, _midnight_after(local))
             elif local.hour not in hour:
                 at_s += 3600 - local.minute * 60 - local.second
@@ -83,12 +89,18 @@ class Cron:
         return None
 
     def _is_on(self, local: datetime) -> bool:
-        """Whether the day is one of the pattern's."""
-        of_month, month, of_week = self.fields[3:]
-        if local.month not in month.values:
-            return False
+        """Whether the day of a month of the pattern is one of its days."""
+        of_month, _, of_week = self.fields[3:]
         days = local.day in of_month.values, local.isoweekday() % 7 in of_week.values
         return all(days) if of_month.is_any or of_week.is_any else any(days)
+
+
+def is_possible(cron: Cron) -> bool:
+    """Whether there is such a day: one of the days of the month in one of the months, or any day of the week."""
+    of_month, months, of_week = cron.fields[3:]
+    if not of_week.is_any and not of_month.is_any:
+        return True
+    return min(of_month.values) <= max(MONTH_DAYS_MAX[month - 1] for month in months.values)
 
 
 @attrs.frozen(slots=True)
@@ -136,6 +148,8 @@ def _repeated_ns(pattern: str, zone: str | None, from_ns: int) -> int | None:
         if interval_ns is None or interval_ns < INTERVAL_NS_MIN:
             return None
         return min(_rounded(from_ns) + interval_ns, DUE_NS_MAX)
+    if len(pattern) > PATTERN_CHARS_MAX or (zone is not None and len(zone) > ZONE_CHARS_MAX):
+        return None
     cron = parsed(pattern, zone)
     return None if cron is None else cron.next_after(from_ns)
 
@@ -148,7 +162,8 @@ def parsed(pattern: str, zone: str | None) -> Cron | None:
     if len(found) != len(_FIELDS) or where is None:
         return None
     fields = [_field(text, *bounds) for text, bounds in zip(found, _FIELDS, strict=True)]
-    return Cron(tuple(field for field in fields if field is not None), where) if all(fields) else None
+    cron = Cron(tuple(field for field in fields if field is not None), where) if all(fields) else None
+    return cron if cron is not None and is_possible(cron) else None
 
 
 def _field(text: str, low: int, high: int, names: dict[str, int]) -> Field | None:
@@ -184,6 +199,12 @@ def _number(text: str, names: dict[str, int]) -> int | None:
 def _rounded(unix_ns: int) -> int:
     """To the nearest second."""
     return (unix_ns + NS_PER_S // 2) // NS_PER_S * NS_PER_S
+
+
+def _month_after(local: datetime) -> int:
+    first = local.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    year, month = (local.year + 1, 1) if local.month == len(MONTH_DAYS_MAX) else (local.year, local.month + 1)
+    return int(first.replace(year=year, month=month).timestamp())
 
 
 def _midnight_after(local: datetime) -> int:

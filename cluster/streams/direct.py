@@ -16,10 +16,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.streams._direct import DirectEncoder
+from jetraft.cluster.streams.batch_get import NO_LIMIT, BatchGet
+from jetraft.cluster.streams.column_gets import column_facts, column_slice
 from jetraft.cluster.streams.direct_request import (
     BAD,
     DAMAGED,
@@ -54,7 +54,8 @@ QUEUE: Final = b"_sys_"  # as nats-server: one replica answers each request
 MULTI_LAST_MAX: Final = 1024  # as nats-server: more subjects are refused with 413
 SLICE_MESSAGES: Final = 512  # of one request in one turn
 SLICE_BYTES: Final = 1 << 20
-SLICES_PER_TURN: Final = 4  # of all batches: some 5 ms, a turn in which nothing else is served
+SLICES_PER_TURN: Final = 4  # of all batches
+TURN_NS: Final = 5_000_000  # then no other slice begins: a turn in which nothing else is served
 BATCHES_MAX: Final = 1024  # requests being served on this replica; more are refused
 CLIENT_BATCHES_MAX: Final = 256  # of one connection: it cannot take the places of all
 UNREAD_BYTES_MAX: Final = 4 << 20  # wait for a reader: its batches pause; a sixteenth of max_pending, which ends it
@@ -64,32 +65,19 @@ NO_PLACE: Final = -1  # the message is not part of a batch
 BUSY: Final = message.status(429, b"Too Many Requests")
 
 
-@attrs.define(eq=False)
-class BatchGet:
-    """A batch that is being served."""
-
-    reply: bytes
-    filters: tuple[bytes, ...]
-    next_seq: int
-    left: int  # messages that may still be sent
-    bytes_left: int  # NO_LIMIT_BYTES for no limit
-    num_pending: int  # after the last message sent
-    last_seq: int = 0  # the last message sent
-    seqs: Sequence[int] | None = None  # for many last messages: which
-    up_to_seq: int = 0  # for many last messages: as of
-    client: int = 0  # the connection; 0 for a peer's
-
-
-NO_LIMIT_BYTES: Final = 2**62
-
-
 class DirectGets:
     """The direct gets of one replica."""
 
-    def __init__(self, site: Site, machine: StreamMachine, stream: str, *, origin: str = "") -> None:
-        """With `origin` a mirror answers what that stream is asked; the answers name the mirror."""
+    def __init__(
+        self, site: Site, machine: StreamMachine, stream: str, *, origin: str = "", created_ns: int = 0
+    ) -> None:
+        """With `origin` a mirror answers what that stream is asked; the answers name the mirror.
+
+        `created_ns` is when the stream was created, which answers in columns state; without it there are none.
+        """
         self._site = site
         self._machine = machine
+        self._created_ns = created_ns
         self._prefix = f"$JS.API.DIRECT.GET.{origin or stream}".encode()
         self._encoder = DirectEncoder(stream.encode())
         self._sinks: list[int] = []
@@ -213,17 +201,21 @@ class DirectGets:
         return self._encode(reply, found, NO_PLACE, 0)
 
     def _batch(self, reply: bytes, request: DirectRequest) -> BatchGet:
-        filters, first_seq = _filters(request), self._first_seq(request)
+        columns = request.columns if self._created_ns else None
+        filters = (columns.filters if columns is not None else ()) or _filters(request)
+        first_seq = self._first_seq(request)
         pending = self._store.num_pending(filters, first_seq)
         if not pending:
             raise RefusedError(NOT_FOUND)
+        is_bounded = columns is not None and columns.up_to_seq > 0
         return BatchGet(
             reply=reply,
             filters=filters,
             next_seq=first_seq,
-            left=max(0, request.batch),
-            bytes_left=request.max_bytes or NO_LIMIT_BYTES,
+            left=NO_LIMIT if is_bounded else max(0, request.batch),
+            bytes_left=NO_LIMIT if is_bounded else request.max_bytes or NO_LIMIT,
             num_pending=pending,
+            columns=columns,
         )
 
     def _many_last(self, reply: bytes, request: DirectRequest) -> BatchGet:
@@ -243,7 +235,7 @@ class DirectGets:
             filters=(),
             next_seq=0,
             left=request.batch or len(seqs),
-            bytes_left=request.max_bytes or NO_LIMIT_BYTES,
+            bytes_left=request.max_bytes or NO_LIMIT,
             num_pending=len(seqs),
             seqs=seqs,
             up_to_seq=up_to_seq,
@@ -265,7 +257,7 @@ class DirectGets:
 
     def _serve(self) -> None:
         """Serve slices of the next batches; come back for the rest in the next turn, or when readers may have read."""
-        slices = 0
+        slices, until_ns = 0, self._site.clock.mono_ns() + TURN_NS
         for _ in range(min(len(self._batches), LOOKS_PER_TURN)):
             batch = self._batches.popleft()
             if self._site.outbox.waiting_bytes(batch.reply) > UNREAD_BYTES_MAX:
@@ -278,7 +270,7 @@ class DirectGets:
                 self._of_client[batch.client] -= 1
                 if not self._of_client[batch.client]:  # the table has clients with batches only
                     del self._of_client[batch.client]
-            if slices == SLICES_PER_TURN:
+            if slices == SLICES_PER_TURN or self._site.clock.mono_ns() > until_ns:
                 break
         if self._batches:
             self._wake(1 if slices else PAUSE_NS)
@@ -299,8 +291,18 @@ class DirectGets:
         """Send the next messages of a batch; True when there are more to come."""
         if not self._site.outbox.has_interest(batch.reply):
             return False
+        return self._serve_rows(batch, SLICE_MESSAGES) if batch.columns is None else self._serve_columns(batch)
+
+    def _serve_columns(self, batch: BatchGet) -> bool:
+        made = column_slice(self._store, batch, self._created_ns)
+        end = encode_capture(batch.reply, hdr=self._end_of(batch)) if made.is_over else b""
+        if made.record or end:
+            self._site.outbox.send_batch(made.record + end)
+        return self._serve_rows(batch, 1) if made.is_row_next else not made.is_over
+
+    def _serve_rows(self, batch: BatchGet, count_max: int) -> bool:
         records: list[bytes] = []
-        slice_bytes, asked, is_over = SLICE_BYTES, min(batch.left, SLICE_MESSAGES), False
+        slice_bytes, asked, is_over = SLICE_BYTES, min(batch.left, count_max), False
         seqs = self._next_seqs(batch, asked)
         for seq in seqs:
             batch.next_seq = seq + 1
@@ -353,6 +355,8 @@ class DirectGets:
         if batch.up_to_seq:
             fields[message.UP_TO_SEQUENCE] = b"%d" % batch.up_to_seq
         fields[LAST_SEQ] = b"%d" % self._store.last_seq
+        if batch.columns is not None:
+            fields |= column_facts(self._store, self._created_ns)
         return message.status(204, b"EOB", fields)
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 import orjson
 
+from jetraft.cluster.streams.column_request import ColumnRequest, parse_column_request
 from jetraft.store.model import message
 from jetraft.store.model.gotime import parse_time
 
@@ -65,6 +66,7 @@ class DirectRequest:
     up_to_seq: int = 0
     up_to_time_ns: int | None = None
     no_hdr: bool = False
+    columns: ColumnRequest | None = None  # of a batch: answer in columns
 
 
 def parse_direct_request(payload: bytes, hdr: bytes) -> DirectRequest:
@@ -72,7 +74,7 @@ def parse_direct_request(payload: bytes, hdr: bytes) -> DirectRequest:
     check_level(hdr)
     if not payload:
         raise RefusedError(EMPTY)
-    fields = _load(payload)
+    fields, wish = _load(payload)
     request = DirectRequest(
         seq=fields.get("seq", 0),
         start_time_ns=_time(fields, "start_time"),
@@ -84,6 +86,7 @@ def parse_direct_request(payload: bytes, hdr: bytes) -> DirectRequest:
         up_to_seq=fields.get("up_to_seq", 0),
         up_to_time_ns=_time(fields, "up_to_time"),
         no_hdr=fields.get("no_hdr", False),
+        columns=_columns(hdr, wish) if "batch" in fields else None,
     )
     _check(request)
     return request
@@ -117,7 +120,15 @@ def _check(request: DirectRequest) -> None:
         raise RefusedError(BAD)
 
 
-def _load(payload: bytes) -> dict[str, Any]:
+def _columns(hdr: bytes, wish: Any) -> ColumnRequest | None:
+    try:
+        return parse_column_request(hdr, wish)
+    except ValueError as error:
+        raise RefusedError(MALFORMED) from error
+
+
+def _load(payload: bytes) -> tuple[dict[str, Any], Any]:
+    """The fields that nats-server knows, and what is said about columns."""
     try:
         fields: Any = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
@@ -132,7 +143,7 @@ def _load(payload: bytes) -> dict[str, Any]:
         raise RefusedError(MALFORMED)
     if not all(isinstance(subject, str) for subject in known.get("multi_last", ())):
         raise RefusedError(MALFORMED)
-    return known
+    return known, fields.get("columns")
 
 
 def _time(fields: dict[str, Any], name: str) -> int | None:

@@ -19,11 +19,11 @@ from jetraft.cluster.streams.batch_room import (
     BATCH_ID_BYTES_MAX,
     FAST_PER_SERVER_MAX,
     FAST_PER_STREAM_MAX,
-    IDLE_NS_MAX,
     BatchRoom,
 )
 from jetraft.store.model import errors
 from jetraft.store.model.gojson import quote
+from jetraft.store.model.limits import BATCH_IDLE_NS_MAX
 from jetraft.store.model.versioning import is_level_served
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class FastBatches:
     def deadline_ns(self) -> int | None:
         """When the first batch has waited too long; None without batches."""
         for batch in self._batches.values():
-            return batch.touched_ns + IDLE_NS_MAX
+            return batch.touched_ns + BATCH_IDLE_NS_MAX
         return None
 
     def end(self) -> None:

@@ -19,6 +19,7 @@ from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.expiry import Expiry
+from jetraft.cluster.streams.handing_over import HeldPublishes, LeftSink
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.republish import Republisher
 from jetraft.cluster.streams.scheduler import Scheduler
@@ -27,17 +28,23 @@ from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
+from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.machine import StreamMachine
+    from jetraft.cluster.streams._admission import RecordBatch
     from jetraft.cluster.streams.publish import Abandoned, Admitted, Publish, TraceOutcome
     from jetraft.raft.group import Group
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
+
+
+TRANSFER_LOOK_NS = 20 * NS_PER_MS  # while publishes are held: has the transfer led nowhere?
 
 
 class StreamLeadership:
@@ -54,6 +61,9 @@ class StreamLeadership:
         self._sink: int | None = None
         self._subjects: tuple[str, ...] = ()
         self._ended = False
+        self._held = HeldPublishes()  # while leadership is handed over, and after it
+        self._transfer_timer: TimerHandle | None = None
+        self._is_expectant = False  # the leader before has yet to give what it holds
         self._promoted_at: int | None = None  # a mirror no more: takes publishes when this sequence is applied
         self.origins: Origins | None = None  # of a mirror, or of a stream with sources
         self._direct_of_origin: DirectGets | None = None  # of a mirror that answers what its origin is asked
@@ -71,7 +81,7 @@ class StreamLeadership:
         """Lead: consumers first, then publishes, then what expires."""
         leadership = cls(site, group, machine)
         leadership.dispatcher.start()
-        leadership._listen()
+        leadership._begin_to_listen()
         leadership._expiry.arm()
         leadership._follow_origins(leadership._config)
         leadership._look_after_schedules()
@@ -86,10 +96,27 @@ class StreamLeadership:
     # --- publishes
 
     def on_publishes(self, batch: bytes) -> None:
-        """Admit a turn's captured messages and propose what passed."""
+        """Admit a turn's captured messages and propose what passed; hold them while leadership is handed over."""
+        if self._ended or not self._group.core.accepts_proposals:
+            self._hold(batch)
+            return
+        if self._held:
+            batch = self._held.take() + batch
         if self._mapping is not None:
             batch = self._mapping.mapped(batch)
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self.refusal()))
+
+    def _hold(self, batch: bytes) -> None:
+        self._held.add(batch)
+        if self._transfer_timer is None and not self._ended:
+            look_ns = self._site.clock.mono_ns() + TRANSFER_LOOK_NS
+            self._transfer_timer = self._site.timers.call_at(look_ns, self._look_at_transfer)
+
+    def _look_at_transfer(self) -> None:
+        """Go on where a transfer has led nowhere."""
+        self._transfer_timer = None
+        if self._held and not self._ended:
+            self.on_publishes(b"")
 
     def _place_markers(self, expiring: Sequence[tuple[bytes, int]]) -> None:
         """Put markers in the place of messages that are the last of their subject and expire."""
@@ -177,10 +204,18 @@ class StreamLeadership:
                 acks += self.admission.batching.committed(publish)
             if acks:
                 self._site.outbox.send_batch(acks)
-            if self._republisher is not None:
-                copies = self._republisher.copies(publish.records)
-                if copies:
-                    self._site.outbox.send_batch(copies)
+            self._republish(publish.records.first_seq, publish.records)
+
+    def mirrored(self, first_seq: int, records: bytes) -> None:
+        """Records of a mirror are committed, and not applied yet."""
+        if not self._ended:
+            self._republish(first_seq, records)
+
+    def _republish(self, first_seq: int, records: RecordBatch | bytes) -> None:
+        if self._republisher is not None:
+            copies = self._republisher.copies(first_seq, records)
+            if copies:
+                self._site.outbox.send_batch(copies)
 
     def _published(self, publish: Publish, outcome: Outcome, _result: object) -> None:
         """Count what is applied no longer among what is in flight."""
@@ -274,9 +309,9 @@ class StreamLeadership:
     def end(self, reason: bytes = STATUS_LEADER) -> None:
         """Leadership is over: stop listening, drop everything that was in flight; who waits for messages hears why."""
         self._ended = True
-        if self._sink is not None:
-            self._site.outbox.remove_sink(self._sink)
-            self._sink = None
+        self._leave_sink()
+        if self._transfer_timer is not None:
+            self._transfer_timer.cancel()
         self._end_direct_of_origin()
         if self.origins is not None:
             self.origins.end()
@@ -286,10 +321,41 @@ class StreamLeadership:
             self._scheduler.end()
         self._batch_timer.end()
 
+    def _leave_sink(self) -> None:
+        """Let the next leader fetch what is captured until it captures itself, if this one has asked it to lead."""
+        sink, self._sink = self._sink, None
+        if sink is None:
+            return
+        handovers, outbox = self._site.handovers, self._site.outbox
+        if handovers is not None and self._group.core.has_handed_over:
+            left = LeftSink(outbox=outbox, handle=sink, subjects=self._subjects, held=self._held)
+            handovers.leave(self._group, left)
+        else:
+            outbox.remove_sink(sink)
+
+    def _begin_to_listen(self) -> None:
+        """Capture at once, or when the leader before, which has asked this one to lead, captures no more."""
+        handovers = self._site.handovers
+        if handovers is not None and self._group.core.handed_by is not None and self._config.subjects:
+            self._is_expectant = True
+            handovers.fetch(self._group, self._take_over)
+            return
+        held = b"" if handovers is None else handovers.take_back(self._group)
+        self._listen()
+        if held:
+            self.on_publishes(held)
+
+    def _take_over(self, held: bytes) -> None:
+        self._is_expectant = False
+        if not self._ended:
+            self._listen()
+            if held:
+                self.on_publishes(held)
+
     def _listen(self) -> None:
         """Capture the stream's subjects into one sink, so that messages of different subjects keep their order."""
         subjects = tuple(dict.fromkeys(self._config.subjects))
-        if subjects == self._subjects:
+        if subjects == self._subjects or self._is_expectant:
             return
         outbox, old = self._site.outbox, self._sink
         self._subjects, self._sink = subjects, None

@@ -8,18 +8,16 @@ what `random` draws is in the log. Only streams with a transform have a `Subject
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from jetraft.cluster.capture._capture import captures, encode_capture
-from jetraft.store.model.transforming import transform_between, transformed
+from jetraft.store.model.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.model.transforms import Transform
-
-SUBJECT_BYTES_MAX: Final = 0xFFFF  # a record says how long its subject is in 16 bits
 
 
 class SubjectMapping:

@@ -39,4 +39,4 @@ def deletion_of(config: StreamConfig, seq: int, *, erase: bool) -> commands.Remo
     if config.deny_delete:
         raise errors.STREAM_MSG_DELETE_FAILED.with_values(err="message delete not permitted")
     # Bounded before it is proposed: an entry that cannot be applied would stop every replica.
-    return None if seq >= NO_SEQ else commands.Remove(seqs=commands.to_runs((seq,)), erase=erase)
+    return None if not 0 < seq < NO_SEQ else commands.Remove(seqs=commands.to_runs((seq,)), erase=erase)

@@ -34,6 +34,7 @@ from jetraft.store.stream.retention import SizeModel, limits_of
 from jetraft.store.stream.stream_store import StreamStore
 
 if TYPE_CHECKING:
+    from jetraft.cluster.consumers.frontend import ConsumerFrontend
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.raft.group import Group
@@ -83,7 +84,7 @@ class StreamReplica:
         self._to_tell: bool | None = None  # members have forgotten messages which this one may not have: all of them?
         self._group: Group | None = None  # while the state is being recovered
         self._log = log
-        self._direct = DirectGets(site, self.machine, config.name)
+        self._direct = DirectGets(site, self.machine, config.name, created_ns=assignment.created_ns)
 
     @classmethod
     def start(cls, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> Self:
@@ -218,17 +219,14 @@ class StreamReplica:
             raise errors.CONSUMER_NOT_FOUND.with_values()  # deleted meanwhile
         return info
 
-    async def pause_consumer(self, name: str, until_ns: int | None) -> int | None:
-        """Deliver nothing until a Unix time; returns how long that is, None without such a consumer. Committed."""
-        return await self._leading().consumers.pause(name, until_ns)
+    @property
+    def consumers(self) -> ConsumerFrontend:
+        """What the leader answers about consumers. Raises ApiError on other replicas."""
+        return self._leading().consumers
 
     async def reset_consumer(self, name: str, seq: int) -> tuple[ConsumerInfo, int] | None:
         """Deliver again from a sequence, 0: from the ack floor; the consumer then, and that sequence. Committed."""
         return await self._leading().consumers.reset(name, seq, self.cluster())
-
-    async def delete_consumer(self, name: str) -> bool:
-        """Delete a consumer; False when there is none. Committed when this returns."""
-        return await self._leading().consumers.delete(name)
 
     def consumer_info(self, name: str) -> ConsumerInfo | None:
         """The consumer as its leader sees it; None when there is none."""

@@ -12,12 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, Self
 
 from jetraft.cluster.capture._capture import encode_capture
-from jetraft.cluster.streams.mapping import SUBJECT_BYTES_MAX
 from jetraft.store.frames._frame import record_at
 from jetraft.store.frames.format import FRAME_HEADER_BYTES, RECORD_HEADER_BYTES
 from jetraft.store.model import message
 from jetraft.store.model.gotime import format_time
-from jetraft.store.model.transforming import transform_between, transformed
+from jetraft.store.model.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,10 +58,10 @@ class Republisher:
         transform = None if rule is None else transform_between(rule.src, rule.dest)
         return None if transform is None else cls(config, transform, applied, draw)
 
-    def copies(self, records: RecordBatch) -> bytes:
+    def copies(self, first_seq: int, records: RecordBatch | bytes) -> bytes:
         """The copies of committed messages, which are not applied yet, as a batch for `Outbox.send_batch`."""
         made = []
-        for seq, (ts_ns, _, subject, hdr, payload) in enumerate(_records(records), records.first_seq):
+        for seq, (ts_ns, _, subject, hdr, payload) in enumerate(_records(records), first_seq):
             to = transformed(self._transform, subject, self._draw)
             if to is not None and len(to) <= SUBJECT_BYTES_MAX:
                 fields = self._fields(seq, ts_ns, subject, len(payload))
@@ -91,7 +90,7 @@ class Republisher:
         return fields
 
 
-def _records(records: RecordBatch) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
+def _records(records: RecordBatch | bytes) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
     """(ts_ns, flags, subject, hdr, payload) of each record."""
     frame, offset = bytes(FRAME_HEADER_BYTES) + memoryview(records), FRAME_HEADER_BYTES
     while offset < len(frame):

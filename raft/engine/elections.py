@@ -239,4 +239,5 @@ def on_removed(member: "Member", sender: NodeId, message: Removed, now_ns: int) 
 def on_transfer_now(member: "Member", sender: NodeId, message: TransferNow, now_ns: int) -> None:
     """The current leader asks us to take over (rule 20)."""
     if message.term == member.term and sender == member.leader and member.leadership is None:
+        member.handed_by = sender
         stand(member, now_ns, transfer=True)

@@ -45,6 +45,7 @@ class Transfer:
 
     target: NodeId
     deadline_ns: int
+    waits_for_disk: bool  # of this node: the leader still owes answers for what is not durable here
     told: bool = False
 
 
@@ -120,13 +121,18 @@ class Leadership:
             return  # a group of one has no member to tell or to hand over to
         self.replication.pump(now_ns, self._told_index(commit_index))
         if self._is_waited_for(now_ns):
-            self.begin_transfer(None, now_ns)
+            self.begin_transfer(None, now_ns, waits_for_disk=False)
         transfer = self.transfer
-        if transfer is not None and not transfer.told:
-            peer = self.replication.peers.get(transfer.target)
-            if peer is not None and peer.match_index == self._log.last_index:
-                transfer.told = True
-                self._send(transfer.target, TransferNow(term=self.term))
+        if transfer is not None and not transfer.told and self._is_settled(transfer, commit_index):
+            transfer.told = True
+            self._send(transfer.target, TransferNow(term=self.term))
+
+    def _is_settled(self, transfer: Transfer, commit_index: int) -> bool:
+        """Whether the target has everything, and nothing waits for an answer of this leader (decision 92)."""
+        peer, last_index = self.replication.peers.get(transfer.target), self._log.last_index
+        if peer is None or peer.match_index != last_index or commit_index < last_index:
+            return False
+        return not transfer.waits_for_disk or self._log.durable_index == last_index
 
     def _told_index(self, commit_index: int) -> int:
         """The commit index that members are told: never beyond what is durable here (rule 5).
@@ -226,7 +232,7 @@ class Leadership:
 
     # Transfer.
 
-    def begin_transfer(self, target: NodeId | None, now_ns: int) -> NodeId | None:
+    def begin_transfer(self, target: NodeId | None, now_ns: int, *, waits_for_disk: bool = True) -> NodeId | None:
         """Hand leadership to `target`, or to the voter that has most; None when no voter can take it (rule 20)."""
         voters = self._configurations.current.voters
         ready = [
@@ -237,7 +243,8 @@ class Leadership:
         if not ready or self.transfer is not None:
             return None
         best = max(ready, key=lambda peer: peer.match_index)
-        self.transfer = Transfer(target=best.node, deadline_ns=now_ns + self._setup.timing.transfer_ns)
+        deadline_ns = now_ns + self._setup.timing.transfer_ns
+        self.transfer = Transfer(target=best.node, deadline_ns=deadline_ns, waits_for_disk=waits_for_disk)
         return best.node
 
     # Linearizable reads.

@@ -41,6 +41,8 @@ class Member:
         "configurations",
         "decider",
         "effects",
+        "handed_by",
+        "has_handed_over",
         "is_removed",
         "leader",
         "leadership",
@@ -87,6 +89,8 @@ class Member:
         self.verified_index = 0  # the log equals that of this term's leader up to here
         self.up: set[NodeId] = set()  # nodes with a link session
         self.reluctant = False  # waits longer than others before it stands
+        self.handed_by: NodeId | None = None  # as leader: the leader before, if that one had asked for it
+        self.has_handed_over = False  # it was the leader before, and had asked another member to lead
         self.effects = Effects(log, role=self.role, term=self.term, leader=self.leader)
 
     # What the shell reads.
@@ -270,6 +274,7 @@ class Member:
         if self.leadership is not None:
             for node in self.leadership.replication.peers:
                 self.effects.send_now(node, Resigned(term=self.leadership.term))
+            self.has_handed_over = self.leadership.transfer is not None and self.leadership.transfer.told
             self.leadership = None
         self.role, self.leader = Role.FOLLOWER, leader
         self.ballot = self.pre_ballot = None
@@ -280,6 +285,9 @@ class Member:
         """The election is won. `noop_index`: where the decider has appended the no-op of the term already."""
         assert self.role is Role.CANDIDATE
         self.role, self.leader = Role.LEADER, self.node_id
+        if self.ballot is None or not self.ballot.transfer:
+            self.handed_by = None
+        self.has_handed_over = False
         self.ballot = self.pre_ballot = None
         self.timer.stop()
         self.timer.ballots = 0

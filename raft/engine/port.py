@@ -129,6 +129,16 @@ class Engine(Protocol):
     reluctant: bool  # set by the shell: others should lead, if they can
 
     @property
+    def handed_by(self) -> NodeId | None:
+        """As leader: the leader before, if that one had asked this member to lead; else None."""
+        ...
+
+    @property
+    def has_handed_over(self) -> bool:
+        """Whether this member led last, and had asked another one to lead."""
+        ...
+
+    @property
     def members_may_change(self) -> bool:
         """Whether `change_members` ever succeeds with this engine."""
         ...

@@ -31,7 +31,7 @@ class TlsFiles:
     ca_file: str
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.define(kw_only=True, slots=True, eq=False)
 class Tls:
     """Both roles of a node; a node dials and accepts with the same certificate."""
 
@@ -44,6 +44,10 @@ class Tls:
         return cls(
             accepting=_context(ssl.PROTOCOL_TLS_SERVER, files), dialling=_context(ssl.PROTOCOL_TLS_CLIENT, files)
         )
+
+    def follow(self, read: "Tls") -> None:
+        """Begin the next links with what was read; those that are there stay as they are."""
+        self.accepting, self.dialling = read.accepting, read.dialling
 
 
 def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:

@@ -99,7 +99,8 @@ def check_python() -> str:
         raise JetStreamSourceError(f"{python}: Spark finds no data source, because an import fails: {broken[0]}")
     if "found pyspark_jetstream" not in lines:
         raise JetStreamSourceError(
-            f"{python} does not have pyspark_jetstream with pyspark; set PYSPARK_PYTHON={sys.executable}"
+            f"{python} does not have pyspark_jetstream with pyspark: set PYSPARK_PYTHON={sys.executable}, or call "
+            "pyspark_jetstream.register(spark) where Spark's lookup cannot see the package (--py-files, Spark Connect)"
         )
     return f"{python} finds the source"
 

@@ -1,37 +1,35 @@
 """Reads one range of a stream completely, also if servers fail during the read.
 
-A task requests its range from the first replica of its list by batch direct get, a few megabytes at a time. If a
-replica fails, it continues with the next one at the first row that it does not have. Each answer is checked before its
-rows are returned:
-- rows after the range: a batch counts messages, so it extends over deleted ones. They are dropped;
-- a gap in the middle: messages were deleted, or lost to retention during the read. The leader's first sequence decides;
-- a missing tail: deleted, or not applied by the replica yet. The request has the planned end; a jetraft replica refuses
-  it when it stays behind (412), or states its last sequence in the reply. For other servers the leader is asked;
-- rows of another stream with the same name, created after planning: they are younger than the plan. A row that is
-  younger leads to a comparison of the streams' creation times.
+A task requests its range from the first replica of its list by batch direct get. A jetraft replica answers in columns,
+with the whole range; other servers answer in rows and are asked for a few megabytes at a time. If a replica fails, the
+task continues with the next one at the first row that it does not have. What arrives is checked before it is returned
+(acceptance.py).
 """
 
+import contextlib
 import logging
-import operator
 import time
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import attrs
 
-from pyspark_jetstream import times
-from pyspark_jetstream.client import Connection, ConnectionCache
+from pyspark_jetstream.acceptance import END_OF_BATCH, LAST_SEQ, NOT_FOUND, Acceptance
+from pyspark_jetstream.client import Connection, ConnectionCache, Part
+from pyspark_jetstream.columns import Columns, parse_columns
+from pyspark_jetstream.consumer_scan import ConsumerScan
 from pyspark_jetstream.errors import (
-    DataLossError,
     ReplicaBehindError,
     ServerError,
     ServersUnavailableError,
+    StreamNotFoundError,
     StreamRecreatedError,
 )
-from pyspark_jetstream.leader import Leader, StreamView
+from pyspark_jetstream.leader import ApiRefusalError
 from pyspark_jetstream.leader_scan import leader_batch
 from pyspark_jetstream.plan import Range
 from pyspark_jetstream.replicas import Server
+from pyspark_jetstream.subjects import ALL, cover
 from pyspark_jetstream.wire import Rows, Status
 
 LOG = logging.getLogger("pyspark_jetstream")
@@ -45,11 +43,11 @@ PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 1.0
 
 MIN_LAST_SEQ = b"Jetraft-Min-Last-Seq"
-LAST_SEQ = b"Jetraft-Last-Seq"
+ACCEPT_COLUMNS = b"Accept: application/vnd.jetraft.columns.v1\r\n"
 
-END_OF_BATCH = 204
-NOT_FOUND = 404
 NO_RESPONDERS = 503
+
+SELECTED = frozenset({"time", "subject", "headers", "data"})  # beside the sequence, which is always there
 
 
 @attrs.define(slots=True)
@@ -58,22 +56,32 @@ class Served:
 
     url: str
     rows: int = 0
+    data_bytes: int = 0  # of payloads
     seconds: float = 0.0
 
 
 class RangeReader:
-    """Reads a range once. Invariant: every row below `next_seq` was returned, is deleted, or is accepted as lost."""
+    """Reads a range once, in order."""
 
     def __init__(self, wanted: Range, connections: ConnectionCache) -> None:
-        self.next_seq = wanted.start_seq
         self.served: dict[str, Served] = {}  # by server name
         self._range = wanted
         self._connections = connections
-        self._leader = Leader(wanted.options.access, wanted.options.stream, connections)
-        self._strict = wanted.options.fail_on_data_loss
-        self._incarnation_checked = False
+        self._accepted = Acceptance(wanted, connections)
+        self._has_consumers = True  # one can be created for this range
+        self._columns = column_request(wanted)
 
-    def __iter__(self) -> Iterator[Rows]:
+    @property
+    def next_seq(self) -> int:
+        """Every row below it was returned, is deleted, or is accepted as lost."""
+        return self._accepted.next_seq
+
+    @property
+    def missing(self) -> int:
+        """Sequences without a message; with a filter also those of other subjects."""
+        return self._accepted.missing
+
+    def __iter__(self) -> Iterator[Rows | Columns]:
         """Yield the rows in order.
 
         Raises DataLossError, and ServersUnavailableError when no server makes progress within the retry timeout.
@@ -81,139 +89,133 @@ class RangeReader:
         try:
             yield from self._read()
         except StreamRecreatedError as error:
-            if self._strict:
+            if self._range.options.fail_on_data_loss:
                 raise
             LOG.warning("%s; the rows from %d on are lost", error, self.next_seq)
 
-    def _read(self) -> Iterator[Rows]:
+    def _read(self) -> Iterator[Rows | Columns]:
         failures: dict[str, str] = {}
         retry_timeout_s = self._range.options.access.retry_timeout_s
         deadline, pause_s = time.monotonic() + retry_timeout_s, PAUSE_FIRST_S
-        while not self._done:
+        while not self._accepted.is_complete:
             for server in self._range.servers:
                 before = self.next_seq
                 try:
                     yield from self._read_from(server)
                 except ServerError as error:
-                    LOG.warning("%s: %s; continuing at %d with another replica", self._what, error, self.next_seq)
+                    LOG.warning(
+                        "%s: %s; continuing at %d with another replica", self._accepted.what, error, self.next_seq
+                    )
                     failures[server.url] = str(error)
-                if self._done:
+                if self._accepted.is_complete:
                     return
                 if self.next_seq > before:
                     deadline, pause_s = time.monotonic() + retry_timeout_s, PAUSE_FIRST_S
+            if not self._accepted.leader.exists():
+                raise StreamNotFoundError(f"stream {self._range.options.stream!r} does not exist any more")
             if time.monotonic() > deadline:
                 raise ServersUnavailableError(
-                    f"{self._what}: no replica returned {self.next_seq}: {'; '.join(failures.values())}"
+                    f"{self._accepted.what}: no replica returned {self.next_seq}: {'; '.join(failures.values())}"
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
-    @property
-    def _done(self) -> bool:
-        return self.next_seq >= self._range.end_seq
-
-    @property
-    def _what(self) -> str:
-        return f"stream {self._range.options.stream} [{self._range.start_seq}, {self._range.end_seq})"
-
-    def _read_from(self, server: Server) -> Iterator[Rows]:
+    def _read_from(self, server: Server) -> Iterator[Rows | Columns]:
         """Yield the rows that this server has; raises ServerError when it does not complete the range."""
         connection = self._connections.get(server.url, self._range.options.access)
         served = self.served.setdefault(connection.info.server_name, Served(url=server.url))
-        while not self._done:
-            started_s = time.monotonic()
-            rows, status, failure = self._batch(connection)
-            rows = self._accept(rows, status)
-            served.rows += len(rows)
+        started_s = time.monotonic()
+        for part in self._by_batches(connection) if self._range.allow_direct else self._by_consumer(connection):
+            served.rows += len(part)
+            served.data_bytes += part.data_bytes
             served.seconds += time.monotonic() - started_s
-            if rows:
-                yield rows
-            if failure is not None:
-                raise failure
+            if len(part):
+                yield part
+            started_s = time.monotonic()
 
-    def _batch(self, connection: Connection) -> tuple[Rows, Status | None, ServerError | None]:
-        """Send one request; returns the rows, and the status or the failure that ended the answer."""
-        rows = Rows()
-        options, count = self._range.options, min(BATCH_ROWS, self._range.end_seq - self.next_seq)
+    def _by_batches(self, connection: Connection) -> Iterator[Rows | Columns]:
+        """Read from a replica, by batch direct gets."""
+        options, last_seq = self._range.options, self._range.end_seq - 1
+        lines = b"%b: %d\r\n%b" % (MIN_LAST_SEQ, last_seq, ACCEPT_COLUMNS)
+        while not self._accepted.is_complete:
+            limits = {"batch": self._accepted.selection.count(self.next_seq, BATCH_ROWS), "max_bytes": BATCH_BYTES}
+            columns = {**self._columns, "message_bytes": connection.info.payload_bytes_max}
+            question = {"seq": self.next_seq, **limits, "columns": columns}
+            if self._accepted.selection.subject != ALL:
+                question["next_by_subj"] = self._accepted.selection.subject
+            answer = connection.direct_batch(options.stream, question, header_lines=lines, stall_s=STALL_S)
+            yield from self._checked(answer, connection.url)
+
+    def _by_consumer(self, connection: Connection) -> Iterator[Rows | Columns]:
+        """Read through an ephemeral consumer; message by message where the stream admits none."""
+        scan = self._new_scan(connection)
+        if scan is None:
+            yield from self._by_messages(connection)
+            return
+        with contextlib.closing(scan):
+            while not self._accepted.is_complete:
+                count = min(BATCH_ROWS, self._range.end_seq - self.next_seq)
+                yield from self._checked(scan.pull(count, BATCH_BYTES, stall_s=STALL_S), connection.url)
+
+    def _new_scan(self, connection: Connection) -> ConsumerScan | None:
+        """A consumer that starts at the next row. A stream that drops what its consumers have read gets none."""
+        if not self._has_consumers:
+            return None
+        view = self._accepted.leader.view()
+        self._accepted.check_created(view)
+        self._has_consumers = view.retention == "limits"
         try:
-            if not self._range.allow_direct:
-                return rows, leader_batch(connection, options.stream, self.next_seq, count, rows), None
-            question = {"seq": self.next_seq, "batch": count, "max_bytes": BATCH_BYTES}
-            demand = b"%b: %d\r\n" % (MIN_LAST_SEQ, self._range.end_seq - 1)
-            status = connection.direct_batch(options.stream, question, rows, header_lines=demand, stall_s=STALL_S)
-        except ServerError as error:
-            return rows, None, error
-        return rows, status, refusal(status, connection.url)
-
-    def _accept(self, rows: Rows, status: Status | None) -> Rows:
-        """Check an answer, advance `next_seq` and return the rows of the range.
-
-        Raises DataLossError, ReplicaBehindError, or ServerError when the answer is malformed.
-        """
-        seqs, start_seq, end_seq = rows.stream_seqs, self.next_seq, self._range.end_seq
-        if seqs and not (seqs[0] >= start_seq and all(map(operator.lt, seqs, seqs[1:]))):
-            raise ServerError(f"sequences out of order in the answer for {start_seq}")
-        received = len(rows)
-        rows.keep_first(bisect_left(seqs, end_seq))
-        if rows and times.unix_ns(rows.times[-1].decode()) > self._range.planned_time_ns:
-            self._check_incarnation()
-        covered_to = seqs[-1] + 1 if seqs else start_seq
-        if len(rows) < received:
-            covered_to = end_seq
-        elif covered_to < end_seq and is_end_of_stream(rows, status):
-            self._verify_tail(covered_to, status)
-            covered_to = end_seq
-        if covered_to - start_seq != len(rows):
-            self._check_gaps(start_seq, seqs, covered_to)
-        self.next_seq = covered_to
-        return rows
-
-    def _verify_tail(self, tail_seq: int, status: Status | None) -> None:
-        """Return if [tail_seq, end) does not exist in the stream. Raises ReplicaBehindError if the replica lacks it."""
-        applied_seq = status.number(LAST_SEQ) if status is not None else None
-        if applied_seq is not None:
-            if applied_seq < self._range.end_seq - 1:
-                raise ReplicaBehindError(f"the replica is at {applied_seq}")
-            return
-        live_seq = self._leader.next_live(tail_seq)
-        if live_seq is not None and live_seq < self._range.end_seq:
-            raise ReplicaBehindError(f"the replica lacks {live_seq}, which the leader has")
-        view = self._leader.view()
-        self._check_created(view)
-        if view.end_seq < self._range.end_seq:
-            raise ReplicaBehindError(f"the leader itself is at {view.last_seq}")
-
-    def _check_gaps(self, start_seq: int, seqs: list[int], end_seq: int) -> None:
-        """Raise DataLossError when a missing sequence of [start_seq, end_seq) was lost to retention, not deleted."""
-        if not self._strict:
-            return
-        view = self._leader.view()
-        self._check_created(view)
-        expected_seq = start_seq
-        for seq in (*seqs, end_seq):
-            if seq > expected_seq and view.first_seq > expected_seq:
-                raise DataLossError(
-                    f"{self._what}: {expected_seq} to {min(seq, view.first_seq) - 1} are no longer in the stream, "
-                    f"which now starts at {view.first_seq}; failOnDataLoss=false reads on without them"
-                )
-            expected_seq = seq + 1
-
-    def _check_incarnation(self) -> None:
-        if not self._incarnation_checked:
-            self._check_created(self._leader.view())
-            self._incarnation_checked = True
-
-    def _check_created(self, view: StreamView) -> None:
-        """Raise StreamRecreatedError when the stream is not the planned one: rows of two are never mixed."""
-        if view.created != self._range.created:
-            raise StreamRecreatedError(
-                f"{self._what}: the stream was deleted and created again at {view.created} during the read"
+            if not self._has_consumers:
+                return None
+            return ConsumerScan(
+                connection, self._range.options.stream, self.next_seq, cover(self._range.options.subjects)
             )
+        except ApiRefusalError as error:
+            LOG.warning("%s: no consumer: %s; reading message by message", self._accepted.what, error)
+            self._has_consumers = False
+            return None
+        except ServerError as error:
+            self._has_consumers = "Permissions Violation" not in str(error)
+            raise
+
+    def _by_messages(self, connection: Connection) -> Iterator[Rows | Columns]:
+        while not self._accepted.is_complete:
+            rows = Rows()
+            count = min(BATCH_ROWS, self._range.end_seq - self.next_seq)
+            status = leader_batch(connection, self._range.options.stream, self.next_seq, count, rows)
+            yield self._accepted.rows(rows)
+            self._accepted.end(status, rows.num_pending)
+
+    def _checked(self, answer: Generator[Part, None, Status], url: str) -> Iterator[Rows | Columns]:
+        """Yield the rows of an answer. Raises ServerError for a status that is a failure."""
+        num_pending = 0
+        with contextlib.closing(answer):
+            while True:
+                try:
+                    part = next(answer)
+                except StopIteration as end:
+                    status = end.value
+                    break
+                checked = self._accept(part)
+                num_pending = checked.num_pending
+                yield checked
+        if failure := refusal(status, url):
+            raise failure
+        self._accepted.end(status, num_pending)
+
+    def _accept(self, part: Part) -> Rows | Columns:
+        if isinstance(part, Rows):
+            return self._accepted.rows(part)
+        return self._accepted.columns(parse_columns(part))
 
 
-def is_end_of_stream(rows: Rows, status: Status | None) -> bool:
-    """Whether the answer states that no message follows these rows."""
-    return status is not None and (status.code == NOT_FOUND or (status.code == END_OF_BATCH and rows.num_pending == 0))
+def column_request(wanted: Range) -> dict[str, Any]:
+    """What is said of columns in each request for a range: its end, and what the query needs."""
+    options = wanted.options
+    request: dict[str, Any] = {"up_to_seq": wanted.end_seq - 1}
+    if options.subjects:
+        request["filters"] = list(options.subjects)
+    return {**request, "select": [name for name in options.columns if name in SELECTED]}
 
 
 def refusal(status: Status, url: str) -> ServerError | None:

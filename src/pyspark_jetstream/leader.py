@@ -16,7 +16,13 @@ import attrs
 
 from pyspark_jetstream import times
 from pyspark_jetstream.client import Connection, ConnectionCache
-from pyspark_jetstream.errors import JetStreamSourceError, ServerError, ServersUnavailableError, StreamNotFoundError
+from pyspark_jetstream.errors import (
+    JetStreamSourceError,
+    LoginRefusedError,
+    ServerError,
+    ServersUnavailableError,
+    StreamNotFoundError,
+)
 from pyspark_jetstream.options import Access
 from pyspark_jetstream.wire import Frame, status_of
 
@@ -27,6 +33,7 @@ ANSWER_TIMEOUT_S = 2.0
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 1.0
 
+TIME_NS_MAX = (1 << 63) - 1
 STREAM_NOT_FOUND = 10059
 NO_MESSAGE_FOUND = 10037
 JETSTREAM_NOT_ENABLED = frozenset({10039, 10076})  # for the account, in the server
@@ -45,6 +52,7 @@ class StreamView:
     message_bytes: int
     allow_direct: bool
     replicas: frozenset[str]  # server names of the leader and the followers
+    retention: str = "limits"  # or interest, workqueue
 
     @property
     def end_seq(self) -> int:
@@ -60,59 +68,52 @@ class ApiRefusalError(JetStreamSourceError):
         self.err_code = err_code
 
 
-class Leader:
-    """The present leader of one stream."""
+class Api:
+    """Requests to the JetStream API, repeated on one server after the other while none answers."""
 
-    def __init__(self, access: Access, stream: str, connections: ConnectionCache) -> None:
-        self.stream = stream
-        self._access = access
+    def __init__(self, access: Access, connections: ConnectionCache, what: str) -> None:
+        """`what` names the stream in messages."""
+        self.access = access
+        self.what = what
         self._connections = connections
         self._servers = list(access.servers)  # the one that answered last is first
+        self._answered = False
 
-    def view(self) -> StreamView:
-        """Return the stream's state. Raises StreamNotFoundError, ServersUnavailableError."""
-        answer = self._ask("STREAM.INFO", {})
-        return view_of(answer)
+    def ask(self, subject: str, question: dict[str, Any]) -> dict[str, Any]:
+        """Return the JSON answer of the first server that gives one; `subject` is without the API's prefix.
 
-    def next_live(self, stream_seq: int) -> int | None:
-        """Return the first existing sequence at or after this one, None when there is none."""
-        return self._message_seq({"seq": stream_seq, "next_by_subj": ">"})
-
-    def seq_at(self, time: str) -> int:
-        """Return the first sequence stored at or after this time, the end of the stream when there is none."""
-        found = self._message_seq({"start_time": time})
-        return self.view().end_seq if found is None else found
-
-    def _message_seq(self, question: dict[str, Any]) -> int | None:
-        try:
-            answer = self._ask("STREAM.MSG.GET", question)
-        except ApiRefusalError as error:
-            if error.err_code == NO_MESSAGE_FOUND:
-                return None
-            raise
-        return int(answer["message"]["seq"])
-
-    def _ask(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON answer of the first server that gives one."""
-        subject = f"$JS.API.{verb}.{self.stream}"
+        Raises LoginRefusedError at once as long as no server has answered: the login is wrong, not the server.
+        """
         payload = json.dumps(question).encode() if question else b""
         failures: dict[str, str] = {}
         for url in self._attempts(failures):
             try:
-                frame = self._connection(url).request(subject, payload, timeout_s=ANSWER_TIMEOUT_S)
-                answer = read_answer(frame, self.stream)
+                frame = self.connection(url).request(
+                    f"{self.access.api_prefix}.{subject}", payload, timeout_s=ANSWER_TIMEOUT_S
+                )
+                answer = read_answer(frame, self.what)
+            except LoginRefusedError as error:
+                if not self._answered:
+                    raise
+                failures[url] = str(error)
             except ServerError as error:
                 if url not in failures:
-                    LOG.info("stream %s: %s", self.stream, error)
+                    LOG.info("stream %s: %s", self.what, error)
                 failures[url] = str(error)
-                continue
-            self._servers.remove(url)
-            self._servers.insert(0, url)
-            return answer
+            else:
+                self._answered = True
+                self._servers.remove(url)
+                self._servers.insert(0, url)
+                return answer
         raise AssertionError("attempts end with an exception or an answer")
 
-    def _connection(self, url: str) -> Connection:
-        connection = self._connections.get(url, self._access)
+    def first(self) -> Connection:
+        """The connection to the server that answered last. Raises ServerError."""
+        return self.connection(self._servers[0])
+
+    def connection(self, url: str) -> Connection:
+        """An open connection to this server; the servers that it reports are asked later too. Raises ServerError."""
+        connection = self._connections.get(url, self.access)
         for address in connection.info.connect_urls:
             known = f"{urlsplit(url).scheme}://{address}"
             if known not in self._servers:
@@ -121,7 +122,7 @@ class Leader:
 
     def _attempts(self, failures: dict[str, str]) -> Iterator[str]:
         """Yield servers to ask, in rounds with growing pauses. Raises ServersUnavailableError after the deadline."""
-        deadline = time.monotonic() + self._access.retry_timeout_s
+        deadline = time.monotonic() + self.access.retry_timeout_s
         pause_s = PAUSE_FIRST_S
         while True:
             for url in list(self._servers):
@@ -129,10 +130,63 @@ class Leader:
                 if time.monotonic() > deadline:
                     reasons = "; ".join(dict.fromkeys(failures.values()))
                     raise ServersUnavailableError(
-                        f"no answer about stream {self.stream!r} within {self._access.retry_timeout_s:g} s: {reasons}"
+                        f"no answer about stream {self.what!r} within {self.access.retry_timeout_s:g} s: {reasons}"
                     )
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+
+class Leader:
+    """The present leader of one stream."""
+
+    def __init__(self, access: Access, stream: str, connections: ConnectionCache) -> None:
+        self.stream = stream
+        self._api = Api(access, connections, stream)
+        self._once = Api(attrs.evolve(access, retry_timeout_s=0.0), connections, stream)
+
+    def view(self) -> StreamView:
+        """Return the stream's state. Raises StreamNotFoundError, ServersUnavailableError."""
+        return view_of(self._api.ask(f"STREAM.INFO.{self.stream}", {}))
+
+    def exists(self) -> bool:
+        """Whether the stream may exist: False only if the first server says that it does not. Asks once."""
+        try:
+            self._once.ask(f"STREAM.INFO.{self.stream}", {})
+        except StreamNotFoundError:
+            return False
+        except (ServersUnavailableError, LoginRefusedError):
+            return True
+        return True
+
+    def next_live(self, stream_seq: int, subject: str = ">") -> int | None:
+        """Return the first existing sequence at or after this one with such a subject, None when there is none."""
+        return self._message_seq({"seq": stream_seq, "next_by_subj": subject})
+
+    def seq_at(self, time: str) -> int:
+        """Return the first sequence stored at or after this time, the end of the stream when there is none."""
+        # nats-server takes a time that has no int64 of nanoseconds (after 2262) for an early one.
+        found = self._message_seq({"start_time": time}) if times.unix_ns(time) <= TIME_NS_MAX else None
+        return self.view().end_seq if found is None else found
+
+    def _message_seq(self, question: dict[str, Any]) -> int | None:
+        try:
+            answer = self._api.ask(f"STREAM.MSG.GET.{self.stream}", question)
+        except ApiRefusalError as error:
+            if error.err_code == NO_MESSAGE_FOUND:
+                return None
+            raise
+        return int(answer["message"]["seq"])
+
+
+def stream_names(api: Api) -> list[str]:
+    """Return the names of all streams of the account, in ascending order."""
+    names: list[str] = []
+    while True:
+        answer = api.ask("STREAM.NAMES", {"offset": len(names)})
+        page = [str(name) for name in answer.get("streams") or ()]
+        names += page
+        if not page or len(names) >= int(answer.get("total", 0)):
+            return sorted(set(names))
 
 
 def read_answer(frame: Frame, stream: str) -> dict[str, Any]:
@@ -181,4 +235,5 @@ def view_of(answer: dict[str, Any]) -> StreamView:
         message_bytes=state["bytes"],
         allow_direct=bool(config.get("allow_direct", False)),
         replicas=frozenset(name for name in names if name),
+        retention=str(config.get("retention", "limits")),
     )

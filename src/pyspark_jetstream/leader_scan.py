@@ -23,7 +23,7 @@ def leader_batch(connection: Connection, stream: str, start_seq: int, count: int
     The first one may have a much higher sequence, after deleted messages; the others are from `count` sequences. 404
     means that there is none. Raises ServerError; rows appended before it are valid.
     """
-    subject = f"$JS.API.STREAM.MSG.GET.{stream}"
+    subject = f"{connection.api_prefix}.STREAM.MSG.GET.{stream}"
     first = b'{"seq":%d,"next_by_subj":">"}' % start_seq
     append_answer(connection.request(subject, first, timeout_s=ANSWER_TIMEOUT_S), stream, rows)
     if not rows:

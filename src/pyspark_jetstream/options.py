@@ -5,33 +5,25 @@ that an error is raised by `.load()` and not in a task. The frozen result is par
 """
 
 import difflib
-import json
-import re
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
+from pyspark_jetstream import positions, values
+from pyspark_jetstream.credentials import Credentials, credentials_of
 from pyspark_jetstream.errors import BadOptionError
-from pyspark_jetstream.times import rfc3339_of
+from pyspark_jetstream.positions import Incarnation, Position
+from pyspark_jetstream.values import ALL_COLUMNS, SecretInValueError, parse_servers
 
-DEFAULT_PORT = 4222
-STREAM_NAME = re.compile(r"[^\s.*>/\\\x00]{1,255}")
+__all__ = ["Access", "Options", "Position", "parse_options", "parse_servers"]
 
 # A failover takes a few seconds (jetraft: under 3, nats-server: up to 10); 30 s are enough for the restart of a node.
 RETRY_TIMEOUT_S = 30.0
 # nats.py waits 2 s for a connection, the Go client 2 s, Kafka's socket setup 10 s.
 CONNECT_TIMEOUT_S = 3.0
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Position:
-    """A position in a stream, as in the options; exactly one of the three fields is set."""
-
-    keyword: str | None = None  # "earliest" or "latest"
-    stream_seq: int | None = None
-    time: str | None = None  # RFC 3339, UTC
+EARLIEST = Position(keyword="earliest")
+TRIGGER_DELAY_S = 15 * 60.0  # as Kafka's source
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -42,46 +34,80 @@ class Access:
     user: str | None = None
     password: str | None = attrs.field(default=None, repr=False)
     token: str | None = attrs.field(default=None, repr=False)
+    credentials: Credentials | None = None
     tls: bool = False
+    tls_first: bool = False  # the handshake comes before the server's INFO
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None
     tls_key_file: str | None = None
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     retry_timeout_s: float = RETRY_TIMEOUT_S
+    api_prefix: str = "$JS.API"
+    inbox_prefix: str = "_INBOX"
+    name: str = "pyspark_jetstream"  # of the connection, as the server's /connz shows it
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Options:
-    """All options of a query."""
+    """All options of a query. In a partition `streams` has one name."""
 
     access: Access
-    stream: str
-    starting: Position = Position(keyword="earliest")  # the default of NATS consumers: deliver all
+    streams: tuple[str, ...]  # names, and patterns with *
+    several: bool = False  # given as `streams`: offsets are by stream, and there is a column for the name
+    subjects: tuple[str, ...] = ()  # filters; none: all subjects
+    columns: tuple[str, ...] = ALL_COLUMNS[:-1]
+    starting: Position = EARLIEST  # the default of NATS consumers: deliver all
     ending: Position | None = None  # None: not given
     rows_per_trigger_max: int | None = None
+    bytes_per_trigger_max: int | None = None
+    rows_per_trigger_min: int | None = None
+    trigger_delay_max_s: float = TRIGGER_DELAY_S
     fail_on_data_loss: bool = True
+    accepted: tuple[tuple[str, Incarnation], ...] = ()
     partitions_min: int = 1
+    partition_rows_max: int | None = None
+    durable: str | None = None
+    pushdown: bool = False
+    query: str | None = None
     stats_dir: str | None = None
+
+    @property
+    def stream(self) -> str:
+        """The one stream of a partition or of a query without `streams`."""
+        return self.streams[0]
+
+    def of_stream(self, stream: str) -> "Options":
+        """The options of the part of the query that reads this stream."""
+        return attrs.evolve(self, streams=(stream,))
+
+    def holds(self, retention: str) -> bool:
+        """Whether a stream of this retention keeps the rows of the query, and drops others below them at any time."""
+        return self.durable is not None and bool(self.subjects) and retention != "limits"
+
+    def accepts(self, stream: str) -> Incarnation | None:
+        """The incarnation that the user accepts for this stream."""
+        given = dict(self.accepted)
+        return given.get(stream, given.get("") if len(self.streams) == 1 else None)
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
     """Return the parsed options. Raises BadOptionError, naming the option."""
-    values = {name.lower(): value for name, value in given.items()}
-    for name in values:
+    texts = {name.lower(): value for name, value in given.items() if not is_of_spark(name.lower())}
+    for name in texts:
         if name not in KNOWN:
             raise BadOptionError(unknown_option(name))
-    for name in ("servers", "stream"):
-        if not values.get(name, "").strip():
-            raise BadOptionError(f"option {name!r} is required")
-    parsed = {name.lower(): _parse_one(name, values[name.lower()]) for name in PARSERS if name.lower() in values}
-    if ("user" in parsed) != ("password" in parsed):
-        raise BadOptionError("options 'user' and 'password' belong together: one of them is missing")
-    if "user" in parsed and "token" in parsed:
-        raise BadOptionError("options 'user' and 'token' exclude each other")
-    if ("tlscertfile" in parsed) != ("tlskeyfile" in parsed):
-        raise BadOptionError("options 'tlsCertFile' and 'tlsKeyFile' belong together: one of them is missing")
-    access = Access(**{field: parsed[name] for name, field in ACCESS_FIELDS.items() if name in parsed})
-    return Options(access=access, **{field: parsed[name] for name, field in OPTION_FIELDS.items() if name in parsed})
+    if not texts.get("servers", "").strip():
+        raise BadOptionError("option 'servers' is required")
+    if not texts.get("stream", "").strip() and "streams" not in texts:
+        raise BadOptionError("option 'stream' is required (or 'streams' for several)")
+    parsed = {name.lower(): _parse_one(name, texts[name.lower()]) for name in PARSERS if name.lower() in texts}
+    _check_together(parsed)
+    return Options(access=_access(parsed), **_fields(parsed))
+
+
+def is_of_spark(name: str) -> bool:
+    """Whether an option is one of Spark itself, which passes those of a query to its sources too."""
+    return name in OF_SPARK or name.startswith("spark.")
 
 
 def unknown_option(name: str) -> str:
@@ -94,158 +120,140 @@ def unknown_option(name: str) -> str:
 def _parse_one(name: str, text: str) -> Any:
     try:
         return PARSERS[name](text.strip())
+    except SecretInValueError as error:
+        raise BadOptionError(f"option {name!r}: {error}") from None
     except ValueError as error:
         shown = "..." if name in SECRETS else repr(text)
         raise BadOptionError(f"option {name!r}: {error}, got {shown}") from None
 
 
-def parse_servers(text: str) -> tuple[str, ...]:
-    """Return the server URLs of a comma-separated list of `host`, `host:port`, `nats://...` and `tls://...`."""
-    urls = [part.strip() for part in text.split(",") if part.strip()]
-    if not urls:
-        raise ValueError("needs at least one server such as nats://127.0.0.1:4222")
-    return tuple(_parse_server(url) for url in urls)
+def _check_together(parsed: Mapping[str, Any]) -> None:
+    for first, second in PAIRS:
+        if (first.lower() in parsed) != (second.lower() in parsed):
+            raise BadOptionError(f"options {first!r} and {second!r} belong together: one of them is missing")
+    for first, second in EXCLUSIVE:
+        if first.lower() in parsed and second.lower() in parsed:
+            raise BadOptionError(f"options {first!r} and {second!r} exclude each other")
+    if "maxtriggerdelay" in parsed and "minrowspertrigger" not in parsed:
+        raise BadOptionError("option 'maxTriggerDelay' is for 'minRowsPerTrigger', which is missing")
+    if "durable" in parsed and any("*" in name for name in parsed.get("streams", ())):
+        raise BadOptionError("option 'durable' needs the names of streams: 'streams' has a pattern")
+    least, most = parsed.get("minrowspertrigger", 0), parsed.get("maxrecordspertrigger")
+    if most is not None and least > most:
+        raise BadOptionError("option 'minRowsPerTrigger' is above 'maxRecordsPerTrigger'")
 
 
-def _parse_server(text: str) -> str:
-    scheme, separator, rest = text.rpartition("://")
-    scheme = scheme or "nats"
-    if scheme not in {"nats", "tls"} or (separator and not rest):
-        raise ValueError("servers look like nats://host:port or tls://host:port")
-    host, colon, port = rest.rstrip("/").rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = rest.rstrip("/"), str(DEFAULT_PORT)
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16 or "@" in host:
-        raise ValueError("servers look like nats://host:port (credentials go into the options user, password, token)")
-    return f"{scheme}://{host}:{port}"
+def _access(parsed: Mapping[str, Any]) -> Access:
+    fields = {field: parsed[name] for name, field in ACCESS_FIELDS.items() if name in parsed}
+    if "domain" in parsed:
+        fields["api_prefix"] = f"$JS.{parsed['domain']}.API"
+    if "queryname" in parsed:
+        fields["name"] = f"spark {parsed['queryname']}"
+    return Access(credentials=credentials_of(parsed), **fields)
 
 
-def parse_stream(text: str) -> str:
-    """Return a valid stream name."""
-    if not STREAM_NAME.fullmatch(text):
-        raise ValueError("a stream name has no spaces, dots, wildcards or slashes")
-    return text
+def _fields(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of Options other than the access."""
+    fields = {field: parsed[name] for name, field in OPTION_FIELDS.items() if name in parsed}
+    fields["several"] = "streams" in parsed
+    if "columns" not in parsed:
+        fields["columns"] = ALL_COLUMNS if fields["several"] else ALL_COLUMNS[:-1]
+    if not parsed.get("includeheaders", True):
+        fields["columns"] = tuple(name for name in fields["columns"] if name != "headers")
+    if not fields["columns"]:
+        raise BadOptionError("option 'includeHeaders': no column is left")
+    return fields
 
 
-def parse_starting(text: str) -> Position:
-    """Return where reading starts: earliest, latest, a sequence or a time."""
-    return _parse_position(text, ("earliest", "latest"))
-
-
-def parse_ending(text: str) -> Position:
-    """Return where a batch ends: latest, a sequence or a time (exclusive)."""
-    return _parse_position(text, ("latest",))
-
-
-def _parse_position(text: str, keywords: tuple[str, ...]) -> Position:
-    if text.lower() in keywords:
-        return Position(keyword=text.lower())
-    if text.isascii() and text.isdigit():
-        return _sequence(int(text))
-    if text.startswith("{"):
-        return _parse_json_position(text)
-    return Position(time=_time(text, keywords))
-
-
-def _parse_json_position(text: str) -> Position:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        raise ValueError('expected JSON such as {"seq": 100} or {"time": "2026-01-01T00:00:00Z"}') from None
-    match value:
-        case {"seq": int() as seq, **rest} if not rest and not isinstance(seq, bool):
-            return _sequence(seq)
-        case {"time": str() as time, **rest} if not rest:
-            return Position(time=_time(time, ()))
-    raise ValueError('expected {"seq": 100} or {"time": "2026-01-01T00:00:00Z"}')
-
-
-def _sequence(stream_seq: int) -> Position:
-    if not 1 <= stream_seq < 1 << 63:
-        raise ValueError("sequences start at 1")
-    return Position(stream_seq=stream_seq)
-
-
-def _time(text: str, keywords: tuple[str, ...]) -> str:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        words = ", ".join((*keywords, "a sequence"))
-        raise ValueError(f"expected {words} or a time such as 2026-01-01T00:00:00Z") from None
-    if moment.tzinfo is None:
-        raise ValueError("a time needs its zone, such as 2026-01-01T00:00:00Z")
-    return rfc3339_of(moment)
-
-
-def parse_bool(text: str) -> bool:
-    """Return the value of a yes/no option."""
-    if text.lower() not in {"true", "false"}:
-        raise ValueError("expected true or false")
-    return text.lower() == "true"
-
-
-def parse_count(text: str) -> int:
-    """Return a whole number of at least 1."""
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) < 1 << 63:
-        raise ValueError("expected a whole number of at least 1")
-    return int(text)
-
-
-def parse_seconds(text: str) -> float:
-    """Return a duration in seconds, from `5`, `5s` or `500ms`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)?", text)
-    seconds = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else 0.0
-    if seconds <= 0:
-        raise ValueError("expected seconds such as 5, 0.5 or 500ms")
-    return seconds
-
-
-def parse_text(text: str) -> str:
-    """Return a text that is not empty."""
-    if not text:
-        raise ValueError("must not be empty")
-    return text
-
-
-PARSERS: dict[str, Callable[[str], Any]] = {
-    "servers": parse_servers,
-    "stream": parse_stream,
-    "startingOffsets": parse_starting,
-    "endingOffsets": parse_ending,
-    "maxRecordsPerTrigger": parse_count,
-    "failOnDataLoss": parse_bool,
-    "minPartitions": parse_count,
-    "user": parse_text,
-    "password": parse_text,
-    "token": parse_text,
-    "tls": parse_bool,
-    "tlsCaFile": parse_text,
-    "tlsCertFile": parse_text,
-    "tlsKeyFile": parse_text,
-    "connectTimeout": parse_seconds,
-    "retryTimeout": parse_seconds,
-    "statsDir": parse_text,
+PARSERS: dict[str, values.Parser] = {
+    "servers": values.parse_servers,
+    "stream": values.parse_stream,
+    "streams": values.parse_streams,
+    "subject": values.parse_subjects,
+    "columns": values.parse_columns,
+    "includeHeaders": values.parse_bool,
+    "startingOffsets": positions.parse_starting,
+    "startingOffsetsByTimestamp": positions.parse_starting_time,
+    "endingOffsets": positions.parse_ending,
+    "endingOffsetsByTimestamp": positions.parse_ending_time,
+    "maxRecordsPerTrigger": values.parse_count,
+    "maxBytesPerTrigger": values.parse_bytes,
+    "minRowsPerTrigger": values.parse_count,
+    "maxTriggerDelay": values.parse_seconds,
+    "failOnDataLoss": values.parse_bool,
+    "acceptIncarnation": positions.parse_incarnations,
+    "minPartitions": values.parse_count,
+    "maxPartitionRows": values.parse_count,
+    "pushdown": values.parse_bool,
+    "durable": values.parse_name,
+    "queryName": values.parse_text,
+    "user": values.parse_text,
+    "password": values.parse_text,
+    "token": values.parse_text,
+    "credsFile": values.parse_file,
+    "nkeySeedFile": values.parse_file,
+    "nkeySeed": values.parse_text,
+    "jwt": values.parse_text,
+    "tls": values.parse_bool,
+    "tlsHandshakeFirst": values.parse_bool,
+    "tlsCaFile": values.parse_file,
+    "tlsCertFile": values.parse_file,
+    "tlsKeyFile": values.parse_file,
+    "domain": values.parse_name,
+    "apiPrefix": values.parse_prefix,
+    "inboxPrefix": values.parse_prefix,
+    "connectTimeout": values.parse_seconds,
+    "retryTimeout": values.parse_seconds,
+    "statsDir": values.parse_text,
 }
 KNOWN: dict[str, str] = {name.lower(): name for name in PARSERS}
-SECRETS = frozenset({"password", "token"})
+OF_SPARK = frozenset({"checkpointlocation", "outputmode"})
+SECRETS = frozenset({"password", "token", "nkeySeed", "jwt"})
+PAIRS = (("user", "password"), ("tlsCertFile", "tlsKeyFile"))
+LOGINS = ("user", "token", "credsFile", "nkeySeedFile", "nkeySeed")
+EXCLUSIVE = (
+    ("stream", "streams"),
+    ("startingOffsets", "startingOffsetsByTimestamp"),
+    ("endingOffsets", "endingOffsetsByTimestamp"),
+    ("domain", "apiPrefix"),
+    ("jwt", "credsFile"),
+    *((first, second) for first in LOGINS for second in LOGINS[LOGINS.index(first) + 1 :]),
+)
 ACCESS_FIELDS = {
     "servers": "servers",
     "user": "user",
     "password": "password",
     "token": "token",
     "tls": "tls",
+    "tlshandshakefirst": "tls_first",
     "tlscafile": "tls_ca_file",
     "tlscertfile": "tls_cert_file",
     "tlskeyfile": "tls_key_file",
     "connecttimeout": "connect_timeout_s",
     "retrytimeout": "retry_timeout_s",
+    "apiprefix": "api_prefix",
+    "inboxprefix": "inbox_prefix",
 }
 OPTION_FIELDS = {
-    "stream": "stream",
+    "stream": "streams",
+    "streams": "streams",
+    "subject": "subjects",
+    "columns": "columns",
     "startingoffsets": "starting",
+    "startingoffsetsbytimestamp": "starting",
     "endingoffsets": "ending",
+    "endingoffsetsbytimestamp": "ending",
     "maxrecordspertrigger": "rows_per_trigger_max",
+    "maxbytespertrigger": "bytes_per_trigger_max",
+    "minrowspertrigger": "rows_per_trigger_min",
+    "maxtriggerdelay": "trigger_delay_max_s",
     "failondataloss": "fail_on_data_loss",
+    "acceptincarnation": "accepted",
     "minpartitions": "partitions_min",
+    "maxpartitionrows": "partition_rows_max",
+    "durable": "durable",
+    "pushdown": "pushdown",
+    "queryname": "query",
     "statsdir": "stats_dir",
 }
+STREAMING_ONLY = ("maxRecordsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "durable", "acceptIncarnation")

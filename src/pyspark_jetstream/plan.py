@@ -1,8 +1,9 @@
 """Divides a range of sequences into partitions, each with the replicas to read from.
 
-A partition of any size costs about 70 ms of Spark's time, and a task that fails repeats its whole range. So a partition
-has about 50,000 messages or 32 MB at most, a small range is not divided, and there are no more partitions than cores of
-the planner's machine unless `minPartitions` requires them.
+A partition of any size costs about 70 ms of Spark's time, and a task that fails repeats its whole range. So a range of
+up to 50,000 messages or 32 MB is not divided, and a larger one is divided among the cores that the planner sees. Spark
+does not say to a Python source how many executors there are; so no partition is larger than `maxPartitionRows`, however
+few cores the driver has, and the number of partitions grows with the range.
 """
 
 import math
@@ -16,8 +17,11 @@ from pyspark_jetstream.leader import StreamView
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.replicas import Server
 
-PARTITION_ROWS_MAX = 50_000
-PARTITION_BYTES_MAX = 32 << 20
+UNDIVIDED_ROWS_MAX = 50_000
+UNDIVIDED_BYTES_MAX = 32 << 20
+# A few seconds of a task; a hundred of them read 25 M rows.
+PARTITION_ROWS_MAX = 250_000
+PARTITION_BYTES_MAX = 256 << 20
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -47,7 +51,8 @@ def split(view: StreamView, template: Range, *, turn: int) -> list[InputPartitio
     rows = template.end_seq - template.start_seq
     if rows <= 0:
         return []
-    count = partition_count(rows, view, template.options.partitions_min, cores=os.cpu_count() or 1)
+    options = template.options
+    count = partition_count(rows, view, options.partitions_min, options.partition_rows_max, cores=cores())
     edges = [template.start_seq + rows * position // count for position in range(count + 1)]
     return [
         RangePartition(
@@ -62,11 +67,20 @@ def split(view: StreamView, template: Range, *, turn: int) -> list[InputPartitio
     ]
 
 
-def partition_count(rows: int, view: StreamView, partitions_min: int, *, cores: int) -> int:
+def partition_count(
+    rows: int, view: StreamView, partitions_min: int, partition_rows_max: int | None, *, cores: int
+) -> int:
     """Return the number of partitions for this many sequences."""
     message_bytes = max(1, view.message_bytes // max(1, view.messages))
-    rows_max = max(1, min(PARTITION_ROWS_MAX, PARTITION_BYTES_MAX // message_bytes))
-    return min(rows, max(partitions_min, min(cores, math.ceil(rows / rows_max))))
+    undivided = max(1, min(UNDIVIDED_ROWS_MAX, UNDIVIDED_BYTES_MAX // message_bytes))
+    largest = partition_rows_max or max(1, min(PARTITION_ROWS_MAX, PARTITION_BYTES_MAX // message_bytes))
+    bounded = math.ceil(rows / largest)
+    return min(rows, max(partitions_min, bounded, min(cores, math.ceil(rows / undivided))))
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def rotated(servers: Sequence[Server], turn: int) -> tuple[Server, ...]:

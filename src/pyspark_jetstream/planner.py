@@ -1,170 +1,185 @@
-"""Plans the micro-batches of a query: finds the end of the stream, limits the next batch, divides it into partitions.
+"""Plans the micro-batches of a query: the offsets of all its streams, the limits of a batch, its partitions.
 
-Spark accepts an end below the start and would then deliver rows again. So an end comes from the leader and is at least
-the start, and a range with an end below its start has no rows.
-
-A stream that was deleted and created again has other rows with the same sequences. The creation time in the offset
-reveals it: with failOnDataLoss the query stops, otherwise it continues at the first message of the new stream.
-
-A stream that ends below the offset has lost rows that the query has read (its store was replaced by an older copy), and
-the next messages reuse their sequences. To wait for the stream to pass the offset would skip these. So this is data
-loss too: the query stops, or continues at the stream's end. Only a start that an option puts ahead is waited for.
+The rules of one stream are in stream_planner.py. A pattern finds streams as they are created; these are read from their
+first message. A stream of a pattern that no longer exists is a loss, unlike one that is new.
 """
 
 import logging
-import random
+import re
 import time
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_jetstream.client import ConnectionCache
-from pyspark_jetstream.errors import DataLossError, StreamRecreatedError
-from pyspark_jetstream.leader import PAUSE_MAX_S, Leader, StreamView
-from pyspark_jetstream.offsets import Offset, parse_offset, resolve_start
+from pyspark_jetstream.durable import Durables
+from pyspark_jetstream.errors import StreamNotFoundError
+from pyspark_jetstream.leader import Api, Leader, StreamView, stream_names
+from pyspark_jetstream.offsets import Offset, Offsets, parse_offsets
 from pyspark_jetstream.options import Options
-from pyspark_jetstream.plan import Range, split
+from pyspark_jetstream.pushdown import Narrowing
 from pyspark_jetstream.replicas import Directory
+from pyspark_jetstream.stream_planner import StreamPlanner
+from pyspark_jetstream.triggers import Minimum, Pace, least, rows_of_bytes, shares
 
 LOG = logging.getLogger("pyspark_jetstream")
+
+# How often a pattern is compared with the names of the streams.
+DISCOVERY_S = 10.0
 
 
 class Planner:
     """The planning of one query, in one process."""
 
     def __init__(self, options: Options, connections: ConnectionCache) -> None:
-        self.leader = Leader(options.access, options.stream, connections)
         self.directory = Directory(options.access)
         self._options = options
         self._connections = connections
-        self._initial: Offset | None = None
-        self._stop_at: Offset | None = None
-        self._latest: Offset | None = None
-        self._turn = random.randrange(1 << 16)  # noqa: S311  (spreads load: queries begin at different replicas)
-        self._warned = False
+        self._api = Api(options.access, connections, ",".join(options.streams))
+        self._planners: dict[str, StreamPlanner] = {}
+        self._names: list[str] = []
+        self._named_at_s = float("-inf")
+        self._stop_at: Offsets | None = None
+        self._pace = Pace()
+        self._minimum = Minimum(rows_min=options.rows_per_trigger_min, delay_max_s=options.trigger_delay_max_s)
+        self.durables = Durables(options, self._api)
+
+    def of(self, stream: str) -> StreamPlanner:
+        """Return the planner of one stream."""
+        if stream not in self._planners:
+            self._planners[stream] = StreamPlanner(self._options.of_stream(stream), self._connections, self.directory)
+        return self._planners[stream]
+
+    @property
+    def leader(self) -> Leader:
+        """The leader of the only stream."""
+        return self.of(self._options.stream).leader
 
     def view(self) -> StreamView:
-        """Return the stream's state from its leader, and keep its end for `latest_seen`."""
-        view = self.leader.view()
-        self._latest = self._at(view, view.end_seq)
-        if not view.allow_direct and not self._warned:
-            self._warned = True
-            LOG.warning(
-                "stream %s has allow_direct off: it is read through its leader, one message at a time; turn it on with "
-                "`nats stream edit %s --allow-direct` to read from any replica",
-                self._options.stream,
-                self._options.stream,
-            )
-        return view
+        """Return the state of the only stream."""
+        return self.of(self._options.stream).view()
 
-    def initial(self) -> Offset:
-        """Return where a new query starts; every call returns the same offset."""
-        if self._initial is None:
-            view = self.view()
-            strict = self._options.fail_on_data_loss
-            self._initial = self._at(view, resolve_start(self._options.starting, self.leader, view, strict=strict))
-        return self._initial
+    def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[InputPartition]:
+        """Return the partitions of a range of the only stream."""
+        return self.of(self._options.stream).split(view, start_seq, end_seq)
+
+    def names(self) -> list[str]:
+        """Return the streams of the query: those of the option, and those that match its patterns now."""
+        patterns = [name for name in self._options.streams if "*" in name]
+        fixed = [name for name in self._options.streams if "*" not in name]
+        if patterns and time.monotonic() - self._named_at_s > DISCOVERY_S:
+            self._names = [name for name in stream_names(self._api) if any(matches(name, one) for one in patterns)]
+            self._named_at_s = time.monotonic()
+        return sorted({*fixed, *self._names}) if patterns else fixed
+
+    def initial(self) -> Offsets:
+        """Return where a new query starts; every call returns the same offsets."""
+        offsets = self._offsets({name: self.of(name).initial() for name in self.names()})
+        self.durables.create(offsets)
+        return offsets
+
+    def batch(self, part: Narrowing | None = None) -> list[InputPartition]:
+        """Return the partitions of a batch read, of this part only if one is given."""
+        part = part or Narrowing(subjects=self._options.subjects)
+        return [partition for name in self.names() for partition in self.of(name).batch(part)]
 
     def stop_at_present_end(self) -> None:
-        """Limit all later micro-batches to the stream's present end."""
-        view = self.view()
-        self._stop_at = self._at(view, view.end_seq)
+        """Limit all later micro-batches to the streams' present ends."""
+        views = {name: self.of(name).view() for name in self.names()}
+        self._stop_at = self._offsets({name: self.of(name).at(view, view.end_seq) for name, view in views.items()})
 
-    def next_end(self, start: dict[str, Any], rows_max: int | None) -> Offset:
+    def next_end(self, start: dict[str, Any], rows_max: int | None) -> Offsets:
         """Return the end of the micro-batch that begins at `start`, `start` itself when there is nothing new.
 
         It is below `start` only if rows that were read are lost and failOnDataLoss=false continues at the stream's end.
         Otherwise such a loss raises DataLossError.
         """
-        first = parse_offset(start, self._options.stream)
-        is_chosen = first.seq == self._options.starting.stream_seq  # nothing was read yet, so nothing can be lost
-        view = self.view() if is_chosen else self._view_reaching(first)
-        if first.created != view.created:
-            self._lost(StreamRecreatedError(self._recreated(first, view)))
-            first = self._at(view, view.first_seq)
-        elif view.end_seq < first.seq and not is_chosen:
-            self._lost(
-                DataLossError(f"stream {first.stream!r} ends at {view.last_seq}, the query has read to {first.seq - 1}")
-            )
-            first = self._at(view, view.end_seq)
-        end_seq = view.end_seq
-        if self._stop_at is not None and self._stop_at.created == view.created:
-            end_seq = min(end_seq, self._stop_at.seq)
-        if rows_max is not None:
-            end_seq = min(end_seq, max(first.seq, view.first_seq) + rows_max)
-        return self._at(view, max(first.seq, end_seq))
+        self._pace.wait()
+        first = self._parse(start)
+        self.durables.check(first)
+        spans = self._spans(first)
+        starts = {name: begin for name, (begin, _) in spans.items()}
+        ends = self._bounded_ends(spans, rows_max)
+        waiting = sum(ends[name].seq - max(begin.seq, spans[name][1].first_seq) for name, begin in starts.items())
+        moved = any(begin != first.by_stream.get(name, begin) for name, begin in starts.items())
+        due = moved or self._stop_at is not None or self._minimum.is_due(max(0, waiting))
+        end = self._offsets(ends) if due else first
+        self._pace.note(idle=end.by_stream == first.by_stream, streams=len(ends))
+        return end
 
-    def latest_seen(self) -> Offset | None:
-        """Return the stream's end as of the last request to its leader."""
-        return self._latest
+    def _spans(self, first: Offsets) -> dict[str, tuple[Offset, StreamView]]:
+        """Return where each stream starts and its view; new streams are added, deleted ones are a loss."""
+        spans = {}
+        for name in sorted({*first.by_stream, *self.names()}) if self._options.several else list(first.by_stream):
+            try:
+                spans[name] = self.of(name).span(first.by_stream.get(name))
+            except StreamNotFoundError as error:
+                if self._options.fail_on_data_loss or name in self._options.streams:
+                    raise
+                LOG.warning("%s; continuing without it", error)
+        return spans
+
+    def _bounded_ends(self, spans: dict[str, tuple[Offset, StreamView]], rows_max: int | None) -> dict[str, Offset]:
+        """Return the end of each stream within the limits of the options, of Spark, and of trigger(availableNow)."""
+        waiting: dict[str, int] = {}
+        starts: dict[str, int] = {}
+        for name, (begin, view) in spans.items():
+            stop = self._stop_at.by_stream.get(name) if self._stop_at is not None else None
+            end_seq = view.end_seq
+            if self._stop_at is not None and (stop is None or stop.created == view.created):
+                end_seq = min(end_seq, begin.seq if stop is None else stop.seq)
+            starts[name] = max(begin.seq, view.first_seq) if end_seq > begin.seq else begin.seq
+            waiting[name] = max(0, end_seq - starts[name])
+        rows_max = least(rows_max, self._options.rows_per_trigger_max, self._rows_of_bytes(spans))
+        given = shares(rows_max, waiting)
+        return {
+            name: begin
+            if starts[name] + given[name] == begin.seq
+            else self.of(name).at(view, starts[name] + given[name])
+            for name, (begin, view) in spans.items()
+        }
+
+    def _rows_of_bytes(self, spans: dict[str, tuple[Offset, StreamView]]) -> int | None:
+        size = self._options.bytes_per_trigger_max
+        return least(*(rows_of_bytes(size, view) for _, view in spans.values()))
+
+    def latest_seen(self) -> Offsets | None:
+        """Return the streams' ends as of the last requests to their leaders."""
+        ends = {name: planner.latest for name, planner in self._planners.items() if planner.latest is not None}
+        return self._offsets(ends) if ends else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the partitions of the rows between two offsets."""
-        first, last = parse_offset(start, self._options.stream), parse_offset(end, self._options.stream)
-        if first == last:
-            return []
-        if first.created == last.created and last.seq < first.seq:
-            # `next_end` plans this after data loss; other queries do not.
-            self._lost(DataLossError(f"the checkpoint's range runs backwards, from {first.seq} to {last.seq}"))
-            return []
-        view = self._view_reaching(last)
-        if last.created != view.created:
-            self._lost(StreamRecreatedError(self._recreated(last, view)))
-            return []
-        start_seq = first.seq if first.created == last.created else view.first_seq
-        end_seq = last.seq
-        if view.end_seq < end_seq:
-            self._lost(
-                DataLossError(f"stream {first.stream!r} ends at {view.last_seq}, the planned range at {end_seq - 1}")
-            )
-            end_seq = view.end_seq
-        if start_seq < view.first_seq:
-            lost = f"{start_seq} to {min(view.first_seq, end_seq) - 1}"
-            self._lost(
-                DataLossError(f"{lost} are no longer in stream {first.stream!r}, which starts at {view.first_seq}")
-            )
-            start_seq = view.first_seq
-        return self.split(view, start_seq, end_seq)
+        first, last = self._parse(start), self._parse(end)
+        self.durables.check(first)
+        planned = [
+            partition
+            for name, offset in last.by_stream.items()
+            for partition in self.of(name).partitions(first.by_stream.get(name), offset)
+        ]
+        for name, offset in last.by_stream.items():
+            begin, latest = first.by_stream.get(name), self.of(name).latest
+            begin_seq = begin.seq if begin is not None else 0
+            lag = max(0, latest.seq - offset.seq) if latest is not None else 0
+            LOG.info("stream %s: batch [%d, %d), then %d to its end", name, begin_seq, offset.seq, lag)
+        return planned
 
-    def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[InputPartition]:
-        """Return the partitions of a range of this stream; the next call starts with the next replica."""
-        self._turn += 1
-        template = Range(
-            start_seq=start_seq,
-            end_seq=end_seq,
-            created=view.created,
-            planned_time_ns=view.last_time_ns,
-            allow_direct=view.allow_direct,
-            servers=self.directory.candidates(view.replicas),
-            options=self._options,
-        )
-        return split(view, template, turn=self._turn)
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note that everything before `end` is done: durable consumers acknowledge it."""
+        self.durables.acknowledge(self._parse(end))
 
     def close(self) -> None:
         """Close the connections."""
+        self.durables.close()
         self._connections.close()
 
-    def _view_reaching(self, end: Offset) -> StreamView:
-        """Wait up to `retry_timeout_s` for a view that has the whole range: a new leader may need time to apply it."""
-        deadline = time.monotonic() + self._options.access.retry_timeout_s
-        while True:
-            view = self.view()
-            if view.created != end.created or view.end_seq >= end.seq or time.monotonic() > deadline:
-                return view
-            time.sleep(PAUSE_MAX_S / 4)
+    def _parse(self, value: dict[str, Any]) -> Offsets:
+        return parse_offsets(value, stream=None if self._options.several else self._options.stream)
 
-    def _lost(self, error: DataLossError) -> None:
-        """Raise the error, or log it as a warning with failOnDataLoss=false."""
-        if self._options.fail_on_data_loss:
-            error.add_note("failOnDataLoss=false continues with the rows that exist")
-            raise error
-        LOG.warning("%s; continuing without these rows", error)
+    def _offsets(self, by_stream: dict[str, Offset]) -> Offsets:
+        return Offsets(by_stream=by_stream, several=self._options.several)
 
-    def _at(self, view: StreamView, stream_seq: int) -> Offset:
-        return Offset(stream=self._options.stream, created=view.created, seq=stream_seq)
 
-    def _recreated(self, offset: Offset, view: StreamView) -> str:
-        return (
-            f"stream {offset.stream!r} was deleted and created again: the checkpoint is at {offset.seq} of the one "
-            f"created at {offset.created}, the present one was created at {view.created}"
-        )
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name has the form of a pattern, in which `*` is any part."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None

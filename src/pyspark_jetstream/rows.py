@@ -4,9 +4,14 @@ Spark checks the first batch of a task: types, order and nullability must equal 
 microseconds, so nanoseconds are truncated.
 """
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from pyspark_jetstream.wire import Rows, header_lines
+
+if TYPE_CHECKING:
+    from pyspark_jetstream.columns import Columns
 
 SCHEMA_DDL = "stream_seq BIGINT, time TIMESTAMP, subject STRING, headers MAP<STRING, ARRAY<STRING>>, data BINARY"
 
@@ -27,14 +32,16 @@ BATCH_BYTES = 1 << 20
 BATCH_ROWS_MAX = 10_000
 
 
-def to_batches(rows: Rows) -> list[pa.RecordBatch]:
+def to_batches(rows: "Rows | Columns") -> list[pa.RecordBatch]:
     """Return the rows as record batches of about a megabyte."""
+    if not isinstance(rows, Rows):
+        return [rows.batch]  # of a message, so not larger
     if not rows:
         return []
     whole = pa.RecordBatch.from_arrays(
         [
             pa.array(rows.stream_seqs, pa.int64()),
-            text_column(rows.times).cast(pa.timestamp("ns", "UTC")).cast(TIME_TYPE, safe=False),
+            times_column(rows).cast(TIME_TYPE, safe=False),
             text_column(rows.subjects),
             headers_column(rows.headers),
             pa.array(rows.payloads, pa.binary()),
@@ -43,6 +50,12 @@ def to_batches(rows: Rows) -> list[pa.RecordBatch]:
     )
     step = min(BATCH_ROWS_MAX, max(1, len(rows) * BATCH_BYTES // max(1, whole.nbytes)))
     return [whole.slice(position, step) for position in range(0, len(rows), step)]
+
+
+def times_column(rows: Rows) -> pa.Array:
+    """Return the times in nanoseconds."""
+    column = text_column(rows.times)
+    return (column.cast(pa.int64()) if rows.has_unix_times else column).cast(pa.timestamp("ns", "UTC"))
 
 
 def text_column(values: list[bytes]) -> pa.Array:

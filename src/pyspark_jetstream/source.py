@@ -5,56 +5,51 @@ only to pickle `read` for the tasks. So readers keep connections and surveys in 
 partition has everything that its task needs. `latestOffset(start, limit)` needs Spark 4.2.
 """
 
-import json
 import logging
-import os
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
+import attrs
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.errors import BadOptionError
-from pyspark_jetstream.offsets import resolve_end, resolve_start
-from pyspark_jetstream.options import Options, Position, parse_options
+from pyspark_jetstream.options import OPTION_FIELDS, STREAMING_ONLY, Options, parse_options
 from pyspark_jetstream.plan import Range, RangePartition
 from pyspark_jetstream.planner import Planner
+from pyspark_jetstream.pushdown import Narrowing, narrowing
+from pyspark_jetstream.schema import columns_of, project, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 LOG = logging.getLogger("pyspark_jetstream")
 
-SCHEMA = StructType(
-    [
-        StructField("stream_seq", LongType()),
-        StructField("time", TimestampType()),
-        StructField("subject", StringType()),
-        StructField("headers", MapType(StringType(), ArrayType(StringType()))),
-        StructField("data", BinaryType()),
-    ]
-)
-
 
 class DefaultSource(DataSource):
-    """`format("jetstream")`. The constructor raises BadOptionError for a wrong option."""
+    """`format("jetstream")`, for reads and for writes."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._parsed = parse_options(options)
+        self._reading: Options | None = None
+
+    @property
+    def _parsed(self) -> Options:
+        """The options of a read. Raises BadOptionError; a write has other options."""
+        if self._reading is None:
+            self._reading = parse_options(self.options)
+        return self._reading
 
     @classmethod
     def name(cls) -> str:
@@ -62,44 +57,62 @@ class DefaultSource(DataSource):
         return "jetstream"
 
     def schema(self) -> StructType:
-        """The columns, which are the same for every stream."""
-        return SCHEMA
+        """The columns that the options choose; `.load()` asks, so wrong options of a read are errors there."""
+        return schema_of(self._parsed.columns)
 
     def reader(self, schema: StructType) -> "BatchReader":
-        """A reader of one range, for `spark.read`."""
-        check_schema(schema)
-        if self._parsed.rows_per_trigger_max is not None:
-            raise BadOptionError(
-                "option 'maxRecordsPerTrigger' is for streaming reads; endingOffsets bounds a batch read"
-            )
-        return BatchReader(self._parsed)
+        """A reader of one range of each stream, for `spark.read`."""
+        default = Options(access=self._parsed.access, streams=self._parsed.streams)
+        for name in STREAMING_ONLY:
+            field = OPTION_FIELDS[name.lower()]
+            if getattr(self._parsed, field) != getattr(default, field):
+                raise BadOptionError(f"option {name!r} is for streaming reads; endingOffsets bounds a batch read")
+        kind = PushdownReader if self._parsed.pushdown else BatchReader
+        return kind(attrs.evolve(self._parsed, columns=columns_of(schema)))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802  (Spark's name)
-        """A reader of the stream as it grows, for `spark.readStream`."""
-        check_schema(schema)
+        """A reader of the streams as they grow, for `spark.readStream`."""
         if self._parsed.ending is not None:
             raise BadOptionError(
                 "option 'endingOffsets' is for batch reads; use trigger(availableNow=True) to stop at the end"
             )
-        return StreamReader(self._parsed)
+        if self._parsed.pushdown:
+            raise BadOptionError("option 'pushdown' is for batch reads: Spark pushes no filters to streaming sources")
+        return StreamReader(attrs.evolve(self._parsed, columns=columns_of(schema)))
+
+    def __repr__(self) -> str:
+        try:
+            return describe(self._parsed)
+        except BadOptionError:  # the options are those of a write
+            return f"jetstream, stream {self.options.get('stream', '')}"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  (Spark's signature)
+        """A writer of one DataFrame, for `df.write`."""
+        from pyspark_jetstream.write.sinks import BatchWriter  # noqa: PLC0415  (only where something is written)
+
+        return BatchWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        """A writer of micro-batches, for `df.writeStream`."""
+        from pyspark_jetstream.write.sinks import StreamWriter  # noqa: PLC0415
+
+        return StreamWriter(self.options, schema, overwrite=overwrite)
 
 
 class BatchReader(DataSourceReader):
-    """Reads [startingOffsets, endingOffsets) as it is when the query is planned."""
+    """Reads [startingOffsets, endingOffsets) of each stream as it is when the query is planned."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """The partitions of the range."""
+        """The partitions of the ranges."""
+        return self._planned(Narrowing(subjects=self._options.subjects))
+
+    def _planned(self, part: Narrowing) -> list[InputPartition]:
         connections = ConnectionCache()
         try:
-            planner = Planner(self._options, connections)
-            view = planner.view()
-            strict = self._options.fail_on_data_loss
-            start_seq = resolve_start(self._options.starting, planner.leader, view, strict=strict)
-            end_seq = resolve_end(self._options.ending or Position(keyword="latest"), planner.leader, view)
-            return planner.split(view, start_seq, end_seq)
+            return Planner(attrs.evolve(self._options, subjects=part.subjects), connections).batch(part)
         finally:
             connections.close()
 
@@ -107,9 +120,33 @@ class BatchReader(DataSourceReader):
         """The rows of one partition, in a task. If there is no partition, Spark passes one without a value."""
         return read_range(partition.value) if isinstance(partition, RangePartition) else iter(())
 
+    def __repr__(self) -> str:
+        return describe(self._options)
+
+
+class PushdownReader(BatchReader):
+    """Reads only where the filters of `where` can be true.
+
+    It is a class of its own because Spark refuses every read with a reader that has `pushFilters` while its setting
+    spark.sql.python.filterPushdown.enabled is off.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._part = Narrowing(subjects=options.subjects)
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802  (Spark's name)
+        """Keep what the filters say; Spark applies all of them again."""
+        self._part = narrowing(filters, self._options.subjects)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        """The partitions of the part of the ranges that the filters leave."""
+        return self._planned(self._part)
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans the micro-batches of one query: offsets are sequences, the leader says where the stream ends."""
+    """Plans the micro-batches of one query: offsets are sequences, the leaders say where the streams end."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -157,18 +194,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, RangePartition)
         return read_range(partition.value)
 
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has committed everything before this offset: durable consumers acknowledge it."""
+        self.planner.commit(end)
+
     def stop(self) -> None:
         """Close the planner's connections."""
         if self._planner is not None:
             self._planner.close()
 
+    def __repr__(self) -> str:
+        return describe(self._options)
 
-def check_schema(schema: StructType) -> None:
-    """Raise BadOptionError when the user asked for other columns than the source has."""
-    if schema.simpleString() != SCHEMA.simpleString():
-        raise BadOptionError(
-            f"the columns of this source are fixed: {SCHEMA.simpleString()}; got {schema.simpleString()}"
-        )
+
+def describe(options: Options) -> str:
+    """Return what a reader reads, without anything secret."""
+    subjects = f" subjects {', '.join(options.subjects)}" if options.subjects else ""
+    return f"jetstream {', '.join(options.streams)}{subjects} from {', '.join(options.access.servers)}"
 
 
 def read_range(wanted: Range) -> "Iterator[pa.RecordBatch]":
@@ -176,33 +218,22 @@ def read_range(wanted: Range) -> "Iterator[pa.RecordBatch]":
     from pyspark_jetstream.client import CONNECTIONS  # noqa: PLC0415  (the worker's own, never pickled)
     from pyspark_jetstream.fetch import RangeReader  # noqa: PLC0415  (only tasks need it)
     from pyspark_jetstream.rows import to_batches  # noqa: PLC0415  (pyarrow: only in tasks)
+    from pyspark_jetstream.stats import write_stats  # noqa: PLC0415  (only in tasks)
 
+    options = wanted.options
     reader = RangeReader(wanted, CONNECTIONS)
     for rows in reader:
-        yield from to_batches(rows)
+        for batch in to_batches(rows):
+            yield project(batch, options.columns, options.stream)
     for name, served in reader.served.items():
-        LOG.info("%s rows of %s from %s in %.3f s", served.rows, wanted.options.stream, name, served.seconds)
-    if wanted.options.stats_dir is not None:
-        write_stats(Path(wanted.options.stats_dir), wanted, reader)
-
-
-def write_stats(directory: Path, wanted: Range, reader: "RangeReader") -> None:
-    """Write one small JSON file for each server that served the task, under a name that no other task uses."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, served in reader.served.items():
-        value = {
-            "server": name,
-            "url": served.url,
-            "rows": served.rows,
-            "seconds": round(served.seconds, 6),
-            "stream": wanted.options.stream,
-            "start_seq": wanted.start_seq,
-            "end_seq": wanted.end_seq,
-        }
-        unfinished = directory / f".{uuid.uuid4().hex}"
-        unfinished.write_text(json.dumps(value) + os.linesep, encoding="utf-8")
-        unfinished.rename(directory / f"{wanted.start_seq}-{unfinished.name[1:9]}.json")
-
-
-if TYPE_CHECKING:
-    from pyspark_jetstream.fetch import RangeReader
+        LOG.info("%s rows of %s from %s in %.3f s", served.rows, options.stream, name, served.seconds)
+    if reader.missing and not options.fail_on_data_loss and not options.subjects:
+        LOG.warning(
+            "stream %s [%d, %d): %d sequences have no message (deleted, or lost to retention); read without them",
+            options.stream,
+            wanted.start_seq,
+            wanted.end_seq,
+            reader.missing,
+        )
+    if options.stats_dir is not None:
+        write_stats(Path(options.stats_dir), wanted, reader)

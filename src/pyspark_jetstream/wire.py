@@ -9,10 +9,11 @@ Source: ADR-4 (headers), ADR-31 (direct get).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
+from pyspark_jetstream import times
 from pyspark_jetstream.errors import ServerError
 
 # The limit of a line without an end; the longest line of a server is INFO.
@@ -25,6 +26,7 @@ _DIRECT_MESSAGE = re.compile(
     rb"Nats-Stream: [^\r\n]*\r\nNats-Subject: ([^\r\n]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r\n]*)\r\n"
     rb"Nats-Num-Pending: (\d+)\r\nNats-Last-Sequence: \d+\r\n\r\n"
 )
+_PLAIN_MESSAGE = re.compile(rb"MSG \S+ \S+ (\d{1,8})\r\n")
 # The server's headers in a direct get answer; the last line with a name is the server's, earlier ones the publisher's.
 _DIRECT_HEADERS = frozenset(
     {b"Nats-Stream", b"Nats-Subject", b"Nats-Sequence", b"Nats-Time-Stamp", b"Nats-Num-Pending", b"Nats-Last-Sequence"}
@@ -36,11 +38,12 @@ class Rows:
     """Received messages in columns, in ascending order of their sequences."""
 
     stream_seqs: list[int] = attrs.field(factory=list)
-    times: list[bytes] = attrs.field(factory=list)  # RFC 3339
+    times: list[bytes] = attrs.field(factory=list)  # RFC 3339, or decimal Unix times in ns
     subjects: list[bytes] = attrs.field(factory=list)
     headers: list[bytes] = attrs.field(factory=list)  # header lines, each ended by CR LF; empty: no headers
     payloads: list[bytes] = attrs.field(factory=list)
     num_pending: int = 0  # messages after the last one, as stated by the server
+    has_unix_times: bool = False
 
     def __len__(self) -> int:
         return len(self.stream_seqs)
@@ -53,6 +56,16 @@ class Rows:
         self.headers.append(header)
         self.payloads.append(payload)
 
+    @property
+    def data_bytes(self) -> int:
+        """The bytes of all payloads."""
+        return sum(map(len, self.payloads))
+
+    def last_time_ns(self) -> int:
+        """The Unix time of the last message."""
+        text = self.times[-1].decode()
+        return int(text) if self.has_unix_times else times.unix_ns(text)
+
     def columns(self) -> tuple[list[int], list[bytes], list[bytes], list[bytes], list[bytes]]:
         """Return all columns in the order of the schema."""
         return self.stream_seqs, self.times, self.subjects, self.headers, self.payloads
@@ -63,6 +76,9 @@ class Rows:
             del column[count:]
 
 
+Scanner = Callable[[bytes, int, Rows], int]  # see scan_messages
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Frame:
     """One protocol message of the server. `verb` decides which fields are set."""
@@ -70,6 +86,7 @@ class Frame:
     verb: bytes  # MSG (also for HMSG), PING, PONG, INFO, +OK, -ERR
     argument: bytes = b""  # the rest of the line of INFO and -ERR
     subject: bytes = b""
+    reply: bytes = b""
     header: bytes = b""  # the raw block, from NATS/1.0 to the empty line
     payload: bytes = b""
 
@@ -130,6 +147,15 @@ def scan_messages(data: bytes, start: int, rows: Rows) -> int:
     return start
 
 
+def plain_message(data: bytes, start: int) -> tuple[int, int] | None:
+    """Where the payload of a message without headers at `start` begins, and its size; None if something else is there.
+
+    The payload need not be there yet.
+    """
+    match = _PLAIN_MESSAGE.match(data, start)
+    return (match.end(), int(match[1])) if match else None
+
+
 def next_frame(data: bytes, start: int) -> tuple[Frame | None, int]:
     """Return the frame at `start` and where the next one starts; (None, total bytes needed) when it is incomplete.
 
@@ -153,10 +179,9 @@ def next_frame(data: bytes, start: int) -> tuple[Frame | None, int]:
     end = body + total
     if len(data) < end + 2:
         return None, end + 2
-    frame = Frame(
-        verb=b"MSG", subject=words[0], header=data[body : body + header_bytes], payload=data[body + header_bytes : end]
-    )
-    return frame, end + 2
+    header, payload = data[body : body + header_bytes], data[body + header_bytes : end]
+    reply = words[2] if len(words) == (5 if verb == b"HMSG" else 4) else b""
+    return Frame(verb=b"MSG", subject=words[0], reply=reply, header=header, payload=payload), end + 2
 
 
 def status_of(header: bytes) -> Status | None:

@@ -131,7 +131,7 @@ def _unknown_action(json_text: str) -> str:
 _RETENTION = Choice(RetentionPolicy, _cannot_unmarshal)
 _DISCARD = Choice(DiscardPolicy, _cannot_unmarshal, ignores_case=True)
 _STORAGE = Choice(StorageType, _cannot_unmarshal)
-_COMPRESSION = Choice(StoreCompression, _unknown_compression)
+_COMPRESSION = Choice(StoreCompression, _unknown_compression, reads_text=True)
 _PERSIST_MODE = Choice(PersistMode, _cannot_unmarshal, aliases=("",))
 _DELIVER = Choice(DeliverPolicy, _cannot_unmarshal, aliases=("undefined",))
 _ACK = Choice(AckPolicy, _cannot_unmarshal)

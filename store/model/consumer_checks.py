@@ -37,7 +37,7 @@ from jetraft.store.model.subject_pairs import TooManyComparisonsError, find_pair
 
 _BAD_SUBJECT: Final = "invalid subject"
 _BAD_NAME_TAIL: Final = r"can not contain '.', '*', '>', '\', '/'"
-_GROUP_NAME: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
+GROUP_NAME: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _SAMPLE_FREQ: Final = re.compile(r"[+-]?[0-9]+")
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -233,7 +233,7 @@ def _check_priority_groups(config: ConsumerConfig) -> None:
     for group in config.priority_groups:
         if not group:
             raise errors.CONSUMER_EMPTY_GROUP_NAME.with_values()
-        if not _GROUP_NAME.fullmatch(group):
+        if not GROUP_NAME.fullmatch(group):
             raise errors.CONSUMER_INVALID_GROUP_NAME.with_values()
 
 

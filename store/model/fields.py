@@ -150,6 +150,7 @@ class Choice:
     complaint: Callable[[str], str]
     aliases: tuple[str, ...] = ()
     ignores_case: bool = False
+    reads_text: bool = False  # first, and complains about another type as of any text
     go_type: str = "string"
 
     def decode(self, value: object, _old: Any, _path: tuple[str, ...]) -> Enum:
@@ -160,6 +161,8 @@ class Choice:
                     return member
             if value in self.aliases:
                 return next(iter(self.enum))
+        elif self.reads_text and value is not None:
+            raise DecodeError(f"json: cannot unmarshal {kind_name(value)} into Go value of type {self.go_type}")
         raise DecodeError(self.complaint(quote(value)))
 
     def encode(self, value: Enum) -> object:
@@ -302,14 +305,21 @@ _LAYOUTS: Final[dict[type, _Layout]] = {}
 T = TypeVar("T")
 
 
-def decode_object(cls: type[T], pairs: Object, *, old: T | None = None, path: tuple[str, ...]) -> T:
-    """An instance of `cls` from the pairs of a JSON object, changing `old` if there is one; raises DecodeError."""
+def decode_object(
+    cls: type[T], pairs: Object, *, old: T | None = None, path: tuple[str, ...], is_lenient: bool = False
+) -> T:
+    """An instance of `cls` from the pairs of a JSON object, changing `old` if there is one; raises DecodeError.
+
+    With `is_lenient`, unknown fields of the object itself are passed over.
+    """
     layout = _layout(cls)
     base: Any = cls() if old is None else old
     changes: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}
     for key, value in pairs:
         name = key if key in layout.by_name else layout.by_folded.get(_fold(key))
+        if name is None and is_lenient:
+            continue
         if name is None:
             raise DecodeError(f"json: unknown field {go_quote(key)}")
         slot = layout.by_name[name]

@@ -59,6 +59,11 @@ def parse_values(body: bytes) -> list[object]:
     return values
 
 
+def number(value: float) -> int | float:
+    """A number as Go prints it: without a fraction where there is none."""
+    return int(value) if float(value).is_integer() else value
+
+
 def kind_name(value: object) -> str:
     """Go's name for the kind of a JSON value in error texts."""
     if isinstance(value, Number):

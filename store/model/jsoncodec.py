@@ -16,11 +16,12 @@ from jetraft.store.model.gojson import JsonSyntaxError, Object, parse_values
 T = TypeVar("T")
 
 
-def decode_request(cls: type[T], body: bytes) -> T:
+def decode_request(cls: type[T], body: bytes, *, is_lenient: bool = False) -> T:
     """An object of a wire class from a request body; the zero object for an empty body.
 
     Raises ApiError INVALID_JSON for malformed JSON, unknown fields, wrong types and bodies above the size and depth
-    limits (see gojson). Several values are applied in sequence, as by Go's decoder.
+    limits (see gojson). Several values are applied in sequence, as by Go's decoder. With `is_lenient`, unknown
+    fields of the outermost object are passed over.
     """
     go_name = cls.__name__
     result: T = cls()
@@ -30,7 +31,7 @@ def decode_request(cls: type[T], body: bytes) -> T:
                 continue
             if not isinstance(value, Object):
                 raise mismatch(value, (go_name,), "")
-            result = decode_object(cls, value, old=result, path=(go_name,))
+            result = decode_object(cls, value, old=result, path=(go_name,), is_lenient=is_lenient)
     except (JsonSyntaxError, DecodeError) as fault:
         raise errors.INVALID_JSON.with_values(err=fault) from None
     return result

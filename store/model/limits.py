@@ -28,6 +28,23 @@ REQUEST_EXPIRES_MIN_NS: Final = NS_PER_MS
 SOURCE_HEARTBEAT_NS: Final = NS_PER_S
 
 
+# nats-server: stream.go and ADR-50
+ATOMIC_MESSAGES_MAX: Final = 1000
+ATOMIC_PER_STREAM_MAX: Final = 50
+ATOMIC_PER_SERVER_MAX: Final = 1000
+BATCH_IDLE_NS_MAX: Final = 10 * NS_PER_S  # a batch without a message for so long is abandoned
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class BatchLimits:
+    """`jetstream { limits { batch { ... } } }`: of atomic batches."""
+
+    messages: int = ATOMIC_MESSAGES_MAX
+    per_stream: int = ATOMIC_PER_STREAM_MAX
+    per_server: int = ATOMIC_PER_SERVER_MAX
+    idle_ns: int = BATCH_IDLE_NS_MAX
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class ServerLimits:
     """`jetstream { limits { ... } }`; 0 is no limit."""
@@ -35,6 +52,8 @@ class ServerLimits:
     max_request_batch: int = 0
     max_ack_pending: int = 0
     duplicate_window_ns: int = 0
+    default_max_consumers: int = 0  # of a stream, where neither it nor its account has a limit
+    batch: BatchLimits = BatchLimits()
 
 
 NO_LIMITS: Final = ServerLimits()

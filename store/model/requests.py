@@ -121,6 +121,13 @@ class JSApiConsumerResetRequest(WireObject):
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class JSApiConsumerUnpinRequest(WireObject):
+    """CONSUMER.UNPIN: the priority group whose client is pinned no longer."""
+
+    group: str = wire(TEXT, "")
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class JSApiStreamSnapshotRequest(WireObject):
     """STREAM.SNAPSHOT: the destination of the archive and its chunk size. `jsck`: verify first, always done."""
 

@@ -13,6 +13,7 @@ from jetraft.store.model.subject import EVERYTHING, matches, tokens
 from jetraft.store.model.transforms import PieceKind, Transform, TransformPiece, parse_transform
 
 SEPARATOR: Final = b"."
+SUBJECT_BYTES_MAX: Final = 0xFFFF  # a record says how long its subject is in 16 bits
 
 _FNV_START: Final = 2166136261
 _FNV_PRIME: Final = 16777619

@@ -13,7 +13,6 @@ from jetraft.store.model.api_error import ApiErrorSpec
 from jetraft.store.model.config import (
     AckPolicy,
     ConsumerConfig,
-    PriorityPolicy,
     StreamConfig,
 )
 
@@ -39,11 +38,6 @@ class ConsumerFeature:
 STREAM_FEATURES: Final = (
     StreamFeature("mirror consumer", lambda config: config.mirror is not None and config.mirror.consumer is not None),
     StreamFeature("source consumer", lambda config: any(one and one.consumer is not None for one in config.sources)),
-    StreamFeature("mirror with republish", lambda config: config.mirror is not None and config.republish is not None),
-    StreamFeature(
-        "mirror with subject_transform",
-        lambda config: config.mirror is not None and config.subject_transform is not None,
-    ),
     StreamFeature("sources with allow_msg_counter", lambda config: bool(config.sources) and config.allow_msg_counter),
 )
 
@@ -51,7 +45,6 @@ CONSUMER_FEATURES: Final = (
     ConsumerFeature("ack_policy flow_control", lambda config: config.ack_policy is AckPolicy.FLOW_CONTROL),
     # Unacknowledged, it is the mark of a server that reads an origin, and asks for nothing.
     ConsumerFeature("sourcing", lambda config: config.sourcing and config.ack_policy is not AckPolicy.NONE),
-    ConsumerFeature("priority_policy", lambda config: config.priority_policy is not PriorityPolicy.NONE),
 )
 
 

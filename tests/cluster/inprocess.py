@@ -96,7 +96,8 @@ class LocalOutbox:
         self._sinks[self._count] = (subject, handler)
         return self._count
 
-    def extend_sink(self, handle: int, subject: bytes) -> None:
+    def extend_sink(self, handle: int, subject: bytes, *, local_only: bool = False) -> None:
+        del local_only
         self._count += 1
         self._sinks[self._count] = (subject, self._sinks[handle][1])
         self._aliases.setdefault(handle, []).append(self._count)

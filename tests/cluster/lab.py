@@ -131,7 +131,7 @@ class Node:
         self.sinks[self._count] = (subject, handler)
         return self._count
 
-    def extend_sink(self, handle: int, subject: bytes) -> None:
+    def extend_sink(self, handle: int, subject: bytes, *, local_only: bool = False) -> None:  # noqa: ARG002  (port's)
         self._count += 1
         self.sinks[self._count] = (subject, self.sinks[handle][1])
         self._aliases.setdefault(handle, []).append(self._count)

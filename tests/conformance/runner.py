@@ -50,13 +50,16 @@ class SceneRun:
             case Until():
                 return self.until(step)
             case Publish():
-                self.client.publish(self.fill(step.subject), step.payload, reply=step.reply, headers=step.headers)
+                payload = self.fill(step.payload.decode("latin-1")).encode("latin-1")
+                self.client.publish(self.fill(step.subject), payload, reply=step.reply, headers=step.headers)
                 return [self.show(event) for event in self.settle()]
             case Subscribe():
                 self.sids[step.name] = self.client.subscribe(self.fill(step.subject), step.queue)
                 return [self.show(event) for event in self.settle()]
             case Expect():
                 found = self.collect(self.sids[step.of], step.count)
+                for variable, path in step.capture.items():
+                    self.captured[variable] = captured(found[0], path)
                 return self.keep(step.name, found)
             case Ack():
                 return self.ack(step)
@@ -101,10 +104,7 @@ class SceneRun:
         sid = self.send(step)
         found = self.collect(sid, step.replies)
         for variable, path in step.capture.items():
-            answer: Any = json.loads(found[0].payload)
-            for key in path.split("."):
-                answer = answer[key]
-            self.captured[variable] = str(answer)
+            self.captured[variable] = captured(found[0], path)
         return self.keep(step.name, found)
 
     def send(self, step: Call | Until) -> str:
@@ -190,6 +190,16 @@ class SceneRun:
         for client in {id(one): one for one in (self.client, *self.earlier)}.values():
             client.close()
         return left
+
+
+def captured(found: Message, path: str) -> str:
+    """The value of a header field (`header:<name>`), or of a key of a JSON payload, where dots descend."""
+    if path.startswith("header:"):
+        return dict(found.headers)[path.removeprefix("header:")]
+    answer: Any = json.loads(found.payload)
+    for key in path.split("."):
+        answer = answer[key]
+    return str(answer)
 
 
 def proof(step: Raw, info: dict[str, Any]) -> dict[str, Any]:

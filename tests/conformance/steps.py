@@ -23,7 +23,7 @@ class Call:
     payload: Any = b""
     headers: Headers = ()
     replies: int = 1
-    capture: dict[str, str] = attrs.field(factory=dict)  # variable -> key of the first JSON answer, dots descend
+    capture: dict[str, str] = attrs.field(factory=dict)  # variable -> place in the first answer
 
 
 @attrs.frozen(kw_only=True)
@@ -64,6 +64,7 @@ class Expect:
     name: str
     of: str
     count: int
+    capture: dict[str, str] = attrs.field(factory=dict)  # as in Call
 
 
 @attrs.frozen(kw_only=True)

@@ -47,6 +47,21 @@ def test_a_server_without_headers_is_one_as_the_reference_is(tmp_path: Path) -> 
     assert without_headers("jetraft", tmp_path) == without_headers("reference", tmp_path)
 
 
+def many_tokens(kind: Kind, directory: Path) -> list[str]:
+    """What a client is told that subscribes to subjects of many tokens."""
+    config = "max_sub_tokens: 2\n"
+    with Server(kind, directory=directory / kind, config=config) as server, RawClient(server.address) as client:
+        for sid, subject in enumerate(("a.b", "a.b.c", "a.>", "a.b.>", "a.b.c w", "..."), 1):
+            client.send(f"SUB {subject} {sid}\r\n".encode())
+        client.send(b"PUB a.b.c 1\r\nx\r\n")
+        events = client.settle()
+        return [event.text if isinstance(event, Line) else f"{event.subject} {event.sid}" for event in events]
+
+
+def test_subscriptions_to_subjects_of_many_tokens_are_refused(tmp_path: Path) -> None:
+    assert many_tokens("jetraft", tmp_path) == many_tokens("reference", tmp_path)
+
+
 def takes(kind: Kind, path: Path) -> bool:
     """Whether a server takes a configuration file."""
     words = [*command(kind), "-t", "-c", str(path)]

@@ -13,6 +13,7 @@ from pkgutil import iter_modules
 from typing import Final, TypeVar
 
 import attrs
+import h11
 import orjson
 
 from jetraft.api.auth.claims import account_claims, operator_claims, user_claims
@@ -24,6 +25,9 @@ from jetraft.api.config.file import TOP
 from jetraft.api.config.grammar import ConfigError, Parser
 from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
 from jetraft.api.leafnodes.handshake import HandshakeError, connect_of, info_of
+from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
+from jetraft.api.leafnodes.web import ANSWER_BYTES_MAX, AnswerError, HubRequest, request_of
 from jetraft.api.plane._plane import RouteFormatError
 from jetraft.api.plane._web import WebPlane
 from jetraft.api.tls.identity import parse_parts
@@ -105,6 +109,10 @@ STREAM_REQUEST: Final = (
         b'"2026-01-01T00:00:00Z"}'
     ),
     b"\x00+TERM reason",
+    (
+        b'NATS/1.0\r\nAccept: application/vnd.jetraft.columns.v1\r\n\r\n\x00{"seq":1,"batch":3,"columns":'
+        b'{"up_to_seq":9,"message_bytes":9000,"filters":["a.*"],"select":["data"]}}'
+    ),
 )
 LEAF: Final = (
     b"\x09LS+ a.*\r\nLS+ b q 3\r\nLMSG a.b 1\r\nx\r\nLMSG b + r q 0\r\n\r\nLS- a.*\r\nLS- b q\r\n",
@@ -115,6 +123,19 @@ FRAMES: Final = (
     b"\x08\x82\x8e\0\0\0\0PUB a 1\r\nx\r\n\x89\x81\0\0\0\0x\x88\x82\0\0\0\0\x03\xe8",
     b"\x20\xc2\x8d\0\0\0\0\x0a\xf0\xf3\x73\xe7\xe5\x02\0PING\x02\x83\0\0\0\0PIN\x80\x83\0\0\0\0G\r\n",
     b"\x04\x82\xfe\0\x80\0\0\0\0" + b"PONG\r\n" * 21 + b"\r\n\x82\xff\0\0\0\0\0\0\0\x06\1\2\3\4",
+)
+UPGRADE_KEY: Final = "dGhlIHNhbXBsZSBub25jZQ=="
+UPGRADE: Final = (
+    (
+        b"\x09HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nNats-No-Masking: true\r\n\r\n\x82\x05INFO "
+    ),
+    (
+        b"\xffHTTP/1.1 101 x\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+        b"Sec-WebSocket-Extensions: permessage-deflate; "
+        b"server_no_context_takeover; client_no_context_takeover\r\n\r\n"
+    ),
+    b"\x20HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
 )
 CLAIMS: Final = (
     (
@@ -192,7 +213,7 @@ class _Planes:
         self.plane.flush()
 
     def frames(self, data: bytes) -> None:
-        """The frames of a client, in two pieces; with masks and compression, or without them."""
+        """The frames of a client or a hub, in two pieces; with masks and compression, or without them."""
         self._count()
         first = data[0] if data else 0
         ours, theirs = socket.socketpair()
@@ -200,9 +221,12 @@ class _Planes:
             ours.setblocking(False)  # noqa: FBT003  the socket module's own signature
             theirs.setblocking(False)  # noqa: FBT003
             cid = self.plane.open(ours.detach(), b"")
-            self.plane.expect_upgrade(cid)
-            self.plane.upgrade(cid, b"", masked=not first & 1, deflates=not first & 2, browser=bool(first & 4))
+            self.plane.expect_upgrade(cid, self.common)
             at = min(len(data), 1 + first)
+            if first & 8:  # a hub's, what came behind its answer too
+                self.plane.upgraded(cid, data[1:at], masks=not first & 1, deflates=not first & 2)
+            else:
+                self.plane.upgrade(cid, b"", masked=not first & 1, deflates=not first & 2, browser=bool(first & 4))
             for piece in (data[1:at], data[at:]):
                 with suppress(BlockingIOError, ConnectionError):  # more than a socket holds; the plane has closed it
                     theirs.send(piece)
@@ -232,9 +256,14 @@ class _Planes:
             violation_handler=lambda *_: b"",
             leaf_handler=_leaf_line,
         )
-        limits = {"packed_max": 1 << 19, "plain_max": 1 << 17}
-        common = WebSocketCommon(ping_interval_ns=0, closes=close_frames(), **limits)
-        self.plane.serve_websocket(common, lambda _cid, _data: None)
+        self.common = WebSocketCommon(
+            ping_interval_ns=0,
+            packed_max=1 << 19,
+            plain_max=1 << 17,
+            closes=close_frames(),
+            on_http=lambda _cid, _data: None,
+        )
+        self.plane.serve_websocket(self.common)
         self.plane.set_domain(b"hub")
         self._witness = self.plane.open(-1, b"")
         self.plane.feed(self._witness, b'CONNECT {"verbose":false}\r\nSUB witness.* 1\r\n')
@@ -261,6 +290,21 @@ def _leaf_line(_cid: int, _kind: int, text: bytes) -> None:
     for read in (connect_of, info_of):
         with suppress(HandshakeError):
             read(text)
+
+
+def _upgrade(data: bytes) -> None:
+    """What a hub answers to the request of a leaf node for an upgrade, in two pieces: the first byte says where."""
+    url = RemoteUrl(host="h", port=1, web=True)
+    remote = RemoteOptions(urls=(url,), ws_compression=True, ws_no_masking=True)
+    link = LeafLink(cid=1, ip="", port=0, start_unix_ns=0, remote=remote, url=url)
+    http = h11.Connection(h11.CLIENT, max_incomplete_event_size=ANSWER_BYTES_MAX)
+    http.send(h11.Request(method="GET", target="/leafnode", headers=request_of(link, UPGRADE_KEY)))
+    http.send(h11.EndOfMessage())
+    asked = HubRequest(link, UPGRADE_KEY, http)
+    at = min(len(data), 1 + (data[0] if data else 0))
+    with suppress(AnswerError, h11.RemoteProtocolError):
+        if asked.read(data[1:at]) is None:
+            asked.read(data[at:])
 
 
 def _token(data: bytes) -> None:
@@ -372,6 +416,7 @@ def _targets() -> dict[str, Target]:
         "peer": Target(run=peers.peer, seeds=PEER),
         "leaf": Target(run=leafs.leaf, seeds=LEAF),
         "frames": Target(run=webs.frames, seeds=FRAMES),
+        "upgrade": Target(run=_upgrade, seeds=UPGRADE),
         "token": Target(run=_token, seeds=CLAIMS),
         "connect": Target(run=_connect_line, seeds=CONNECT),
         "configuration": Target(run=_configuration, seeds=CONFIGURATION),

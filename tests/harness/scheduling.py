@@ -4,7 +4,12 @@ from typing import Final
 
 from xdist.scheduler import LoadFileScheduling
 
-SESSION: Final = ("tests/spark/test_source.py", "tests/spark/test_recovery.py")
+SESSION: Final = (
+    "tests/spark/test_source.py",
+    "tests/spark/test_recovery.py",
+    "tests/spark/test_spark_options.py",
+    "tests/spark/write/test_sinks.py",
+)
 
 
 class FilesAndSessions(LoadFileScheduling):  # type: ignore[misc]  # xdist is not typed for others

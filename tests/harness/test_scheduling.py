@@ -13,7 +13,7 @@ def test_files_stay_together_and_the_session_has_one_worker() -> None:
 def test_every_test_of_the_session_is_in_these_files() -> None:
     using = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "tests" / "spark").glob("test_*.py")
+        for path in (ROOT / "tests" / "spark").rglob("test_*.py")
         if 'spark: "SparkSession"' in path.read_text(encoding="utf-8")
     }
     assert using == set(SESSION)

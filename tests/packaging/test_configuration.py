@@ -33,12 +33,8 @@ def test_no_key_that_is_refused_is_missing() -> None:
 
     listed = {(row["block"], key) for row in rows() for key in row["keys"].split()}
     blocks = {block for block, _ in listed}
-    old = {
-        "cluster_permissions", "default_permissions", "js_cluster_migrate", "lookup_accounts", "account", "gateway",
-        "max_traced_msg_len", "no_fast_producer_stall", "auth_hook", "jwt",
-    }  # fmt: skip  # of nats-server before 2.15, or of another block
     missing = {(block, key) for block, keys in NOT_SERVED.items() if block in blocks for key in keys} - listed
-    assert {key for _, key in missing} <= old
+    assert missing == set()
 
 
 @pytest.mark.reference

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -101,12 +100,32 @@ def test_one_service_builds_the_image_of_the_servers() -> None:
     assert text.count("target: server") == 1
 
 
+def test_the_classic_builder_makes_the_server_without_the_stages_of_spark() -> None:
+    """It runs every stage above the one that is asked for."""
+    text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    stages = re.findall(r"^FROM .* AS (\S+)$", text, re.MULTILINE)
+    assert stages == ["build", "server", "spark-build", "spark"]
+
+
+def test_no_stage_that_runs_keeps_a_package_installer() -> None:
+    text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    for name in ("jetraft", "spark"):
+        assert f"/opt/{name}/bin/python -m pip uninstall --yes setuptools pip" in text
+    assert not re.search(r"^RUN (python3? -m )?pip install", text, re.MULTILINE)
+
+
+def test_compose_has_one_name_for_the_project_wherever_it_is_called() -> None:
+    """In a file that both compose programs read: docker-compose 1.29 refuses the key `name`."""
+    assert (COMPOSE_FILE.parent / ".env").read_text(encoding="utf-8") == "COMPOSE_PROJECT_NAME=jetraft\n"
+
+
 def test_every_dependency_of_the_image_has_one_version() -> None:
     lines = (ROOT / "deploy" / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {re.split("==", line)[0].lower() for line in lines if not line.startswith("#")}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    wanted += project["project"]["optional-dependencies"]["spark"]
+    listed = subprocess.run(
+        [sys.executable, str(ROOT / "deploy" / "requirements.py")], check=True, capture_output=True, text=True
+    )
+    wanted = listed.stdout.split()
     assert {re.split("[>=]", one)[0].lower() for one in wanted} <= pinned
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if not line.startswith("#"))
 

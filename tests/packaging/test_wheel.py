@@ -1,4 +1,7 @@
-"""The wheel: compiled modules for every .pyx, both packages, no tests, and it works where no source is."""
+"""The wheels: jetraft with compiled modules for every .pyx and no tests; pyspark-jetstream in Python only.
+
+Each works where no source is, and without the other.
+"""
 
 import os
 import shutil
@@ -65,14 +68,13 @@ def test_every_module_is_in_the_wheel(source: Path, wheel: Path) -> None:
         for path in (source / folder).rglob("*.py")
         if "__pycache__" not in path.parts
     }
-    expected |= {str(path.relative_to(source / "src")) for path in (source / "src" / "pyspark_jetstream").rglob("*.py")}
     assert expected <= names
-    assert {"jetraft/py.typed", "jetraft/__main__.py", "pyspark_jetstream/py.typed"} <= names
+    assert {"jetraft/py.typed", "jetraft/__main__.py"} <= names
 
 
 def test_the_wheel_has_no_tests_and_no_top_level_folders_of_ours(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"jetraft", "pyspark_jetstream"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"jetraft"}
 
 
 def test_the_installed_wheel_starts(wheel: Path, tmp_path: Path) -> None:
@@ -93,6 +95,60 @@ def test_the_installed_wheel_starts(wheel: Path, tmp_path: Path) -> None:
     )
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stdout.startswith("jetraft")
+
+
+@pytest.fixture(scope="module")
+def spark_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the Spark data source, built from a copy of its sources."""
+    source = tmp_path_factory.mktemp("spark") / "src"
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "jetraft")
+    shutil.copytree(ROOT / "src", source, symlinks=True, ignore=ignore)
+    shutil.copy(ROOT / "LICENSE", source.parent / "LICENSE")
+    directory = tmp_path_factory.mktemp("wheel")
+    options = ["--no-build-isolation", "--no-deps", "-w", str(directory)]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *options, str(source / "pyspark-jetstream")],
+        check=True,
+        capture_output=True,
+        timeout=300,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
+    return next(directory.glob("pyspark_jetstream-*.whl"))
+
+
+def test_the_spark_wheel_is_python_only_and_whole(spark_wheel: Path) -> None:
+    assert spark_wheel.name.endswith("-py3-none-any.whl")
+    names = set(zipfile.ZipFile(spark_wheel).namelist())
+    package = ROOT / "src" / "pyspark_jetstream"
+    expected = {str(path.relative_to(ROOT / "src")) for path in package.rglob("*.py")} | {"pyspark_jetstream/py.typed"}
+    assert {name for name in names if ".dist-info/" not in name} == expected
+    metadata = next(name for name in names if name.endswith(".dist-info/METADATA"))
+    needs = [line for line in zipfile.ZipFile(spark_wheel).read(metadata).decode().splitlines() if "Requires-" in line]
+    assert sorted(line.partition(": ")[2] for line in needs if "extra ==" not in line) == [
+        ">=3.11",
+        "attrs>=24",
+        "pyarrow>=15",
+    ]
+
+
+def test_the_spark_wheel_is_found_by_spark_without_the_server(spark_wheel: Path, tmp_path: Path) -> None:
+    """As one archive on the path, which is what `--py-files` makes of it."""
+    code = "import sys; sys.modules['jetraft'] = None;"
+    code += "from importlib import import_module; from pkgutil import iter_modules;"
+    code += "names = [module.name for module in iter_modules() if module.name.startswith('pyspark_')];"
+    code += "source = import_module(names[0]).DefaultSource; import pyspark_jetstream.write.sinks;"
+    code += "print(names, source.name(), source.__module__, sys.modules[source.__module__].__file__)"
+    archive = shutil.copy(spark_wheel, tmp_path / "pyspark_jetstream.zip")
+    shown = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": os.pathsep.join([str(archive), sysconfig_purelib()])},
+        cwd=tmp_path,
+    )
+    place = f"{archive}/pyspark_jetstream/source.py"
+    assert shown.stdout.strip() == f"['pyspark_jetstream'] jetstream pyspark_jetstream.source {place}"
 
 
 def sysconfig_purelib() -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 
+from tests.simulator.copying import KINDS
 from tests.simulator.engines import ENGINES, NODE, play
 from tests.simulator.run import MODES
 from tests.simulator.series import Series, modes_of, play_series
@@ -18,7 +19,7 @@ from tests.simulator.series import Series, modes_of, play_series
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=[*MODES, NODE, "all"], default="all")
+    parser.add_argument("--mode", choices=[*MODES, *KINDS, NODE, "all"], default="all")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--engine", choices=list(ENGINES), default="core")

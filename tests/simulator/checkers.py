@@ -13,25 +13,29 @@ from typing import TYPE_CHECKING, Any
 
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.machine import StreamMachine
-from jetraft.store.frames._frame import crc32c, parse_header, records
+from jetraft.store.frames._frame import crc32c, records
 from jetraft.store.frames.format import FRAME_HEADER_BYTES, Kind
 from jetraft.store.log.file_log import FileLog
+from jetraft.store.model import message
 from jetraft.store.model.ids import NodeId
 from jetraft.store.port import Entry, GroupLog
 from tests.simulator.ages import Ages
+from tests.simulator.features.feature import Feature, Stored
 from tests.simulator.world import ViolationError, World
 
 if TYPE_CHECKING:
     from tests.simulator.host import Host
 
+CONSUMER = "C"  # of the clients; others belong to those who copy the stream
 DIGEST_ENTRIES = 16  # how many entries lie between two comparisons of the replicas' state
 
 
 class Checker:
     """The memory of everything that was ever seen in a run."""
 
-    def __init__(self, world: World, *, ages: Ages | None = None) -> None:
+    def __init__(self, world: World, *, ages: Ages | None = None, feature: Feature | None = None) -> None:
         self._ages = ages
+        self._feature = feature or Feature(world)
         self._world = world
         self._leaders: dict[int, tuple[NodeId, int]] = {}
         self._entries: dict[tuple[int, int], tuple[bytes, int]] = {}
@@ -40,12 +44,14 @@ class Checker:
         self._committed_in: dict[int, int] = {}  # by index: the lowest term in which a member knew it
         self.messages: dict[int, bytes] = {}  # by sequence: what was committed there
         self._bodies: set[bytes] = set()
-        self.delivered: dict[int, int] = {}  # by consumer sequence: the stream sequence
+        self.delivered: dict[int, set[int]] = {}  # by consumer sequence: the stream sequence, one for each reset
         self.acked: dict[int, int] = {}  # by stream sequence: the index of its acknowledgement
+        self.ever_acked: set[int] = set()  # stream sequences, whatever was reset since
         self._damaged: set[NodeId] = set()
 
     def on_time_of_leader(self, *, is_known: bool) -> None:
         """A node leads; it may know no more of the time than its wall clock and the log say."""
+        self._feature.on_leader(knows_time=is_known)
         if self._ages is not None:
             self._ages.on_leader(knows_time=is_known)
 
@@ -125,19 +131,27 @@ class Checker:
 
     def _read(self, entry: Entry) -> None:
         if entry.kind == Kind.MESSAGES:
-            seq = parse_header(entry.frame).first_stream_seq
-            for place, (_, _, _, _, payload) in enumerate(records(entry.frame)):
-                self._on_message(seq + place, payload)
+            messages = [Stored(*record) for record in records(entry.frame)]
+            for stored in messages:
+                self._on_message(stored)
+            self._feature.on_messages(messages)
         elif entry.kind == Kind.CONSUMER_OP:
-            for command in commands.decode_consumer_commands(entry.frame[FRAME_HEADER_BYTES:]):
-                self._on_consumer(entry.index, command)
-        elif entry.kind == Kind.STREAM_OP and self._ages is not None:
-            self._ages.on_removal(commands.decode_stream_command(entry.frame[FRAME_HEADER_BYTES:]))
+            for consumer_command in commands.decode_consumer_commands(entry.frame[FRAME_HEADER_BYTES:]):
+                if consumer_command.name == CONSUMER:
+                    self._on_consumer(entry.index, consumer_command)
+                self._feature.on_consumer(entry.index, consumer_command)
+        elif entry.kind == Kind.STREAM_OP:
+            command = commands.decode_stream_command(entry.frame[FRAME_HEADER_BYTES:])
+            self._feature.on_stream(command)
+            if self._ages is not None:
+                self._ages.on_removal(command)
 
-    def _on_message(self, seq: int, payload: bytes) -> None:
+    def _on_message(self, stored: Stored) -> None:
+        seq, payload = stored.seq, stored.payload
         if seq in self.messages:
             raise ViolationError(f"sequence {seq} is given twice: {self.messages[seq]!r} and {payload!r}")
-        if payload in self._bodies:
+        name = self._feature.repeats_with
+        if payload in self._bodies and (not name or message.get(stored.hdr, name) is None):
             raise ViolationError(f"{payload!r} is in the log twice")
         self.messages[seq] = payload
         self._bodies.add(payload)
@@ -148,6 +162,7 @@ class Checker:
         if isinstance(command, commands.Acked):
             for seq in command.seqs:
                 self.acked.setdefault(seq, index)
+                self.ever_acked.add(seq)
         elif isinstance(command, commands.Delivered):
             for place, seq in enumerate(command.seqs):
                 self._on_delivery(index, command.consumer_seq + place, seq)
@@ -158,7 +173,16 @@ class Checker:
     def _on_delivery(self, index: int, consumer_seq: int, seq: int) -> None:
         if seq in self.acked:
             raise ViolationError(f"message {seq} is delivered at {index}, it was acknowledged at {self.acked[seq]}")
-        self.delivered[consumer_seq] = seq
+        self.delivered.setdefault(consumer_seq, set()).add(seq)
+
+    def forget_acks(self, from_seq: int) -> None:
+        """The consumer is reset: everything from a sequence on is delivered again, and it is done with the rest."""
+        self.ever_acked.update(range(1, from_seq))
+        self.acked = {seq: index for seq, index in self.acked.items() if seq < from_seq}
+
+    def is_delivered(self, consumer_seq: int, seq: int) -> bool:
+        """Whether the log says that a message was delivered under this number."""
+        return seq in self.delivered.get(consumer_seq, ())
 
     # Machines.
 

@@ -18,6 +18,7 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
 from tests.simulator.ages import Ages
 from tests.simulator.checkers import Checker
+from tests.simulator.features.feature import INBOX, Feature
 from tests.simulator.outbox import ack_subjects
 from tests.simulator.world import MS, ViolationError, World
 
@@ -41,27 +42,40 @@ TRY_AGAIN_NS = 700 * MS
 class Client:
     """All of them. `hosts` is filled in when the nodes exist."""
 
-    def __init__(self, world: World, checker: Checker, *, load: float, ages: Ages | None = None) -> None:
+    def __init__(  # noqa: PLR0913  (what a run is made of)
+        self,
+        world: World,
+        checker: Checker,
+        *,
+        load: float,
+        ages: Ages | None = None,
+        feature: Feature | None = None,
+        first: int = 0,
+    ) -> None:
+        """Messages are numbered from the one after `first`."""
         self._ages = ages
+        self._feature = feature or Feature(world)
         self._world = world
         self._checker = checker
         self._load = load
         self.hosts: Mapping[NodeId, Host] = {}
-        self.publishes = True
+        self.publishes = self._feature.publishes
         self.diligent = False  # acknowledges everything
         self.acknowledged: dict[int, int] = {}  # by number of the message: its sequence
         self._confirmations: dict[bytes, int] = {}
         self.confirmed: set[int] = set()  # sequences
         self._deliveries: list[tuple[int, int]] = []  # (consumer, stream sequence), not yet compared with the log
-        self._published = self._asked = 0
+        self._published, self._asked = first, 0
         self._reading: dict[int, tuple[Host, int, Group]] = {}  # reads that have not ended
         self._seen_seq = 0  # what an acknowledgement or a finished read has shown: every later read shows it too
 
     def start(self) -> None:
         """Begin to work."""
         self._world.after(100 * MS, self._publish_for_ever)
-        self._world.after(150 * MS, self._pull_for_ever)
+        if self._feature.works:
+            self._world.after(150 * MS, self._pull_for_ever)
         self._world.after(200 * MS, self._read_for_ever)
+        self._feature.start()
 
     def _leaders(self) -> list["Host"]:
         return [host for host in self.hosts.values() if host.leads]
@@ -72,6 +86,12 @@ class Client:
         if self.publishes:
             self.publish()
             self._world.after(int(self._world.rng.expovariate(self._load) * NS_PER_S), self._publish_for_ever)
+
+    def before_fault(self) -> None:
+        """Something is under way when a fault comes."""
+        if self._feature.publishes:
+            self.publish()
+        self._feature.before_fault()
 
     def publish(self) -> None:
         """Some messages to every node that says that it leads."""
@@ -153,7 +173,7 @@ class Client:
         for seq, consumer_seq, subject in found:
             world.counts["deliveries"] += 1
             self._deliveries.append((consumer_seq, seq))
-            if seq in self.confirmed:
+            if seq in self.confirmed and self._feature.keeps_acks:
                 self._check_delivery(seq, consumer_seq)
             if self.diligent or world.chance(0.75):
                 reply = b"_INBOX.a.%d" % world.counts["deliveries"] if world.chance(0.5) else b""
@@ -163,7 +183,7 @@ class Client:
 
     def _check_delivery(self, seq: int, consumer_seq: int) -> None:
         """A delivery after a confirmed acknowledgement must have been decided before it."""
-        if self._checker.delivered.get(consumer_seq) != seq:
+        if not self._checker.is_delivered(consumer_seq, seq):
             raise ViolationError(f"message {seq} is delivered again after its acknowledgement was confirmed")
 
     def _acknowledge(self, host: "Host", subject: bytes, reply: bytes) -> None:
@@ -175,10 +195,10 @@ class Client:
         """Deliveries and confirmations rest on entries that are committed. (A consumer of one sends ahead of them.)"""
         if replicated:
             for consumer_seq, seq in self._deliveries:
-                if self._checker.delivered.get(consumer_seq) != seq:
+                if not self._checker.is_delivered(consumer_seq, seq):
                     raise ViolationError(f"message {seq} was delivered as {consumer_seq}: the log does not say so")
         gone = frozenset[int]() if self._ages is None else self._ages.gone  # a purge ends the wait for their acks
-        missing = [seq for seq in self.confirmed if seq not in self._checker.acked and seq not in gone]
+        missing = [seq for seq in self.confirmed if seq not in self._checker.ever_acked and seq not in gone]
         if missing:
             raise ViolationError(f"confirmed acknowledgements of {missing} are not in the log")
 
@@ -223,6 +243,9 @@ class Client:
 
     def on_message(self, to: bytes, hdr: bytes, payload: bytes) -> None:
         """Something arrives in an inbox."""
+        if to.startswith(INBOX):
+            self._feature.on_answer(to.removeprefix(INBOX), payload)
+            return
         _, kind, number = to.split(b".")
         if kind == b"p":
             self._on_ack(int(number), payload)

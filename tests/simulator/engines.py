@@ -5,6 +5,7 @@ from typing import Any
 from jetraft.raft.engine import core
 from jetraft.raft.engine.port import CoreSetup
 from jetraft.raft.pysyncobj import engine as pysyncobj
+from tests.simulator.copying import KINDS, CopySimulation
 from tests.simulator.nodes.run import NodeSimulation
 from tests.simulator.run import MODES, Result, Simulation
 
@@ -18,7 +19,9 @@ def one_of_each(setup: CoreSetup, **options: Any) -> Any:
 
 
 def play(seed: int, mode: str, engine: str = "core") -> Result:
-    """Play a seed on one engine, or on `both`. Whole nodes run the one that they are made with."""
+    """Play a seed on one engine, or on `both`. Whole nodes and copies run the one that they are made with."""
     if mode == NODE:
         return NodeSimulation(seed).run()
+    if mode in KINDS:
+        return CopySimulation(seed, mode).run()
     return Simulation(seed, MODES[mode], engine=ENGINES.get(engine, one_of_each)).run()

@@ -15,6 +15,7 @@ import attrs
 
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.assignment import StreamAssignment
+from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.cluster.streams.replica import StreamReplica
 from jetraft.raft.checkpointing import CheckpointPolicy
 from jetraft.raft.engine.leadership import MembershipChangeRefusedError
@@ -39,11 +40,13 @@ from jetraft.store.log.snapshot import PartDamagedError, covers
 from jetraft.store.log.start import LogOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GroupId, NodeId
+from jetraft.store.model.limits import BatchLimits
 from jetraft.store.model.steady import ClockReading, SteadyClock
 from jetraft.store.port import HardStateLost, StoreCorrupt, StoreError, StoreRefused
 from tests.simulator.catchup import SimCatchup
 from tests.simulator.checkers import Checker
 from tests.simulator.disk import SimDisk
+from tests.simulator.features.exchange import Exchange, Way
 from tests.simulator.joining import RETRY_NS, SimJoining
 from tests.simulator.network import Network
 from tests.simulator.outbox import SimOutbox
@@ -86,6 +89,8 @@ class HostSetting:
     rots: bool = False
     judges_ages: bool = False
     notes_floors: bool = False  # as a node does, five times a second (docs/storage.md)
+    exchange: Exchange | None = None  # with nodes of another group
+    batch_limits: BatchLimits = attrs.Factory(BatchLimits)
 
 
 class Host(Process):
@@ -166,6 +171,7 @@ class Host(Process):
             self._client.on_message,
             lambda: None,  # `do` schedules the turn for what a client does
             deliver=lambda run, source: self._client.on_deliveries(self, run, source),
+            elsewhere=None if self._setting.exchange is None else Way(self._setting.exchange, self),
         )
         self.site = Site(
             manager=self.manager,
@@ -173,6 +179,7 @@ class Host(Process):
             timers=self.timers,
             clock=self.steady,
             rng=random.Random(self._world.rng.getrandbits(32)),
+            batches=BatchRoom(self._setting.batch_limits),
         )
         self.catchup = SimCatchup(self._world, self)
         self.joining = SimJoining(self._world, self)

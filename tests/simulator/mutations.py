@@ -347,7 +347,7 @@ MUTATIONS = [
     Mutation(
         8, "leaders of lower terms are heard", replaced(following, "hears_leader", any_term_is_heard), SHUFFLE, 800, 57
     ),
-    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 1600, 1100),
+    Mutation(9, "matching entries are deleted", replaced(acceptor, "_take", cut_always), SHUFFLE, 2600, 2059),
     Mutation(
         10,
         "the commit index of others is believed",

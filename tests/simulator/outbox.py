@@ -4,12 +4,21 @@ Clients are connected to every node, without loss: what they need not survive is
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.ports import DeliveryRun, MessageSource, deliver_one_by_one
 from jetraft.store.model.subject import matches
 
 Inbox = Callable[[bytes, bytes, bytes], None]  # (subject, headers, payload)
+
+
+class Elsewhere(Protocol):
+    """Other nodes, for what goes to no inbox (tests/simulator/features/exchange.py)."""
+
+    def send(self, to: bytes, message: tuple[bytes, bytes, bytes, bytes]) -> int: ...
+
+    def is_heard(self, subject: bytes) -> bool: ...
 
 
 class SimOutbox:
@@ -21,10 +30,12 @@ class SimOutbox:
         kick: Callable[[], None],
         *,
         deliver: Callable[[DeliveryRun, MessageSource], int] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._receive = receive
         self._kick = kick
         self._deliver = deliver
+        self._elsewhere = elsewhere
         self._sinks: dict[int, tuple[list[bytes], Callable[[bytes], None]]] = {}
         self._captured: dict[int, list[bytes]] = {}
         self._later: list[Callable[[], None]] = []
@@ -35,18 +46,17 @@ class SimOutbox:
     def send(
         self, to: bytes, *, subject: bytes | None = None, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b""
     ) -> int:
-        del subject, reply
         if not to.startswith(b"_INBOX."):
-            return 0
+            return 0 if self._elsewhere is None else self._elsewhere.send(to, (subject or to, reply, hdr, payload))
         self._receive(to, hdr, payload)
         return 1
 
     def send_batch(self, records: bytes) -> None:
         for message in captures(records):
-            self.send(message.subject, hdr=message.hdr, payload=message.payload)
+            self.send(message.subject, reply=message.reply, hdr=message.hdr, payload=message.payload)
 
     def has_interest(self, subject: bytes) -> bool:
-        return subject.startswith(b"_INBOX.")
+        return subject.startswith(b"_INBOX.") or (self._elsewhere is not None and self._elsewhere.is_heard(subject))
 
     def is_subscribed(self, subject: bytes) -> bool:
         return self.has_interest(subject)
@@ -63,7 +73,8 @@ class SimOutbox:
         self._sinks[self._handles] = ([subject], handler)
         return self._handles
 
-    def extend_sink(self, handle: int, subject: bytes) -> None:
+    def extend_sink(self, handle: int, subject: bytes, *, local_only: bool = False) -> None:
+        del local_only
         self._sinks[handle][0].append(subject)
 
     def remove_sink(self, handle: int) -> None:
@@ -85,7 +96,10 @@ class SimOutbox:
         del handle
 
     def deliver(self, run: DeliveryRun, source: MessageSource) -> int:
-        return deliver_one_by_one(self, run, source) if self._deliver is None else self._deliver(run, source)
+        is_elsewhere = self._elsewhere is not None and not run.to.startswith(b"_INBOX.")
+        if self._deliver is None or is_elsewhere:
+            return deliver_one_by_one(self, run, source)
+        return self._deliver(run, source)
 
     # Clients
 
@@ -95,7 +109,11 @@ class SimOutbox:
 
     def publish(self, subject: bytes, *, reply: bytes = b"", hdr: bytes = b"", payload: bytes = b"") -> None:
         """A client's message enters here."""
-        for handle in self._matching(subject):
+        self.captured(subject, subject, reply, hdr, payload)
+
+    def captured(self, to: bytes, subject: bytes, reply: bytes, hdr: bytes, payload: bytes) -> None:
+        """A message to a subject, which its receivers see under another one perhaps, arrives here."""
+        for handle in self._matching(to):
             self._captured.setdefault(handle, []).append(encode_capture(subject, reply, hdr, payload))
         self._kick()
 

@@ -1,7 +1,8 @@
 """One run: a cluster under load and faults, then healing, then convergence or a reason why not."""
 
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 
 import attrs
@@ -18,6 +19,12 @@ from tests.simulator.ages import Ages
 from tests.simulator.checkers import Checker
 from tests.simulator.client import STREAM, Client
 from tests.simulator.faults import Faults, HostFaults
+from tests.simulator.features.batches import Batches
+from tests.simulator.features.counters import CounterClients
+from tests.simulator.features.exchange import Exchange
+from tests.simulator.features.feature import Feature
+from tests.simulator.features.resets import Resets
+from tests.simulator.features.schedules import Schedules
 from tests.simulator.host import GROUP, INCARNATION, LARGE_BLOCKS, SMALL_BLOCKS, Host, HostSetting
 from tests.simulator.joining import CHANNEL_ADMIT, CHANNEL_JOIN
 from tests.simulator.network import Network
@@ -26,6 +33,7 @@ from tests.simulator.world import ViolationError, World
 
 FAULTS_NS = 12 * NS_PER_S
 HEALING_NS = 6 * NS_PER_S
+ACKED_WITHIN_NS = NS_PER_S  # what a schedule produces later than that before the end may still be on its way
 LAST_NS = 3 * NS_PER_S  # after healing began: by then there is a leader, and a message is acknowledged
 LOAD_PER_S = 8
 LIVE_MESSAGES = 15  # so few that trimming leaves holes, and snapshots carry blocks
@@ -41,9 +49,11 @@ class Mode:
     chaos: bool | None = None
     damages_disks: bool = False
     sets_clocks: bool = False  # one wall clock at a time, by an hour and back; messages expire, and ages are judged
+    tells_time: bool = False  # the same, and nothing expires
     damages_entries: bool = False  # of up to two disks at a time, near the end of the log, too
     rots: bool = False  # blocks of nodes that go on running; of one node they never do
     checkpoint_entries: int = 1 << 30
+    feature: type[Feature] = Feature
 
     @property
     def needs_changes(self) -> bool:
@@ -64,6 +74,10 @@ MODES = {
     "damage-snap": Mode(damages_entries=True, checkpoint_entries=25),
     "forget": Mode(damages_disks=True, checkpoint_entries=40),
     "forget-five": Mode(members=5, damages_disks=True, checkpoint_entries=40),
+    "batches": Mode(feature=Batches, checkpoint_entries=40),
+    "counters": Mode(feature=CounterClients, checkpoint_entries=40),
+    "schedules": Mode(feature=Schedules, tells_time=True, checkpoint_entries=40),
+    "resets": Mode(feature=Resets, checkpoint_entries=40),
 }
 FIXED_MEMBERSHIP = [name for name, mode in MODES.items() if not mode.needs_changes]
 
@@ -87,31 +101,30 @@ def node_names(mode: Mode) -> list[NodeId]:
 class Simulation:
     """One seed in one mode."""
 
-    def __init__(
-        self, seed: int, mode: Mode, *, engine: EngineFactory = create_engine, world: World | None = None
+    def __init__(  # noqa: PLR0913  (what a run is made of)
+        self,
+        seed: int,
+        mode: Mode,
+        *,
+        engine: EngineFactory = create_engine,
+        world: World | None = None,
+        exchange: Exchange | None = None,
+        first: int = 0,
     ) -> None:
+        """`exchange` connects the nodes with those of another run of the world; `first` is of the client's messages."""
         self.seed = seed
         self.mode = mode
         self.world = world or World(seed)
         self.ages = Ages(self.world) if mode.sets_clocks else None
-        self.checker = Checker(self.world, ages=self.ages)
-        self.client = Client(self.world, self.checker, load=LOAD_PER_S, ages=self.ages)
+        self.feature = mode.feature(self.world)
+        self.checker = Checker(self.world, ages=self.ages, feature=self.feature)
+        self.client = Client(
+            self.world, self.checker, load=LOAD_PER_S, ages=self.ages, feature=self.feature, first=first
+        )
         nodes = node_names(mode)
         chaos = seed % 2 == 1 if mode.chaos is None else mode.chaos
         self.network = Network(self.world, nodes, chaos=chaos, ordered=frozenset({CHANNEL_JOIN, CHANNEL_ADMIT}))
-        policy = CheckpointPolicy(
-            applied_bytes_min=1 << 40, applied_entries_min=mode.checkpoint_entries, state_bytes_factor=0
-        )
-        options = LARGE_BLOCKS if self.world.chance(0.3) else SMALL_BLOCKS
-        setting = HostSetting(
-            assignment=self._assignment(nodes),
-            engine=engine,
-            policy=policy,
-            options=options,
-            rots=mode.rots,
-            judges_ages=mode.sets_clocks,
-            notes_floors=mode.damages_entries,
-        )
+        setting = self._setting(nodes, engine, exchange)
         self.hosts: dict[NodeId, Host] = {
             node: Host(
                 self.world,
@@ -125,12 +138,32 @@ class Simulation:
             for node in nodes
         }
         self.client.hosts = self.hosts
+        self.feature.join(self.hosts, self.checker, self.client)
         self._faults_end_ns = self.world.now_ns + FAULTS_NS
         self.faults = Faults(
-            self.world, self.network, self.hosts, end_ns=self._faults_end_ns, before=self.client.publish
+            self.world, self.network, self.hosts, end_ns=self._faults_end_ns, before=self.client.before_fault
         )
         self._host_faults = HostFaults(self.world, self.checker, self.hosts, founding=mode.members)
         self._last = 0
+        self._due_seq = 0  # up to here everything is to be acknowledged at the end
+
+    def _setting(self, nodes: list[NodeId], engine: EngineFactory, exchange: Exchange | None) -> HostSetting:
+        mode = self.mode
+        policy = CheckpointPolicy(
+            applied_bytes_min=1 << 40, applied_entries_min=mode.checkpoint_entries, state_bytes_factor=0
+        )
+        options = LARGE_BLOCKS if self.world.chance(0.3) else SMALL_BLOCKS
+        return HostSetting(
+            assignment=self._assignment(nodes),
+            engine=engine,
+            policy=policy,
+            options=options,
+            rots=mode.rots,
+            judges_ages=mode.sets_clocks or mode.tells_time,
+            notes_floors=mode.damages_entries,
+            exchange=exchange,
+            batch_limits=self.feature.batch_limits,
+        )
 
     def _assignment(self, nodes: list[NodeId]) -> StreamAssignment:
         """The stream's row in the meta group's table."""
@@ -151,6 +184,8 @@ class Simulation:
         )
         if self.ages is not None:
             config = self.ages.configure(config)
+        if mode.feature is not Feature:
+            config = self.feature.configure(config)
         return StreamAssignment(
             account="$G",
             config=config,
@@ -166,27 +201,45 @@ class Simulation:
     def run(self) -> Result:
         """Play the seed."""
         problem = None
-        logging.disable(logging.CRITICAL)  # what the nodes complain about is what is done to them
         try:
-            with file_work_at_once():
+            with self.quiet(), file_work_at_once(), self.feature.patches():
                 self._play()
                 if self.mode.rots:
                     self._read_all()
-                problem = self._judge()
+                problem = self.judge()
         except ViolationError as violation:
             problem = f"violation: {violation}"
-        finally:
-            logging.disable(logging.NOTSET)
         return Result(seed=self.seed, problem=problem, counts=dict(self.world.counts), history=self.world.history)
 
+    @staticmethod
+    @contextlib.contextmanager
+    def quiet() -> Generator[None, None, None]:
+        """Without logs: what the nodes complain about is what is done to them."""
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
+
     def _play(self) -> None:
-        world, faults, others = self.world, self.faults, self._host_faults
+        self.begin()
+        self.world.run_until(self._faults_end_ns)
+        self.heal()
+        self.world.run_until(self._faults_end_ns + LAST_NS)
+        self.publish_last()
+        self.world.run_until(self._faults_end_ns + HEALING_NS - ACKED_WITHIN_NS)
+        self._due_seq = max(self.checker.messages, default=0)
+        self.world.run_until(self._faults_end_ns + HEALING_NS)
+
+    def begin(self) -> None:
+        """Start everything, faults too."""
+        faults, others = self.faults, self._host_faults
         for host in self.hosts.values():
             host.start()
         self.network.connect_all()
         self.client.start()
         faults.start()
-        if self.mode.sets_clocks:
+        if self.mode.sets_clocks or self.mode.tells_time:
             faults.every(1.0, others.set_wall)
         else:
             faults.every(0.3, others.jump)
@@ -201,15 +254,19 @@ class Simulation:
             faults.every(0.5, others.lose_end)
         if self.mode.rots:
             faults.every(1.0, others.rot)
-        world.run_until(self._faults_end_ns)
-        self.client.publishes, self.client.diligent = False, True
-        faults.heal()
+
+    def heal(self) -> None:
+        """No more faults, and no more work than what has begun."""
+        self.client.publishes, self.client.diligent, self.feature.is_over = False, True, True
+        self.faults.heal()
         if self.mode.rots:
             for host in self.hosts.values():
                 host.scrub()
-        world.run_until(self._faults_end_ns + LAST_NS)
-        self._last = self.client.publish_last()
-        world.run_until(self._faults_end_ns + HEALING_NS)
+
+    def publish_last(self) -> None:
+        """One more message, which must be acknowledged."""
+        if self.feature.publishes:
+            self._last = self.client.publish_last()
 
     def _read_all(self) -> None:
         """Read every message everywhere, and have damage repaired: a block that still grew was not scrubbed."""
@@ -226,7 +283,8 @@ class Simulation:
 
     # The end.
 
-    def _judge(self) -> str | None:
+    def judge(self) -> str | None:
+        """What is wrong at the end."""
         leaders = [host for host in self.hosts.values() if host.leads]
         if len(leaders) != 1:
             return f"liveness: {len(leaders)} leaders after healing"
@@ -234,14 +292,15 @@ class Simulation:
         lost = self.client.lost()
         if lost:
             return f"violation: {len(lost)} of {len(self.client.acknowledged)} acknowledged messages are lost"
-        if self._last not in self.client.acknowledged:
+        if self.feature.publishes and self._last not in self.client.acknowledged:
             return "liveness: a message after healing is not acknowledged"
         if unended := self.client.unended():
             return f"violation: {len(unended)} reads were never answered"
         self.client.compare_with_log(replicated=self.mode.members > 1)
         if self.ages is not None:
             self.ages.judge(live_messages(leader))
-        return self._compare(leader) or self._judge_consumer(leader)
+        problem = self._compare(leader) or self.feature.judge()
+        return problem or (self._judge_consumer(leader) if self.feature.works else None)
 
     def _compare(self, leader: Host) -> str | None:
         """All members hold the same, and what they hold is what was committed."""
@@ -265,7 +324,8 @@ class Simulation:
         consumer = machine.consumers.get("C")
         if consumer is None:
             return "liveness: the consumer was not created"
-        waiting = [seq for seq in live_messages(leader) if consumer.is_waiting_for(seq)]
+        due = [seq for seq in live_messages(leader) if seq <= self._due_seq]
+        waiting = [seq for seq in due if consumer.is_waiting_for(seq)]
         return f"liveness: messages {waiting} are not delivered or not acknowledged" if waiting else None
 
 

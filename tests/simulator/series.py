@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 import attrs
 
 from tests.harness.forms import examples
+from tests.simulator.copying import KINDS
 from tests.simulator.engines import NODE, play
 from tests.simulator.run import MODES
 
@@ -27,6 +28,12 @@ MET = {  # what no series of a mode may lack, or it shows less than it says
     "damage": {"entries damaged", "repairs", "leaders"},
     "damage-snap": {"entries damaged", "repairs", "snapshots"},
     "forget": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
+    "batches": {"batches", "batches acked", "batches tried again", "fast", "fast ended", "flow acks", "digests"},
+    "counters": {"increments", "ok", "batches refused", "tried again", "digests"},
+    "schedules": {"schedules", "produced", "walls set", "digests", "leaders"},
+    "resets": {"resets", "deliveries", "confirmed", "digests"},
+    "mirror": {"copied", "lost on the way", "consumers asked for", "leaders"},
+    "source": {"copied", "lost on the way", "consumers asked for", "ok"},
     "node": {"ok", "leaders", "reopened", "power", "partition", "restarts by health"},
     "forget-five": {"lost disks", "lost hard states", "admissions", "bits flipped", "repairs"},
 }
@@ -106,5 +113,5 @@ def _parts(mode: str, engine: str, tasks: list[range], jobs: int) -> Iterator[Se
 def modes_of(engine: str) -> list[str]:
     """The modes that an engine can play: PySyncObj's keeps its members, and whole nodes run the core."""
     return [*(name for name, mode in MODES.items() if engine == "core" or not mode.needs_changes)] + (
-        [NODE] if engine == "core" else []
+        [*KINDS, NODE] if engine == "core" else []
     )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.simulator.copying import KINDS
 from tests.simulator.run import MODES
 from tests.simulator.series import MET, SEEDS_PER_MODE, play_some
 
@@ -15,4 +16,4 @@ def test_no_promise_is_broken_while_members_change_and_forget(mode: str) -> None
 
 
 def test_every_mode_has_a_list_of_what_it_meets() -> None:
-    assert MET.keys() == {*MODES, "node"}
+    assert MET.keys() == {*MODES, *KINDS, "node"}

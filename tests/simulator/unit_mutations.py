@@ -154,8 +154,10 @@ def leaders_need_nobody(patch: Patch) -> None:
 def targets_are_told_at_once(patch: Patch) -> None:
     begin = Leadership.begin_transfer
 
-    def careless(leading: Leadership, target: NodeId | None, now_ns: int) -> NodeId | None:
-        found = begin(leading, target, now_ns)
+    def careless(
+        leading: Leadership, target: NodeId | None, now_ns: int, *, waits_for_disk: bool = True
+    ) -> NodeId | None:
+        found = begin(leading, target, now_ns, waits_for_disk=waits_for_disk)
         if found is not None:
             leading._send(found, TransferNow(term=leading.term))
         return found
@@ -429,7 +431,7 @@ UNIT_MUTATIONS = [
         20,
         "the target of a transfer is told before it has everything",
         targets_are_told_at_once,
-        ("raft/engine/test_leadership.py::test_transfer_tells_the_target_when_it_has_everything",),
+        ("raft/engine/test_leadership.py::test_transfer_tells_the_target_when_it_has_everything_and_all_is_answered",),
     ),
     UnitMutation(
         20,

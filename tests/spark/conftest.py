@@ -77,7 +77,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def local_session(builder: "SparkSession.Builder", directory: Path, *, java: str = QUICK_START) -> "SparkSession":
+def local_session(
+    builder: "SparkSession.Builder", directory: Path, *, java: str = QUICK_START, master: str = "local[2]"
+) -> "SparkSession":
     """A session on two cores that listens on loopback only and writes below `directory`."""
     settings = {
         "spark.ui.enabled": "false",
@@ -88,8 +90,9 @@ def local_session(builder: "SparkSession.Builder", directory: Path, *, java: str
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
         "spark.log.level": "ERROR",
+        "spark.executor.memory": "512m",  # of a local cluster; a local master has no executors of its own
         "spark.driver.extraJavaOptions": java,
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.master("local[2]").getOrCreate()
+    return builder.master(master).getOrCreate()

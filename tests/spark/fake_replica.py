@@ -8,11 +8,13 @@ known moment.
 import json
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any, Self
 
 import attrs
 
 from pyspark_jetstream.client import Connection
+from pyspark_jetstream.fetch import ACCEPT_COLUMNS
 from pyspark_jetstream.options import Access
 from pyspark_jetstream.wire import Rows
 from tests.harness.patience import PATIENCE_S
@@ -39,6 +41,7 @@ class Behaviour:
     mute: bool = False  # never answers any request
     reverse: bool = False  # sends rows in the wrong order
     caught_up_after: int | None = None  # has everything after this many answers
+    forge: Callable[[bytearray], bytes] | None = None  # answers in columns, which this changes
 
 
 class FakeReplica:
@@ -139,8 +142,13 @@ class FakeReplica:
         if behaviour.refuses and lines and self.demanded[-1] > behaviour.applied_seq:
             connected.sendall(status(reply, b"412 Replica Behind", b"Jetraft-Last-Seq: %d\r\n" % behaviour.applied_seq))
             return
+        if behaviour.forge is not None:
+            self._answer_columns(behaviour.forge, stream, question, reply, connected, real)
+            return
         rows = Rows()
-        real.direct_batch(stream, question, rows, header_lines=b"", stall_s=PATIENCE_S)
+        for part in real.direct_batch(stream, question, header_lines=b"", stall_s=PATIENCE_S):
+            assert isinstance(part, Rows)
+            rows = part
         if not rows or rows.stream_seqs[0] > behaviour.applied_seq:
             connected.sendall(status(reply, b"404 Message Not Found", b""))
             return
@@ -158,6 +166,27 @@ class FakeReplica:
         extra = b"Jetraft-Last-Seq: %d\r\n" % min(behaviour.applied_seq, 1 << 53) if behaviour.reports else b""
         end = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, visible[-1][0])
         connected.sendall(b"".join(frames) + status(reply, b"204 EOB", end + extra))
+
+    @staticmethod
+    def _answer_columns(  # noqa: PLR0913, PLR0917  (one request, taken apart)
+        forge: Callable[[bytearray], bytes],
+        stream: str,
+        question: dict[str, Any],
+        reply: bytes,
+        connected: socket.socket,
+        real: Connection,
+    ) -> None:
+        answer = real.direct_batch(stream, question, header_lines=ACCEPT_COLUMNS, stall_s=PATIENCE_S)
+        while True:
+            try:
+                part = next(answer)
+            except StopIteration as end:
+                lines = b"".join(b"%b: %b\r\n" % line for line in end.value.headers.items())
+                connected.sendall(status(reply, b"%d EOB" % end.value.code, lines))
+                return
+            assert isinstance(part, memoryview)
+            payload = forge(bytearray(part))
+            connected.sendall(b"MSG %b 1 %d\r\n%b\r\n" % (reply, len(payload), payload))
 
 
 def message(reply: bytes, stream: str, row: tuple[int, bytes, bytes, bytes, bytes], pending: int) -> bytes:

@@ -1,23 +1,29 @@
 """Reading a range: from good replicas, and from replicas that lag, break off or lie. No Spark here."""
 
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
 
-from pyspark_jetstream import fetch
+from pyspark_jetstream import fetch, selection
 from pyspark_jetstream.client import ConnectionCache
-from pyspark_jetstream.errors import DataLossError, ServersUnavailableError, StreamRecreatedError
+from pyspark_jetstream.errors import (
+    DataLossError,
+    ServersUnavailableError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+)
 from pyspark_jetstream.fetch import RangeReader
 from pyspark_jetstream.options import parse_options
 from pyspark_jetstream.plan import Range
 from pyspark_jetstream.planner import Planner
 from pyspark_jetstream.replicas import Server as Replica
-from pyspark_jetstream.wire import Rows
+from pyspark_jetstream.rows import to_batches
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient
-from tests.harness.server import Server
+from tests.harness.server import Kind, Server
 from tests.spark.fake_replica import FakeReplica
 from tests.spark.streams import create, delete, delete_messages, publish
 
@@ -50,13 +56,26 @@ def through(wanted: Range, *urls: str) -> Range:
     return attrs.evolve(wanted, servers=tuple(Replica(url=url, name=url) for url in urls))
 
 
-def read(wanted: Range, cache: ConnectionCache) -> Rows:
+@attrs.frozen
+class Read:
+    """The columns of what was read."""
+
+    stream_seqs: list[int]
+    subjects: list[str]
+    headers: list[dict[str, list[str]] | None]
+    payloads: list[bytes]
+
+
+def read(wanted: Range, cache: ConnectionCache) -> Read:
     """All rows of a range, as one."""
-    everything = Rows()
-    for rows in RangeReader(wanted, cache):
-        for row in zip(*rows.columns(), strict=True):
-            everything.append(*row)
-    return everything
+    batches = [batch for part in RangeReader(wanted, cache) for batch in to_batches(part)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return Read(
+        [row["stream_seq"] for row in rows],
+        [row["subject"] for row in rows],
+        [None if row["headers"] is None else dict(row["headers"]) for row in rows],
+        [row["data"] for row in rows],
+    )
 
 
 def test_every_published_byte_comes_back(server: Server, client: RawClient, connections: ConnectionCache) -> None:
@@ -72,8 +91,8 @@ def test_every_published_byte_comes_back(server: Server, client: RawClient, conn
     rows = read(planned(server, "BYTES", connections), connections)
     assert rows.stream_seqs == list(range(1, 41))
     assert rows.payloads == [blob[number:] if number % 4 else b"" for number in range(40)]
-    assert rows.subjects == [b"BYTES.s%d" % (number % 3) for number in range(40)]
-    assert rows.headers == [b"A: %d\r\na: low\r\nA: again\r\n" % number if number % 2 else b"" for number in range(40)]
+    assert rows.subjects == [f"BYTES.s{number % 3}" for number in range(40)]
+    assert rows.headers == [{"A": [str(number), "again"], "a": ["low"]} if number % 2 else None for number in range(40)]
 
 
 def test_a_range_of_several_batches_is_read_whole(
@@ -114,7 +133,7 @@ def test_a_stream_without_direct_get_is_read_through_its_leader(
     rows = read(planned(server, "INDIRECT", connections), connections)
     assert rows.stream_seqs == list(range(1, 201))
     assert rows.payloads == [b"payload %d" % number for number in range(200)]
-    assert rows.headers == [b"N: %d\r\n" % number for number in range(200)]
+    assert rows.headers == [{"N": [str(number)]} for number in range(200)]
 
 
 LAGGING = pytest.mark.parametrize("manner", ["refuses", "reports", "silently"])
@@ -184,7 +203,7 @@ def test_reading_goes_on_at_the_next_row_when_a_replica_dies_in_the_middle(
     wanted = planned(server, "DIES", connections)
     with FakeReplica(server.url, break_after=37) as fake:
         reader = RangeReader(through(wanted, fake.url, server.url), connections)
-        batches = [rows.stream_seqs for rows in reader]
+        batches = [list(rows.stream_seqs) for rows in reader]
     assert batches == [list(range(1, 38)), list(range(38, 101))]
     assert [served.rows for served in reader.served.values()] == [37, 63]
 
@@ -266,3 +285,126 @@ def test_giving_up_happens_at_the_deadline_and_names_the_servers(
     with pytest.raises(ServersUnavailableError, match=r"nats://127\.0\.0\.1:1: cannot connect"):
         read(through(wanted, "nats://127.0.0.1:1"), connections)
     assert 0.2 <= time.monotonic() - started_s < PATIENCE_S, "the default is two minutes"
+
+
+def forged(at: int, form: str, value: int) -> Callable[[bytearray], bytes]:
+    """Change a number of each message in columns."""
+
+    def change(message: bytearray) -> bytes:
+        struct.pack_into(form, message, at, value)
+        return bytes(message)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (forged(0, "<Q", 0), "malformed"),
+        (forged(16, "<Q", 2), "2 to 20 in the answer for 1"),
+        (forged(24, "<Q", 19), "1 to 19 in the answer for 1"),
+        (forged(56, "<q", 5), "created at 5 ns, not the planned one"),
+        (forged(128, "<Q", 9), "out of order"),
+    ],
+    ids=["malformed", "another range", "a row past it", "another stream", "disorder"],
+)
+def test_columns_that_are_not_right_are_left_for_the_next_replica(  # noqa: PLR0913, PLR0917  (fixtures)
+    kind: Kind,
+    server: Server,
+    client: RawClient,
+    connections: ConnectionCache,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[bytearray], bytes],
+    said: str,
+) -> None:
+    if kind != "jetraft":
+        pytest.skip("answers in rows")
+    if client.api("STREAM.INFO.FORGED").get("error"):
+        create(client, "FORGED")
+        publish(client, "FORGED", 20)
+    wanted = planned(server, "FORGED", connections)
+    with FakeReplica(server.url, forge=change) as fake:
+        assert read(through(wanted, fake.url, server.url), connections).stream_seqs == list(range(1, 21))
+        assert len(fake.questions) == 1
+    assert said in caplog.text
+
+
+def test_a_caller_that_stops_in_the_middle_leaves_nothing_for_the_next(
+    server: Server, client: RawClient, connections: ConnectionCache
+) -> None:
+    create(client, "STOPS")
+    publish(client, "STOPS", 30, payload=lambda _: bytes(100_000))
+    wanted = planned(server, "STOPS", connections)
+    parts = iter(RangeReader(wanted, connections))
+    next(parts)
+    assert read(wanted, connections).stream_seqs == list(range(1, 31)), "on another connection"
+    del parts
+    assert read(wanted, connections).stream_seqs == list(range(1, 31))
+
+
+def test_a_message_too_large_for_columns_comes_between_them(
+    server: Server, client: RawClient, connections: ConnectionCache
+) -> None:
+    create(client, "LARGE")
+    sizes = [10, 1_000_000, 20, 950_000, 950_000, 30]
+    publish(client, "LARGE", 6, payload=lambda number: bytes(sizes[number]))
+    rows = read(planned(server, "LARGE", connections), connections)
+    assert [len(payload) for payload in rows.payloads] == sizes
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("subject", ["CHOSEN.s1", "CHOSEN.s1,CHOSEN.s2", "CHOSEN.*,OTHER.>", "CHOSEN.none"])
+def test_only_rows_of_the_chosen_subjects_are_read_and_the_gaps_are_no_loss(  # noqa: PLR0913, PLR0917  (fixtures)
+    server: Server,
+    client: RawClient,
+    connections: ConnectionCache,
+    monkeypatch: pytest.MonkeyPatch,
+    subject: str,
+    direct: bool,  # noqa: FBT001  (a parameter of the test)
+) -> None:
+    name = f"CHOSEN_{'direct' if direct else 'leader'}_{len(subject)}"
+    create(client, name, subjects=[f"{name}.>"], allow_direct=direct)
+    publish(client, name, 200)
+    monkeypatch.setattr(selection, "FILTERED_ROWS_FIRST", 10)
+    monkeypatch.setattr(selection, "SPARE_ROWS", 1)
+    delete_messages(client, name, 5, 200)
+    wanted = planned(server, name, connections, subject=subject.replace("CHOSEN", name))
+    rows = read(attrs.evolve(wanted, start_seq=3, end_seq=190), connections)
+    tokens = {"CHOSEN.s1": [1], "CHOSEN.s1,CHOSEN.s2": [1, 2], "CHOSEN.*,OTHER.>": [0, 1, 2], "CHOSEN.none": []}
+    kept = [seq for seq in range(3, 190) if (seq - 1) % 3 in tokens[subject] and seq != 5]
+    assert rows.stream_seqs == kept
+
+
+def test_rows_of_a_chosen_subject_that_retention_may_have_taken_are_a_loss(
+    server: Server, client: RawClient, connections: ConnectionCache
+) -> None:
+    create(client, "CHOSEN_LOST")
+    publish(client, "CHOSEN_LOST", 60)
+    wanted = planned(server, "CHOSEN_LOST", connections, subject="CHOSEN_LOST.s1")
+    assert client.api("STREAM.PURGE.CHOSEN_LOST", {"seq": 21})["purged"] == 20
+    with pytest.raises(DataLossError, match=r"1 to 20 are no longer in the stream.*chosen subjects may be among them"):
+        read(wanted, connections)
+    lenient = planned(server, "CHOSEN_LOST", connections, subject="CHOSEN_LOST.s1", failOnDataLoss="false")
+    assert read(attrs.evolve(lenient, start_seq=1), connections).stream_seqs == list(range(23, 60, 3))
+
+
+def test_a_lagging_replica_is_not_accepted_for_a_chosen_subject(
+    server: Server, client: RawClient, connections: ConnectionCache
+) -> None:
+    create(client, "CHOSEN_LAG")
+    publish(client, "CHOSEN_LAG", 60)
+    wanted = planned(server, "CHOSEN_LAG", connections, subject="CHOSEN_LAG.s1")
+    with FakeReplica(server.url, applied_seq=40) as fake:
+        assert read(through(wanted, fake.url, server.url), connections).stream_seqs == list(range(2, 60, 3))
+        assert fake.questions[0]["next_by_subj"] == "CHOSEN_LAG.s1"
+
+
+def test_a_stream_that_was_deleted_is_named_at_once(
+    server: Server, client: RawClient, connections: ConnectionCache
+) -> None:
+    create(client, "DELETED")
+    publish(client, "DELETED", 10)
+    wanted = planned(server, "DELETED", connections, retryTimeout="300")
+    delete(client, "DELETED")
+    with pytest.raises(StreamNotFoundError, match="stream 'DELETED' does not exist"):
+        read(wanted, connections)

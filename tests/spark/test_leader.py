@@ -62,6 +62,7 @@ def test_a_time_becomes_a_sequence(server: Server, client: RawClient, connection
     assert leader.seq_at(third) == 3
     assert leader.seq_at("2000-01-01T00:00:00Z") == 1
     assert leader.seq_at("2100-01-01T00:00:00Z") == 6
+    assert leader.seq_at("2999-01-01T00:00:00Z") == 6  # no int64 of nanoseconds
 
 
 def test_a_missing_stream_is_told_at_once(server: Server, connections: ConnectionCache) -> None:

@@ -10,6 +10,11 @@ def parsed(**options: str) -> Options:
     return parse_options({**NEEDED, **options})
 
 
+def test_streams_are_names_and_patterns() -> None:
+    with pytest.raises(BadOptionError, match="expected names of streams"):
+        parse_options({"servers": "a", "streams": "a.b"})
+
+
 def test_defaults_read_everything_and_stop_on_loss() -> None:
     options = parsed()
     assert options.starting == Position(keyword="earliest")
@@ -82,7 +87,33 @@ def test_durations_are_seconds(text: str, seconds: float) -> None:
         ({"connectTimeout": "0"}, "option 'connectTimeout': expected seconds"),
         ({"user": "me"}, "'user' and 'password' belong together"),
         ({"user": "me", "password": "p", "token": "t"}, "'user' and 'token' exclude each other"),
-        ({"tlsCertFile": "/c"}, "'tlsCertFile' and 'tlsKeyFile' belong together"),
+        ({"tlsCertFile": __file__}, "'tlsCertFile' and 'tlsKeyFile' belong together"),
+        (
+            {"tlsCertFile": "/none"},
+            "option 'tlsCertFile': the file cannot be read (No such file or directory), got '/n",
+        ),
+        ({"credsFile": "/none/x.creds"}, "option 'credsFile': the file cannot be read (No such file or directory)"),
+        ({"credsFile": __file__}, "has no token (JWT)"),
+        ({"nkeySeedFile": __file__}, "has no NKey seed"),
+        ({"nkeySeed": "SUAHIDDEN"}, "option 'nkeySeed' has no NKey seed"),
+        ({"jwt": "a.b.c"}, "option 'jwt' needs 'nkeySeed' or 'nkeySeedFile'"),
+        ({"token": "t", "credsFile": __file__}, "'token' and 'credsFile' exclude each other"),
+        ({"streams": "A,B"}, "'stream' and 'streams' exclude each other"),
+        ({"subject": "a..b"}, "option 'subject': expected subjects"),
+        ({"subject": "a.>.b"}, "option 'subject': expected subjects"),
+        ({"columns": "data,key"}, "option 'columns': expected columns out of stream_seq, time"),
+        ({"columns": "headers", "includeHeaders": "false"}, "no column is left"),
+        ({"startingOffsets": "5", "startingOffsetsByTimestamp": "5"}, "exclude each other"),
+        ({"startingOffsetsByTimestamp": "soon"}, "expected milliseconds since 1970"),
+        ({"startingOffsets": '{"a.b": 5}'}, "'a.b' is no name of a stream"),
+        ({"maxBytesPerTrigger": "16x"}, "option 'maxBytesPerTrigger': expected bytes"),
+        ({"maxTriggerDelay": "5m"}, "is for 'minRowsPerTrigger'"),
+        ({"minRowsPerTrigger": "9", "maxRecordsPerTrigger": "5"}, "'minRowsPerTrigger' is above"),
+        ({"domain": "a.b"}, "option 'domain': a name has no"),
+        ({"domain": "a", "apiPrefix": "b"}, "'domain' and 'apiPrefix' exclude each other"),
+        ({"inboxPrefix": "a.*"}, "option 'inboxPrefix': expected tokens"),
+        ({"acceptIncarnation": "new"}, "option 'acceptIncarnation': expected the creation time"),
+        ({"acceptIncarnation": "2026-01-01T00:00:00Z@x"}, "expected <creation time>@<sequence>"),
     ],
 )
 def test_what_is_not_understood_is_named(options: dict[str, str], message: str) -> None:
@@ -95,3 +126,55 @@ def test_secrets_are_not_shown() -> None:
     options = parsed(user="me", password="hidden-thing")
     assert "hidden-thing" not in repr(options)
     assert options.access.password == "hidden-thing"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"servers": "nats://me:hidden-thing@h:1"},
+        {"token": "hidden-thing", "user": "me"},
+        {"nkeySeed": "hidden-thing"},
+        {"jwt": "hidden-thing"},
+        {"password": "hidden-thing"},
+    ],
+)
+def test_a_refusal_never_has_a_secret(given: dict[str, str]) -> None:
+    with pytest.raises(BadOptionError) as raised:
+        parsed(**given)
+    assert "hidden-thing" not in str(raised.value)
+
+
+def test_options_of_spark_itself_are_not_unknown() -> None:
+    assert parsed(checkpointLocation="/x", **{"spark.sql.anything": "1"}) == parsed()
+
+
+def test_positions_are_by_stream_or_for_all() -> None:
+    starting = parsed(startingOffsets='{"A": 5, "B": "latest", "C": {"time": "2026-01-02T03:04:05Z"}}').starting
+    assert starting.of("A") == Position(stream_seq=5)
+    assert starting.of("B") == Position(keyword="latest")
+    assert starting.of("C") == Position(time="2026-01-02T03:04:05.000000Z")
+    assert starting.of("D") == Position(keyword="earliest")
+    moment = Position(time="2026-01-02T03:04:05.678000Z")
+    assert parsed(startingOffsetsByTimestamp="1767323045678").starting.of("A") == moment
+    assert parsed(endingOffsetsByTimestamp='{"A": 1767323045678}').ending == Position(
+        keyword="latest", by_stream=(("A", moment),)
+    )
+
+
+def test_the_prefix_of_the_api_follows_the_domain() -> None:
+    assert parsed().access.api_prefix == "$JS.API"
+    assert parsed(domain="hub").access.api_prefix == "$JS.hub.API"
+    assert parsed(apiPrefix="imported.js.").access.api_prefix == "imported.js"
+
+
+def test_columns_are_those_of_the_options() -> None:
+    assert parsed(includeHeaders="false").columns == ("stream_seq", "time", "subject", "data")
+    assert parsed(columns="data, stream_seq").columns == ("data", "stream_seq")
+    several = parse_options({"servers": "a", "streams": "A,B_*"})
+    assert several.columns[-1] == "stream"
+    assert several.streams == ("A", "B_*")
+
+
+@pytest.mark.parametrize(("text", "size"), [("1000", 1000), ("64k", 65536), ("16m", 16 << 20), ("1GB", 1 << 30)])
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert parsed(maxBytesPerTrigger=text).bytes_per_trigger_max == size

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from pyspark_jetstream.leader import StreamView
 from pyspark_jetstream.options import parse_options
-from pyspark_jetstream.plan import PARTITION_ROWS_MAX, Range, RangePartition, partition_count, rotated, split
+from pyspark_jetstream.plan import (
+    PARTITION_ROWS_MAX,
+    UNDIVIDED_ROWS_MAX,
+    Range,
+    RangePartition,
+    partition_count,
+    rotated,
+    split,
+)
 from pyspark_jetstream.replicas import Server
 
 VIEW = StreamView(
@@ -50,21 +58,25 @@ def test_partitions_cover_the_range_without_gap_or_overlap(start_seq: int, rows:
 
 
 @pytest.mark.parametrize(
-    ("rows", "message_bytes", "partitions_min", "cores", "count"),
+    ("rows", "message_bytes", "partitions_min", "rows_max", "cores", "count"),
     [
-        (1000, 100, 1, 8, 1),
-        (PARTITION_ROWS_MAX + 1, 100, 1, 8, 2),
-        (10 * PARTITION_ROWS_MAX, 100, 1, 4, 4),
-        (1000, 1 << 20, 1, 64, 32),
-        (1000, 100, 5, 1, 5),
-        (3, 100, 5, 8, 3),
+        (1000, 100, 1, None, 8, 1),
+        (UNDIVIDED_ROWS_MAX + 1, 100, 1, None, 8, 2),
+        (10 * UNDIVIDED_ROWS_MAX, 100, 1, None, 4, 4),
+        (10 * PARTITION_ROWS_MAX, 100, 1, None, 4, 10),
+        (1000, 1 << 20, 1, None, 64, 32),
+        (1000, 1 << 20, 1, None, 1, 4),
+        (1000, 100, 5, None, 1, 5),
+        (3, 100, 5, None, 8, 3),
+        (1000, 100, 1, 300, 1, 4),
+        (1000, 100, 1, 5000, 1, 1),
     ],
 )
-def test_small_ranges_stay_whole_and_large_ones_use_the_cores(
-    rows: int, message_bytes: int, partitions_min: int, cores: int, count: int
+def test_small_ranges_stay_whole_large_ones_use_the_cores_and_none_is_larger_than_the_limit(  # noqa: PLR0913, PLR0917
+    rows: int, message_bytes: int, partitions_min: int, rows_max: int | None, cores: int, count: int
 ) -> None:
     view = attrs.evolve(VIEW, messages=10, message_bytes=10 * message_bytes)
-    assert partition_count(rows, view, partitions_min, cores=cores) == count
+    assert partition_count(rows, view, partitions_min, rows_max, cores=cores) == count
 
 
 def test_partitions_begin_at_different_replicas_and_strangers_come_last() -> None:

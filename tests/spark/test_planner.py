@@ -46,9 +46,15 @@ def view(first_seq: int, last_seq: int, created: str = OLD) -> StreamView:
 
 def planner(*views: StreamView, **options: str) -> Planner:
     made = Planner(parse_options({"servers": "a", "stream": "S", "retryTimeout": "1ms", **options}), ConnectionCache())
-    made.leader = ScriptedLeader(list(views))  # type: ignore[assignment]  # stands in for the servers
-    made.directory = OneServer()  # type: ignore[assignment]  # the same
+    script(made, "S", *views)
     return made
+
+
+def script(made: Planner, stream: str, *views: StreamView) -> None:
+    """Let the planner of a stream see these views instead of servers."""
+    one = made.of(stream)
+    one.leader = ScriptedLeader(list(views))  # type: ignore[assignment]  # instead of the servers
+    one.directory = OneServer()  # type: ignore[assignment]  # the same
 
 
 def offset(seq: int, created: str = OLD, stream: str = "S") -> dict[str, Any]:
@@ -65,7 +71,7 @@ def ranges(made: Planner, start: dict[str, Any], end: dict[str, Any]) -> list[tu
 )
 def test_a_new_query_starts_where_the_option_says(starting: str, strict: str, seq: int) -> None:
     made = planner(view(11, 20), startingOffsets=starting, failOnDataLoss=strict)
-    assert made.initial().to_json_dict() == offset(seq)
+    assert made.initial().to_json_dict() == offset(seq) | ({"ahead": True} if seq > 21 else {})
 
 
 def test_a_start_that_is_already_gone_is_a_loss() -> None:
@@ -110,7 +116,16 @@ def test_a_new_leader_gets_a_moment_to_reach_the_offset() -> None:
 
 @pytest.mark.parametrize("rows_max", [None, 4])
 def test_a_start_that_was_chosen_ahead_of_the_stream_is_waited_for(rows_max: int | None) -> None:
-    assert planner(view(1, 10), startingOffsets="50").next_end(offset(50), rows_max).seq == 50
+    made = planner(view(1, 10), view(1, 10), view(1, 60), startingOffsets="50")
+    start = made.initial().to_json_dict()
+    assert start == offset(50) | {"ahead": True}
+    assert made.next_end(start, rows_max).to_json_dict() == start
+    assert made.next_end(start, rows_max).seq == (61 if rows_max is None else 54)
+
+
+def test_a_checkpoint_beyond_the_streams_end_is_no_choice_even_if_an_option_names_the_same_sequence() -> None:
+    with pytest.raises(DataLossError, match=r"offset 50 is beyond the end .* ends at 10, the query has read to 49"):
+        planner(view(1, 10), startingOffsets="50").next_end(offset(50), None)
 
 
 def test_available_now_ends_where_the_stream_ended_at_the_start() -> None:
@@ -168,6 +183,74 @@ def test_the_checkpoint_of_another_stream_is_refused() -> None:
         planner(view(1, 9)).next_end(offset(1, stream="OTHER"), None)
     with pytest.raises(JetStreamSourceError, match="not one of this source"):
         planner(view(1, 9)).next_end({"topic": {"0": 5}}, None)
+
+
+def test_an_accepted_incarnation_is_continued_at_the_sequence_of_the_checkpoint() -> None:
+    made = planner(view(1, 300, NEW), acceptIncarnation=NEW)
+    assert made.next_end(offset(200), None).to_json_dict() == offset(301, NEW)
+    assert ranges(made, offset(100), offset(200)) == [(100, 200)]  # a batch that was interrupted is repeated
+    assert ranges(made, offset(200), offset(301, NEW)) == [(200, 301)]
+    assert ranges(made, offset(301, NEW), offset(301, NEW)) == []
+
+
+def test_an_accepted_incarnation_is_continued_at_the_sequence_that_the_option_names() -> None:
+    made = planner(view(1, 300, NEW), acceptIncarnation=f"{NEW}@50")
+    assert ranges(made, offset(100), offset(200)) == []
+    assert made.next_end(offset(200), 10).to_json_dict() == offset(60, NEW)
+    assert ranges(made, offset(200), offset(60, NEW)) == [(50, 60)]
+
+
+def test_only_the_incarnation_that_is_named_is_accepted() -> None:
+    with pytest.raises(StreamRecreatedError, match=rf"acceptIncarnation={NEW}@200 continues in it at 200"):
+        planner(view(1, 300, NEW), acceptIncarnation="2026-01-09T00:00:00Z").next_end(offset(200), None)
+
+
+def test_bytes_limit_a_batch_by_the_mean_of_the_stream() -> None:
+    large = attrs.evolve(view(1, 1000), message_bytes=1000 * 512)
+    assert planner(large, maxBytesPerTrigger="64k").next_end(offset(1), None).seq == 129
+    assert planner(large, maxBytesPerTrigger="64k").next_end(offset(1), 5).seq == 6
+    assert planner(large, maxBytesPerTrigger="1").next_end(offset(1), None).seq == 2
+
+
+def test_a_small_batch_waits_for_more_rows_except_at_the_end_of_available_now() -> None:
+    made = planner(view(1, 10), view(1, 90), minRowsPerTrigger="50")
+    assert made.next_end(offset(1), None).to_json_dict() == offset(1)
+    assert made.next_end(offset(1), None).seq == 91
+    made = planner(view(1, 10), minRowsPerTrigger="50")
+    made.stop_at_present_end()
+    assert made.next_end(offset(1), None).seq == 11
+
+
+def test_several_streams_have_an_offset_each_and_share_the_limit() -> None:
+    made = Planner(parse_options({"servers": "a", "streams": "A,B"}), ConnectionCache())
+    script(made, "A", view(1, 300))
+    script(made, "B", view(101, 200, NEW))
+    start = made.initial().to_json_dict()
+    assert start == {"streams": {"A": {"created": OLD, "seq": 1}, "B": {"created": NEW, "seq": 101}}}
+    end = made.next_end(start, 100).to_json_dict()
+    assert end == {"streams": {"A": {"created": OLD, "seq": 76}, "B": {"created": NEW, "seq": 126}}}
+    planned = [partition.value for partition in made.partitions(start, end)]
+    assert [(one.options.stream, one.start_seq, one.end_seq) for one in planned] == [("A", 1, 76), ("B", 101, 126)]
+    latest = made.latest_seen()
+    assert latest is not None
+    assert latest.by_stream["B"].seq == 201
+
+
+def test_the_checkpoint_of_one_stream_is_read_by_a_query_of_several_and_the_new_one_starts_at_its_first() -> None:
+    made = Planner(parse_options({"servers": "a", "streams": "S,T"}), ConnectionCache())
+    script(made, "S", view(1, 300))
+    script(made, "T", view(5, 9))
+    end = made.next_end(offset(200), None).to_json_dict()
+    assert {name: one["seq"] for name, one in end["streams"].items()} == {"S": 301, "T": 10}
+    planned = [partition.value for partition in made.partitions(offset(200), end)]
+    assert [(one.options.stream, one.start_seq, one.end_seq) for one in planned] == [("S", 200, 301), ("T", 5, 10)]
+
+
+def test_a_query_of_one_stream_reads_the_checkpoint_of_several_if_that_has_no_other() -> None:
+    only = {"streams": {"S": {"created": OLD, "seq": 200}}}
+    assert planner(view(1, 300)).next_end(only, None).to_json_dict() == offset(301)
+    with pytest.raises(JetStreamSourceError, match="belongs to stream 'S', 'T'"):
+        planner(view(1, 300)).next_end({"streams": {"S": only["streams"]["S"], "T": only["streams"]["S"]}}, None)
 
 
 def test_progress_shows_the_end_of_the_stream() -> None:

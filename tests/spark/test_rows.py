@@ -4,7 +4,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_jetstream import rows as rows_module
 from pyspark_jetstream.rows import ARROW_SCHEMA, to_batches
-from pyspark_jetstream.source import SCHEMA
+from pyspark_jetstream.schema import SCHEMA
 from pyspark_jetstream.wire import Rows
 
 

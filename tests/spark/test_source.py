@@ -128,7 +128,10 @@ def test_a_batch_read_starts_and_ends_where_it_is_told(
     times = [client.api("STREAM.MSG.GET.BOUNDS", {"seq": seq})["message"]["time"] for seq in (11, 31)]
     assert seqs(load(spark, server, "BOUNDS", startingOffsets="10", endingOffsets='{"seq": 20}')) == list(range(10, 20))
     assert seqs(load(spark, server, "BOUNDS", startingOffsets="latest")) == []
-    assert seqs(load(spark, server, "BOUNDS", endingOffsets="5000")) == list(range(1, 41))
+    assert seqs(load(spark, server, "BOUNDS", endingOffsets="5000", failOnDataLoss="false")) == list(range(1, 41))
+    beyond = "5000 is beyond the end of stream 'BOUNDS', whose last is 40"
+    assert f"endingOffsets {beyond}" in failure(load(spark, server, "BOUNDS", endingOffsets="5000").collect)
+    assert f"startingOffsets {beyond}" in failure(load(spark, server, "BOUNDS", startingOffsets="5000").collect)
     between = load(
         spark, server, "BOUNDS", startingOffsets=json.dumps({"time": floor(times[0])}), endingOffsets=floor(times[1])
     )

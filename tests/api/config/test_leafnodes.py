@@ -97,7 +97,17 @@ def test_compression_can_only_be_off(tmp_path: Path) -> None:
         (f"port: 1, authorization {{ users: [{{nkey: {USER}}}] }}", "nkey"),
         (f'remotes: [{{{HUB}, tls {{ ca_file: "/nope" }}}}]', "open /nope: no such file or directory"),
         (f"remotes: [{{{HUB}, tls {{ ocsp_peer: true }}}}]", MINE),
-        ('remotes: [{url: "wss://a:1"}]', MINE),
+        (
+            'remotes: [{urls: ["ws://u:p@a:1", "nats://a:1"]}]',
+            'cannot have a mix of websocket and non-websocket urls: ["ws://xxxxx@a:1" "nats://a:1"]',
+        ),
+        (f'remotes: [{{{HUB}, proxy {{ url: "https://a" }}}}]', MINE),
+        (f'remotes: [{{{HUB}, proxy {{ url: "socks://a" }}}}]', "proxy URL scheme must be http or https, got: socks"),
+        (f'remotes: [{{{HUB}, proxy {{ url: "a" }}}}]', "proxy URL scheme must be http or https, got: "),
+        (f"remotes: [{{{HUB}, proxy {{ username: a }}}}]", "proxy URL must be specified when other proxy options"),
+        (f'remotes: [{{{HUB}, proxy {{ url: "http://a", username: a }}}}]', "must both be specified or both be empty"),
+        (f"remotes: [{{{HUB}, proxy: 1}}]", "Expected proxy to be a map, got int64"),
+        ('remotes: [{url: "wss://h", proxy { url: "http://a" }}]', "no TLS configuration is provided"),
         ("remotes: [{}]", "a remote leafnode needs an url"),
     ],
 )

@@ -187,6 +187,10 @@ def test_wrong_scrub_blocks_say_what_is_wrong(tmp_path: Path, block: str, messag
     assert wrong(tmp_path, f"jetstream {{ store_dir: s, scrub {{ {block} }} }}") == message
 
 
+def test_a_secret_in_a_url_may_be_quoted() -> None:
+    assert split_url("nats://u%40:p%3A%2f@h:1", default_port=2) == ("h", 1, "u@:p:/")
+
+
 @pytest.mark.parametrize("text", ["nats://u:secret@[host:1", "nats://u:secret/@host:x", "u:secret@h\u2100st:1"])
 def test_a_url_that_is_refused_is_told_without_its_secret(text: str) -> None:
     with pytest.raises(OptionsError, match="error parsing URL") as told:

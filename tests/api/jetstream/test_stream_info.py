@@ -45,7 +45,8 @@ def service_over(tree: Counting) -> "ClusterService":
         cast("IndexedStream", store), *words, **page
     )
     replica = SimpleNamespace(machine=SimpleNamespace(store=store), info=StreamInfo)
-    return cast("ClusterService", SimpleNamespace(owners=SimpleNamespace(leading=lambda *_: replica)))
+    owners = SimpleNamespace(leading=lambda *_: replica)
+    return cast("ClusterService", SimpleNamespace(owners=owners, alternates_of=lambda *_: ()))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.api.reload.test_reload import REFUSED, reload
 from tests.harness.leafs import PAIR_IDS, PAIRS, PROBE, block, joined, listener, wait_interest
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST, free_port
@@ -225,3 +226,30 @@ def test_servers_that_are_connected_in_a_loop_find_out(one: Kind, other: Kind, t
             what="a loop was found",
             timeout_s=PATIENCE_S,
         )
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("kind", ["jetraft", "reference"])
+def test_a_reload_leaves_a_hub_and_goes_to_another(kind: Kind, hubs: list[FakeHub], tmp_path: Path) -> None:
+    old, kept = hubs
+    new = FakeHub()
+    remotes = [f'{{ url: "nats://{HOST}:{hub.port}" }}' for hub in (old, kept, new)]
+    name = "server_name: edge\n"  # nats-server forgets that of the command line
+    config = name + block(f'reconnect: "50ms"\nremotes: [ {", ".join(remotes[:2])} ]')
+    with closing(new), Server(kind, directory=tmp_path, name="edge", config=config) as edge:
+        for hub in (old, kept):
+            hub.accept()
+            assert hub.until(b"CONNECT")[-1]
+            hub.admit()
+        done = reload(edge, name + block(f'reconnect: "50ms"\nremotes: [ {", ".join(remotes[1:])} ]'))
+        new.accept()
+        assert new.until(b"CONNECT")[-1]
+        assert b"LS+" in old.rest()
+        kept.send(b"PING\r\n")
+        assert kept.until(b"PONG")[-1]
+        title = f'LeafNode Remote urls=["nats://{HOST}:{old.port}"], account="$G" removed'
+        assert "Reloaded server configuration" in done
+        assert any(title in line for line in edge.running.lines)
+        other = block(f'reconnect: "50ms"\nremotes: [ {remotes[1]} ]\nno_advertise: true')
+        refused = reload(edge, name + other, REFUSED)
+        assert refused.endswith('config reload not supported for LeafNode: field "NoAdvertise": old=false, new=true')

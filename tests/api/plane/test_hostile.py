@@ -1,13 +1,17 @@
 """Clients that mean harm: what one connection can make the plane hold is bounded, and others are served."""
 
 import socket
+from contextlib import suppress
 from typing import Any
+
+import pytest
 
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reasons import Reason
 from tests.api.plane.test_plane import client, make_plane, received
 
 DEADLINE_NS = 10_000_000_000
+READ_LATER = 32 * 1024  # RECV_SUBSCRIPTIONS_BYTES of api/plane/_reader.pyx
 
 
 def figures_of(plane: Plane, cid: int) -> dict[str, Any]:
@@ -59,8 +63,12 @@ def test_a_receiver_that_takes_a_little_now_and_then_is_not_cut() -> None:
     ours.close()
 
 
-def test_a_producer_whose_receiver_is_behind_is_not_read_for_a_moment() -> None:
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_producer_whose_receiver_is_behind_is_not_read_for_a_moment_if_that_is_wanted(
+    wanted: bool,  # noqa: FBT001  (a parameter)
+) -> None:
     plane = make_plane(max_pending=1 << 20)
+    plane.stall_producers(wanted)
     _, deaf = connected(plane)
     deaf.sendall(b"CONNECT {}\r\nSUB a 1\r\n")
     plane.turn()
@@ -73,7 +81,7 @@ def test_a_producer_whose_receiver_is_behind_is_not_read_for_a_moment() -> None:
         producer.send(b"PUB a 30000\r\n" + b"x" * 30_000 + b"\r\n")
         plane.turn()
         plane.flush()
-    assert plane.statistics()["stalls"] == 1
+    assert plane.statistics()["stalls"] == wanted
     assert figures_of(plane, cid)["connected"]
     deaf.close()
     producer.close()
@@ -91,3 +99,27 @@ def test_half_a_line_is_kept_up_to_the_longest_line_and_no_further() -> None:
     assert received(plane, other) == [b"x"]
     plane.feed(patient, b" 0\r\n\r\n")
     assert figures_of(plane, patient)["in_msgs"] == 1
+
+
+def test_a_connection_that_subscribes_much_is_read_little_at_a_time() -> None:
+    plane = make_plane()
+    cid, sock = connected(plane)
+    sock.settimeout(0)
+    sock.send(b'CONNECT {"verbose":false}\r\n')
+    plane.turn()
+    lines = [b"SUB flood.%06d %06d\r\n" % (number, number) for number in range(20_000)]
+    waiting, held, grown = b"".join(lines), 0, []
+    while held < len(lines):
+        with suppress(BlockingIOError):
+            waiting = waiting[sock.send(waiting) :] if waiting else b""
+        assert plane.turn() > 0
+        plane.flush()
+        now = figures_of(plane, cid)["subscriptions"]
+        grown.append(now - held)
+        held = now
+    assert grown[0] > READ_LATER // len(lines[0])
+    assert max(grown[1:]) <= READ_LATER // len(lines[0]) + 1
+    sock.send(b"PUB a 30000\r\n" + b"x" * 30_000 + b"\r\n")  # and much again, when it does something else
+    plane.turn()
+    assert figures_of(plane, cid)["connected"]
+    sock.close()

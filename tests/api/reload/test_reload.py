@@ -2,11 +2,18 @@
 
 import json
 import signal
+import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
+from jetraft.api.config.options import ClusterOptions, ClusterTls, Options
+from jetraft.api.reload.certificates import MeshCertificates
+from jetraft.raft.mesh.connection import Tls, TlsFiles
 from tests.doubles.callout_service import CalloutService, Request, answer, user_token
 from tests.harness.certificates import Authority
+from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import HOST, free_port
 from tests.harness.raw import RawClient
 from tests.harness.raw_tls import TlsClient
 from tests.harness.server import Server
@@ -100,6 +107,52 @@ def test_certificates_are_replaced_under_their_names(tmp_path: Path) -> None:
         reload(server, config, REFUSED)
         with TlsClient(server.address, new.client_context()) as still:
             assert still.settle() == []
+
+
+def shown_certificate(port: int, context: ssl.SSLContext) -> bytes | None:
+    """What the listener shows to one who begins with the handshake."""
+    with (
+        socket.create_connection((HOST, port), PATIENCE_S) as sock,
+        context.wrap_socket(sock, server_hostname="localhost") as tls,
+    ):
+        return tls.getpeercert(binary_form=True)
+
+
+def test_certificates_of_all_listeners_are_replaced_or_none(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    signed = authority.server()
+    block = f"tls {{ {signed.block} }}"
+    web, leaf = free_port(), free_port()
+    config = (
+        f"{block}\nwebsocket {{ host: {HOST}, port: {web}\n{block} }}\n"
+        f"leafnodes {{ host: {HOST}, port: {leaf}\ntls {{ {signed.block}handshake_first: true }} }}\n"
+    )
+    with Server("jetraft", directory=tmp_path, config=config, monitor="-ms") as server:
+        assert server.http_port is not None
+        listeners = (web, leaf, server.http_port)
+        old = [shown_certificate(port, authority.client_context()) for port in listeners]
+        later = authority.server("later")
+        signed.cert_file.write_bytes(later.cert_file.read_bytes())
+        reload(server, config, REFUSED)  # the key is of the old one
+        assert [shown_certificate(port, authority.client_context()) for port in listeners] == old
+        signed.key_file.write_bytes(later.key_file.read_bytes())
+        reload(server, config)
+        assert not set(old) & {shown_certificate(port, authority.client_context()) for port in listeners}
+        reload(server, config.replace(f"port: {web}\n{block}", f"port: {web}, no_tls: true"), REFUSED)
+
+
+def test_links_between_nodes_begin_with_the_certificates_that_were_read_last(tmp_path: Path) -> None:
+    signed = Authority.make(tmp_path).server()
+    files = {"cert_file": str(signed.cert_file), "key_file": str(signed.key_file), "ca_file": str(signed.cert_file)}
+    options = Options(cluster=ClusterOptions(tls=ClusterTls(**files)))
+    tls = Tls.load(TlsFiles(**files))
+    before = tls.accepting, tls.dialling
+    take = MeshCertificates(tls).read(options)
+    assert (tls.accepting, tls.dialling) == before
+    assert take is not None
+    take()
+    assert tls.accepting is not before[0]
+    assert tls.dialling is not before[1]
 
 
 def test_the_log_goes_on_in_another_file(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from jetraft.api.auth.rules import AuthRules, CalloutRules, PasswordUser
 from jetraft.api.auth.secret import Secret
 from jetraft.api.auth.trust import TrustRules
 from jetraft.api.config.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
+from jetraft.api.leafnodes.options import LeafOptions, RemoteOptions, RemoteUrl
 from jetraft.api.reload.table import HOW, ReloadError, changes, flat
 from jetraft.api.tls.options import TlsOptions
+from jetraft.api.websocket.options import WebSocketOptions
 
 SECRET = "a-secret-that-no-text-may-show"
 
@@ -18,7 +20,8 @@ SECRET = "a-secret-that-no-text-may-show"
 def full() -> Options:
     """Options of which every part is configured."""
     trust = TrustOptions(rules=TrustRules(), resolver=ResolverOptions(), preload=("a token",))
-    return Options(jetstream=JetStreamOptions(), cluster=ClusterOptions(), tls=TlsOptions(), trust=trust)
+    web = WebSocketOptions(tls=TlsOptions())
+    return Options(websocket=web, jetstream=JetStreamOptions(), cluster=ClusterOptions(), tls=TlsOptions(), trust=trust)
 
 
 def test_every_option_is_in_the_table_and_nothing_else() -> None:
@@ -61,6 +64,36 @@ def test_what_cannot_change_is_refused(new: Options, text: str) -> None:
     with pytest.raises(ReloadError) as refused:
         changes(Options(), new)
     assert str(refused.value) == text
+
+
+HUB = RemoteUrl(host="h", port=1, user="u", password=SECRET)
+REMOTE = RemoteOptions(urls=(HUB,))
+TITLE = 'LeafNode: remote urls=["nats://h:1"], account="$G": field'
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"host": "a"}, 'LeafNode: field "Host": old=0.0.0.0, new=a'),
+        ({"auth_timeout_ns": 3 * 10**9}, 'LeafNode: field "AuthTimeout": old=2, new=3'),
+        ({"min_version": (2, 10, 0)}, 'LeafNode: field "MinVersion": old=, new=2.10.0'),
+        ({"auth": AuthRules(username="a", password=Secret(SECRET))}, 'LeafNode: field "Users"'),
+        ({"remotes": (attrs.evolve(REMOTE, deny_imports=("a", "b")),)}, f'{TITLE} "DenyImports": old=[], new=[a b]'),
+        ({"remotes": (attrs.evolve(REMOTE, seed=Secret(SECRET)),)}, f'{TITLE} "Nkey"'),
+        ({"remotes": (attrs.evolve(REMOTE, tls=TlsOptions()),)}, f'{TITLE} "TLSConfig": it is on now'),
+    ],
+)
+def test_of_leaf_nodes_remotes_alone_may_change(changed: dict[str, Any], text: str) -> None:
+    before = LeafOptions(port=1, remotes=(REMOTE,))
+    with pytest.raises(ReloadError) as refused:
+        changes(Options(leafnodes=before), Options(leafnodes=attrs.evolve(before, **changed)))
+    assert str(refused.value) == f"config reload not supported for {text}"
+
+
+def test_remotes_come_and_go() -> None:
+    other = attrs.evolve(REMOTE, account="B")
+    before, after = (Options(leafnodes=LeafOptions(port=1, remotes=(one,))) for one in (REMOTE, other))
+    assert [change.key for change in changes(before, after)] == ["leafnodes"]
 
 
 def test_certificates_are_read_again_at_every_reload() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from jetraft.api.system.filters import ServerFilter
-from jetraft.api.system.waiting import ACCOUNT_WAITING_MAX, WAITING_MAX, RequestLines, SystemRequest
+from jetraft.api.system.waiting import ACCOUNT_WAITING_MAX, REFUSALS_MAX, WAITING_MAX, RequestLines, SystemRequest
 
 
 def asked(account: str, number: int = 0) -> SystemRequest:
@@ -15,6 +15,12 @@ def test_requests_of_an_account_are_bounded() -> None:
     taken = {name: sum(waiting.offer(asked(name)) for _ in range(2 * WAITING_MAX)) for name in ("A", "SYS", "B")}
     assert taken == {"A": ACCOUNT_WAITING_MAX, "SYS": WAITING_MAX, "B": ACCOUNT_WAITING_MAX}
     assert waiting.count == sum(taken.values())
+
+
+def test_of_a_flood_in_one_turn_some_are_refused_and_the_rest_is_dropped() -> None:
+    waiting = RequestLines(system="SYS")
+    found = [waits for _, waits in waiting.sorted_out(asked("A") for _ in range(10 * REFUSALS_MAX))]
+    assert found == [True] * ACCOUNT_WAITING_MAX + [False] * REFUSALS_MAX
 
 
 def test_accounts_take_turns_and_each_is_served_in_order() -> None:

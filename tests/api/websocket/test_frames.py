@@ -75,9 +75,13 @@ def joined(*, deflates: bool = False, browser: bool = False) -> Iterator[Pair]:
         violation_handler=lambda *_: b"",
     )
     common = WebSocketCommon(
-        ping_interval_ns=0, packed_max=8 * MAX_PAYLOAD, plain_max=8 * MAX_PAYLOAD, closes=close_frames()
+        ping_interval_ns=0,
+        packed_max=8 * MAX_PAYLOAD,
+        plain_max=8 * MAX_PAYLOAD,
+        closes=close_frames(),
+        on_http=lambda _cid, _data: None,
     )
-    plane.serve_websocket(common, lambda _cid, _data: None)
+    plane.serve_websocket(common)
     ours, theirs = socket.socketpair()
     for sock in (ours, theirs):
         sock.settimeout(0)
@@ -85,7 +89,7 @@ def joined(*, deflates: bool = False, browser: bool = False) -> Iterator[Pair]:
     extension.finalize(DEFLATE)
     peer = Connection(ConnectionType.CLIENT, [extension] if deflates else [])
     cid = plane.open(ours.detach(), b"")
-    plane.expect_upgrade(cid)
+    plane.expect_upgrade(cid, common)
     assert plane.upgrade(cid, b"", masked=True, deflates=deflates, browser=browser)
     with theirs:
         pair = Pair(plane, cid, theirs, peer)

@@ -47,7 +47,6 @@ def judged(
         ({"sec_websocket_key": "QUJD"}, 400, "invalid websocket key"),
         ({"sec_websocket_version": "8"}, 400, "invalid version"),
         ({"target": "/a/mqtt"}, 404, "mqtt websocket endpoint not enabled"),
-        ({"target": "/leafnode?x"}, 404, "leafnode websocket endpoint not enabled"),
     ],
 )
 def test_what_is_no_request_for_an_upgrade_is_refused(changes: dict[str, Any], status: int, why: str) -> None:

@@ -48,6 +48,7 @@ from jetraft.cluster.calls.messages.forwarding import (
     RelayedRequest,
 )
 from jetraft.cluster.calls.messages.founding import FoundersView
+from jetraft.cluster.calls.messages.handing_over import HandoverQuestion, HeldMessages
 from jetraft.cluster.calls.messages.inquiries import MetaIndex, SettledReport, StreamInfoAnswer, StreamRevision
 from jetraft.cluster.calls.messages.listing import InfosAnswer, InfosQuestion, InfoWanted
 from jetraft.cluster.calls.messages.usage import NodeUsage, UsageQuestion
@@ -146,6 +147,8 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
         FinishQuestion(incarnation=7, config={"name": "S", "subjects": ["s"]}),
         b'[7,{"name":"S","subjects":["s"]}]'.hex(),
     ),
+    (HandoverQuestion(group_id="G1", incarnation=BIG), "92a24731cfffffffffffffffff"),
+    (HeldMessages(batch=b"records"), "c407" + b"records".hex()),
     (RemoveQuestion(name="S", incarnation=7), b'["S",7]'.hex()),
     (FreeAnswer(config={"name": "S"}), b'{"name":"S"}'.hex()),
     (CreatedAnswer(incarnation=7), b"7".hex()),

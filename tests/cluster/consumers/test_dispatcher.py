@@ -80,7 +80,7 @@ def test_a_deleted_consumer_that_never_ran_is_gone() -> None:
     node = Node()
     replica = start_stream(node)
     add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT)
-    assert finish(node, lambda: replica.delete_consumer("c"))
+    assert finish(node, lambda: replica.consumers.delete("c"))
     assert replica.consumer_info("c") is None
     assert pull(node, "c") == []
 

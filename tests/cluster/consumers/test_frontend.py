@@ -72,7 +72,7 @@ def reset(client: Client, seq: int = 0) -> list[Sent]:
     """Reset the consumer as the API does; what was sent meanwhile."""
     client.node.kept.clear()
     assert finish(client.node, lambda: client.replica.reset_consumer("c", seq)) is not None
-    return client.node.kept
+    return client.node.kept + client.node.turn()
 
 
 def test_a_reset_consumer_delivers_again_from_its_floor_to_those_who_wait() -> None:
@@ -115,6 +115,28 @@ def test_nothing_is_delivered_or_acknowledged_behind_a_reset_that_is_on_its_way(
     client.node.sleep(10**9)
     assert client.replica.machine.consumers["c"].delivered_consumer == 4
     assert len(client.replica.machine.consumers["c"].pending) == 4
+
+
+def test_of_resets_that_cross_each_other_the_last_one_lets_the_consumer_go_on() -> None:
+    """What the first one delivered would be in the log behind the second one, and move the consumer past the rest."""
+    client = Client(b"s.a", b"s.a", b"s.a", b"s.a")
+    client.pull(b"2")
+    client.pull(b'{"batch":9,"expires":60000000000}')
+    client.node.kept.clear()
+
+    async def reset_twice() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(functools.partial(client.replica.reset_consumer, "c", 4))
+            nursery.start_soon(functools.partial(client.replica.reset_consumer, "c", 2))
+            await trio.testing.wait_all_tasks_blocked()
+            client.node.kept += client.node.turn()
+
+    trio.run(reset_twice)
+    client.node.kept += client.node.turn()
+    client.node.sleep(10**9)
+    consumer = client.replica.machine.consumers["c"]
+    assert consumer.delivered_consumer == len(consumer.pending) == len(seqs(client.node.kept))
+    assert seqs(client.node.kept) in ([2, 3, 4], [4])
 
 
 @pytest.mark.parametrize(

@@ -343,9 +343,9 @@ def test_unknown_consumers_have_no_responders() -> None:
 def test_deleting_a_consumer_ends_its_requests() -> None:
     client = Client()
     client.pull(b"1")
-    assert finish(client.node, lambda: client.replica.delete_consumer("c"))
+    assert finish(client.node, lambda: client.replica.consumers.delete("c"))
     assert statuses(client.node.kept) == [b"NATS/1.0 409 Consumer Deleted\r\n\r\n"]
-    assert not finish(client.node, lambda: client.replica.delete_consumer("c"))
+    assert not finish(client.node, lambda: client.replica.consumers.delete("c"))
 
 
 def test_a_leader_that_stops_ends_requests() -> None:

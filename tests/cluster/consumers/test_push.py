@@ -84,7 +84,7 @@ def test_the_listeners_of_a_new_deliver_subject_count_and_those_of_the_old_one_d
 def test_nothing_is_watched_for_a_consumer_that_is_gone() -> None:
     client = Subscriber()
     assert len(client.node.watches) == 1
-    finish(client.node, lambda: client.replica.delete_consumer("p"))
+    finish(client.node, lambda: client.replica.consumers.delete("p"))
     assert client.node.watches == {}
 
 

@@ -109,7 +109,7 @@ def test_a_rate_limit_spreads_what_waits() -> None:
 def pause(client: Client, until_ns: int | None) -> list[Sent]:
     """Pause the consumer as the API does; what was sent meanwhile."""
     client.node.kept.clear()
-    finish(client.node, lambda: client.replica.pause_consumer("c", until_ns))
+    finish(client.node, lambda: client.replica.consumers.pause("c", until_ns))
     return [*client.node.kept, *client.node.turn()]
 
 
@@ -158,7 +158,7 @@ def test_a_paused_consumer_keeps_its_heartbeat() -> None:
     client = Subscriber(b"s.a", idle_heartbeat=S)
     client.receive()
     until_ns = client.node.clock.unix_ns() + 5 * S
-    finish(client.node, lambda: client.replica.pause_consumer("p", until_ns))
+    finish(client.node, lambda: client.replica.consumers.pause("p", until_ns))
     client.node.publish(b"s.b")
     sent = client.receive(3500 * MS)
     assert subjects_of(sent) == []

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from jetraft.cluster.consumers.requests import (
@@ -9,6 +11,8 @@ from jetraft.cluster.consumers.requests import (
     parse_pull_request,
     pending_status,
 )
+
+JSON: dict[str, Any] = {"group": "", "priority": 0}  # of a body that says nothing of groups
 
 
 @pytest.mark.parametrize(
@@ -22,12 +26,16 @@ from jetraft.cluster.consumers.requests import (
         (b"-3", PullRequest()),
         (b"abc", PullRequest()),
         (b"[1]", PullRequest()),
-        (b"{}", PullRequest()),
-        (b'{"batch":-1}', PullRequest()),
-        (b'{"foo":1,"no_wait":true}', PullRequest(no_wait=True)),
+        (b"{}", PullRequest(**JSON)),
+        (b'{"batch":-1}', PullRequest(**JSON)),
+        (b'{"foo":1,"no_wait":true}', PullRequest(no_wait=True, **JSON)),
         (
             b'{"batch":9,"expires":50,"max_bytes":7,"idle_heartbeat":25}',
-            PullRequest(batch=9, expires_ns=50, max_bytes=7, heartbeat_ns=HEARTBEAT_NS_MIN),
+            PullRequest(batch=9, expires_ns=50, max_bytes=7, heartbeat_ns=HEARTBEAT_NS_MIN, **JSON),
+        ),
+        (
+            b'{"group":"g","min_pending":2,"min_ack_pending":3,"id":"x","priority":4}',
+            PullRequest(group="g", min_pending=2, min_ack_pending=3, pin_id="x", priority=4),
         ),
     ],
 )
@@ -41,6 +49,7 @@ def test_a_request_is_read_as_the_reference_reads_it(payload: bytes, request_: P
         (b"{", "unexpected end of JSON input"),
         (b'{"batch":1,"expires":50,"idle_heartbeat":26}', "heartbeat value too large"),
         (b'{"batch":1,"idle_heartbeat":1}', "heartbeat value too large"),
+        (b'{"priority":10}', "Priority must be between 0 and 9"),
         (b"{xx}", "invalid character 'x' looking for beginning of object key string"),
         (b'{"batch":"x"}', "json: cannot unmarshal string into Go struct field .batch of type int"),
     ],

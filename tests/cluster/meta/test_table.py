@@ -1,12 +1,14 @@
 """What the table holds, and that a snapshot is the table."""
 
+import attrs
 import msgpack
 import pytest
 
 from jetraft.cluster.meta import table as table_module
 from jetraft.cluster.meta.commands import BadCommandError
 from jetraft.cluster.meta.table import MetaTable
-from jetraft.cluster.state.assignment import StreamKey
+from jetraft.cluster.state.assignment import StreamAssignment, StreamKey
+from jetraft.store.model.config import StreamSource
 from tests.cluster.meta.makers import ACCOUNT, N1, assignment
 
 
@@ -64,3 +66,22 @@ def test_the_oldest_tombstones_go_first(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_snapshot_of_another_format_is_refused(packed: bytes) -> None:
     with pytest.raises(BadCommandError):
         MetaTable.unpack(packed)
+
+
+def test_a_stream_is_known_with_its_mirrors() -> None:
+    def mirror(name: str, origin: str) -> StreamAssignment:
+        row = assignment(name)
+        return attrs.evolve(row, config=attrs.evolve(row.config, subjects=(), mirror=StreamSource(name=origin)))
+
+    def names(of: MetaTable) -> list[str]:
+        return [row.config.name for row in of.mirrors_of(ACCOUNT, "O")]
+
+    table = MetaTable()
+    for row in (assignment("O", "o"), mirror("M", "O"), mirror("P", "O"), mirror("Q", "M")):
+        table.put(row)
+    assert names(table) == names(MetaTable.unpack(table.pack())) == ["M", "P"]
+    table.put(assignment("M", "m"))  # promoted
+    assert names(table) == ["P"]
+    table.remove(StreamKey(ACCOUNT, "P"))
+    assert names(table) == []
+    assert [row.config.name for row in table.mirrors_of(ACCOUNT, "M")] == ["Q"]

@@ -38,7 +38,7 @@ class Proposed:
     def __init__(self) -> None:
         self.queue: list[Proposal] = []
 
-    def propose(self, proposal: Proposal, *_callbacks: object) -> None:
+    def propose(self, proposal: Proposal, *_callbacks: object, **_named: object) -> None:
         self.queue.append(proposal)
 
     def commit(self, bench: Bench, count: int) -> None:
@@ -77,8 +77,12 @@ def arrived(seqs: list[int], *, ids: bool = False) -> list[Arrived]:
     return [Arrived(seq, 1000 + seq, b"s.a", hdr % (seq // 2) if ids else b"", b"%d" % seq, b"") for seq in seqs]
 
 
+def unheard(_first_seq: int, _records: bytes) -> None:
+    """What is committed is not republished."""
+
+
 def mirror_of(group: Proposed, bench: Bench) -> MirrorIntake:
-    return MirrorIntake(cast("Group", group), bench.machine, subjects=AS_THEY_ARE, refusal=lambda: None)
+    return MirrorIntake(cast("Group", group), bench.machine, subjects=AS_THEY_ARE, refusal=lambda: None, stored=unheard)
 
 
 def source_of(group: Proposed, bench: Bench, config: StreamConfig) -> SourceIntake:

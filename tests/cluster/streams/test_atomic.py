@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from jetraft.cluster.streams import atomic
 from jetraft.cluster.streams.atomic import AtomicBatches, Declined, Kept, Whole
-from jetraft.cluster.streams.batch_room import (
-    ATOMIC_BYTES_MAX,
+from jetraft.cluster.streams.batch_room import ATOMIC_BYTES_MAX, STAGED_BYTES_MAX, BatchRoom
+from jetraft.store.model.limits import (
     ATOMIC_MESSAGES_MAX,
     ATOMIC_PER_SERVER_MAX,
     ATOMIC_PER_STREAM_MAX,
-    IDLE_NS_MAX,
-    STAGED_BYTES_MAX,
-    BatchRoom,
+    BATCH_IDLE_NS_MAX,
 )
 
 if TYPE_CHECKING:
@@ -112,10 +110,10 @@ def test_a_batch_is_abandoned_when_no_message_came_for_too_long() -> None:
     batches.take(member("early", 1), b"x", 0)
     batches.take(member("late", 1), b"x", 5)
     batches.take(member("early", 2), b"x", 7)  # it waits since then
-    assert batches.deadline_ns == 5 + IDLE_NS_MAX
-    assert batches.expire(4 + IDLE_NS_MAX) == []
-    assert batches.expire(5 + IDLE_NS_MAX) == [b"late"]
-    assert batches.expire(7 + IDLE_NS_MAX) == [b"early"]
+    assert batches.deadline_ns == 5 + BATCH_IDLE_NS_MAX
+    assert batches.expire(4 + BATCH_IDLE_NS_MAX) == []
+    assert batches.expire(5 + BATCH_IDLE_NS_MAX) == [b"late"]
+    assert batches.expire(7 + BATCH_IDLE_NS_MAX) == [b"early"]
     assert (len(batches), room.atomic, room.staged_bytes) == (0, 0, 0)
 
 
@@ -140,7 +138,7 @@ def test_only_messages_one_to_n_in_order_ever_become_whole(
     model: dict[str, tuple[int, list[bytes]]] = {}
     for number, (name, seq, commit, pause_ns) in enumerate(steps):
         now_ns += pause_ns
-        due = [other for other, (touched_ns, _) in model.items() if touched_ns + IDLE_NS_MAX <= now_ns]
+        due = [other for other, (touched_ns, _) in model.items() if touched_ns + BATCH_IDLE_NS_MAX <= now_ns]
         assert sorted(batches.expire(now_ns)) == sorted(other.encode() for other in due)
         for other in due:
             del model[other]

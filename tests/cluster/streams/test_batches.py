@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.streams.admit import ENTRY_BYTES_MAX, PublishAdmission
-from jetraft.cluster.streams.batch_room import ATOMIC_MESSAGES_MAX, IDLE_NS_MAX, BatchRoom
+from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.store.frames._frame import records, seal
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import DiscardPolicy
+from jetraft.store.model.limits import ATOMIC_MESSAGES_MAX, BATCH_IDLE_NS_MAX
 from tests.cluster.lab import Node, Sent, add_consumer, start_stream, stream_config
 from tests.cluster.streams.test_admit import NOW_NS, STORED, Applied, capture, headers
 
@@ -222,10 +223,10 @@ def test_a_batch_that_waits_too_long_is_abandoned_with_an_advisory() -> None:
     node.turn()
     node.publish(b"s.a", hdr=member(1), reply=b"_INBOX.a")
     node.turn()
-    node.sleep(IDLE_NS_MAX - 10**9)
+    node.sleep(BATCH_IDLE_NS_MAX - 10**9)
     node.publish(b"s.a", hdr=member(2), reply=b"_INBOX.a")
     assert [one.payload for one in node.turn()] == [b""]
-    (advisory,) = node.sleep(IDLE_NS_MAX + 10**9)
+    (advisory,) = node.sleep(BATCH_IDLE_NS_MAX + 10**9)
     assert advisory.to == b"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
     told = json.loads(advisory.payload)
     assert (told["stream"], told["batch"], told["reason"]) == ("S", "b", "timeout")

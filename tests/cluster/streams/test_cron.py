@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jetraft.cluster.streams.cron import first_due_ns, next_due
+from jetraft.cluster.streams.cron import PATTERN_CHARS_MAX, ZONE_CHARS_MAX, first_due_ns, next_due, parsed
 from jetraft.store.model.gotime import format_time, parse_time
 
 S = 10**9
@@ -39,6 +39,10 @@ def at(text: str) -> int:
         ("0 30 2 * * *", "Europe/Amsterdam", "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z"),  # 2:30 exists twice
         ("0 30 2 * * *", "Europe/Amsterdam", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),
         ("0 0 0 31 2 *", None, "2026-01-01T00:00:00Z", None),
+        ("0 0 0 31 2,4,6 *", None, "2026-01-01T00:00:00Z", None),
+        ("0 0 0 31 2,4 mon", None, "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z"),
+        ("0 0 0 31 2-4 *", None, "2026-01-01T00:00:00Z", "2026-03-31T00:00:00Z"),
+        ("0 0 0 1 1 *", "Asia/Kolkata", "2026-01-01T00:00:00Z", "2026-12-31T18:30:00Z"),
         ("0 0 5 * * *", "No/Where", "2026-01-01T00:00:00Z", None),
     ],
 )
@@ -64,3 +68,19 @@ def test_what_was_missed_is_not_made_up_for(pattern: str, due: str, now: str, fo
 
 def test_nothing_follows_a_time() -> None:
     assert next_due("@at 2026-01-01T00:00:00Z", None, at("2026-01-01T00:00:00Z"), at("2026-01-02T00:00:00Z")) is None
+
+
+def test_an_impossible_date_is_refused_without_a_search() -> None:
+    assert parsed("0 0 0 30 2 *", None) is None
+    assert parsed("0 0 0 29 2 *", None) is not None
+
+
+def test_no_long_text_is_read_or_kept() -> None:
+    every = "0-9," * 400
+    parsed.cache_clear()
+    assert first_due_ns(f"{every}0 * * * * *", None, 0) is None
+    assert first_due_ns("* * * * * *", "A" * (ZONE_CHARS_MAX + 1), 0) is None
+    assert parsed.cache_info().currsize == 0
+    listed = ",".join(str(number) for number in range(60))
+    assert len(pattern := f"{listed} {listed} 0-23 {listed[3:80]} * *") < PATTERN_CHARS_MAX
+    assert first_due_ns(pattern, None, 0) is not None

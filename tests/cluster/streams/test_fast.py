@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.streams.admit import PublishAdmission
-from jetraft.cluster.streams.batch_room import FAST_PER_SERVER_MAX, FAST_PER_STREAM_MAX, IDLE_NS_MAX, BatchRoom
+from jetraft.cluster.streams.batch_room import FAST_PER_SERVER_MAX, FAST_PER_STREAM_MAX, BatchRoom
 from jetraft.cluster.streams.fast import APPEND, COMMIT, COMMIT_BEFORE, PING, START, FastBatch, FastBatches, Place
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model import errors
+from jetraft.store.model.limits import BATCH_IDLE_NS_MAX
 from tests.cluster.lab import Node, Sent, start_stream, stream_config
 from tests.cluster.streams.test_admit import NOW_NS, Applied, capture, headers
 
@@ -137,10 +138,10 @@ def test_a_batch_that_nothing_comes_of_is_forgotten() -> None:
     room = BatchRoom()
     batches = FastBatches(room, PREFIX)
     batches.take(place(1, START), None, 0, acked=True)
-    batches.expire(IDLE_NS_MAX - 1)
-    assert batches.take(place(1, PING), None, IDLE_NS_MAX - 1, acked=True).error is None
-    batches.expire(2 * IDLE_NS_MAX - 1)
-    error = batches.take(place(2, APPEND), None, 2 * IDLE_NS_MAX, acked=True).error
+    batches.expire(BATCH_IDLE_NS_MAX - 1)
+    assert batches.take(place(1, PING), None, BATCH_IDLE_NS_MAX - 1, acked=True).error is None
+    batches.expire(2 * BATCH_IDLE_NS_MAX - 1)
+    error = batches.take(place(2, APPEND), None, 2 * BATCH_IDLE_NS_MAX, acked=True).error
     assert error is not None
     assert (error.err_code, room.fast) == (10208, 0)
 

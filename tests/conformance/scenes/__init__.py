@@ -14,9 +14,11 @@ from tests.conformance.scenes import (
     direct,
     empty_tokens,
     kv,
+    limits,
     operators,
     origins,
     permissions,
+    priorities,
     publish,
     pull,
     push,
@@ -27,6 +29,7 @@ from tests.conformance.scenes import (
     streams,
     tracing,
     ttl,
+    walkthroughs,
 )
 from tests.conformance.steps import Scene
 
@@ -39,6 +42,9 @@ SCENES: tuple[Scene, ...] = (
     *consumers.SCENES,
     *pull.SCENES,
     *push.SCENES,
+    *limits.SCENES,
+    *walkthroughs.SCENES,
+    *priorities.SCENES,
     *reset.SCENES,
     *direct.SCENES,
     *kv.SCENES,

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.conformance.steps import Call, Publish, Scene, Step, Until, messages
+from tests.conformance.steps import Call, Expect, Publish, Scene, Step, Subscribe, Until, messages, stream
 
 API = "$JS.API.STREAM"
 MEMORY = {"storage": "memory", "allow_direct": True}
@@ -108,8 +108,54 @@ REFUSED: tuple[Step, ...] = (
     create("N", "mirror of none", mirror={"name": "NONE"}),
     Until(name="no origin", subject=f"{API}.INFO.N", field="mirror.error.err_code", value=10059),
 )
+REWRITING: tuple[Step, ...] = (
+    stream("O", ["o.>"]),
+    Subscribe(name="republished", subject="again.>"),
+    make("T", "with a transform", mirror={"name": "O"}, subject_transform={"src": "o.*", "dest": "n.$1"}),
+    make(
+        "B",
+        "with both transforms",
+        mirror={"name": "O", "subject_transforms": [{"src": "o.*", "dest": "x.$1"}]},
+        subject_transform={"src": "x.a", "dest": "y.a"},
+    ),
+    make("D", "with direct gets of its origin", mirror={"name": "O"}, mirror_direct=True),
+    make("R", "that republishes", mirror={"name": "O"}, republish={"src": "o.>", "dest": "again.>"}),
+    Call(name="first", subject="o.a", payload=b"1", headers=(("H", "v"),)),
+    *messages("o.b", "2"),
+    *messages("o.a", "3"),
+    Expect(name="copies", of="republished", count=3),
+    *(
+        Until(name=f"{mirror} has all", subject=f"{API}.INFO.{mirror}", field="state.messages", value=3)
+        for mirror in ("T", "B", "R", "D")
+    ),
+    *(
+        Call(name=f"{mirror}: {seq}", subject=f"{API}.MSG.GET.{mirror}", payload={"seq": seq})
+        for mirror in ("T", "B", "R")
+        for seq in (1, 2)
+    ),
+)
+ROLLUPS: tuple[Step, ...] = (
+    stream(
+        "R", discard="new", max_msgs_per_subject=1, discard_new_per_subject=True, allow_rollup_hdrs=True, max_msgs=3
+    ),
+    *messages("r.a", "1", "2"),
+    *(
+        Call(name=f"{kind} of {subject}", subject=subject, payload=b"x", headers=(("Nats-Rollup", kind),))
+        for subject in ("r.a", "r.b", "r.c", "r.d")
+        for kind in ("sub", "all", "none")
+    ),
+    *messages("r.e", "5"),
+    *messages("r.f", "6"),
+    *messages("r.g", "7"),
+    Call(name="sub of a full stream", subject="r.e", payload=b"x", headers=(("Nats-Rollup", "sub"),)),
+    Call(name="all of a full stream", subject="r.h", payload=b"x", headers=(("Nats-Rollup", "all"),)),
+    Call(name="info", subject=f"{API}.INFO.R"),
+)
+
 SCENES = (
     Scene(name="mirrors", steps=MIRROR),
     Scene(name="sources", steps=SOURCES),
+    Scene(name="mirrors that rewrite", steps=REWRITING),
+    Scene(name="rollups at the limit of a subject", steps=ROLLUPS),
     Scene(name="mirrors and sources that are refused", steps=REFUSED),
 )

@@ -1,6 +1,7 @@
 import attrs
 import pytest
 
+from jetraft.raft.engine import elections
 from jetraft.raft.engine.messages import (
     Append,
     PreVoteGrant,
@@ -288,6 +289,22 @@ def test_transfer_is_accepted_from_the_current_leader_only() -> None:
     assert rig.core.role is Role.FOLLOWER
     rig.step(B, TransferNow(term=1))
     assert (rig.core.role, rig.core.term) == (Role.CANDIDATE, 2)
+
+
+def test_a_leader_knows_who_has_asked_it_to_lead() -> None:
+    """Decision 92: it fetches what that one holds. Who was elected because of silence owes nothing to anyone."""
+    rig = Rig(term=1)
+    rig.step(B, heartbeat(1))
+    rig.step(B, TransferNow(term=1))
+    rig.sync()
+    rig.step(C, VoteGrant(term=2))
+    assert (rig.core.role, rig.core.handed_by) == (Role.LEADER, B)
+
+    rig.step(C, heartbeat(3))
+    elections.stand(rig.core, rig.now_ns, transfer=False)
+    rig.sync()
+    rig.step(C, VoteGrant(term=4))
+    assert (rig.core.role, rig.core.handed_by) == (Role.LEADER, None)
 
 
 def test_a_learner_never_stands_for_election() -> None:

@@ -12,13 +12,16 @@ from jetraft.raft.engine.messages import (
     ReadProbe,
     ReadProbeSeen,
     Resigned,
+    Role,
     SnapshotOffer,
     TransferNow,
+    VoteRequest,
 )
 from jetraft.raft.engine.port import Limits, Proposal, Timing
 from jetraft.store.frames._frame import make_record, parse_header, records
 from jetraft.store.frames.format import Kind
 from jetraft.store.log.mem_log import MemLog
+from jetraft.store.model.ids import NodeId
 from tests.raft.rig import A, B, C, D, E, Rig, RigOptions, entries
 
 
@@ -311,8 +314,9 @@ def _trimmed(rig: Rig) -> MemLog:
     return log
 
 
-def test_transfer_tells_the_target_when_it_has_everything() -> None:
-    """Rule 20."""
+@pytest.mark.parametrize("accepting", [(B,), (B, C)], ids=["committed with its own disk", "committed without it"])
+def test_transfer_tells_the_target_when_it_has_everything_and_all_is_answered(accepting: tuple[NodeId, ...]) -> None:
+    """Rule 20, and decision 92: of what is not durable here, this leader tells no publisher."""
     rig = leading_rig()
     propose(rig, b"x")
     rig.flush()
@@ -320,9 +324,44 @@ def test_transfer_tells_the_target_when_it_has_everything() -> None:
     assert not rig.core.accepts_proposals
     rig.flush()
     assert rig.sent(TransferNow) == []
-    rig.step(B, accepted(2))
+    for member in accepting:
+        rig.step(member, accepted(2))
+    rig.flush()
+    assert rig.sent(TransferNow) == []
+    rig.sync()
     rig.flush()
     assert rig.sent(TransferNow) == [(B, TransferNow(term=1))]
+
+
+def test_a_transfer_waits_for_the_majority_beside_its_target() -> None:
+    """Decision 92: what is not committed has no answer yet; three of five have it first."""
+    rig = leading_rig(voters=(A, B, C, D, E))
+    propose(rig, b"x")
+    assert rig.core.transfer(B, rig.now_ns)
+    rig.flush()
+    rig.sync()
+    rig.step(B, accepted(2))
+    rig.flush()
+    assert rig.sent(TransferNow) == []
+    rig.step(C, accepted(2))
+    rig.flush()
+    assert rig.sent(TransferNow) == [(B, TransferNow(term=1))]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_leader_that_has_asked_another_to_lead_knows_it_afterwards(*, is_told: bool) -> None:
+    """Decision 92: only then anybody fetches what it holds."""
+    rig = leading_rig()
+    propose(rig, b"x")
+    assert rig.core.transfer(B, rig.now_ns)
+    if is_told:
+        rig.flush()
+        rig.sync()
+        rig.step(B, accepted(2))
+        rig.flush()
+    rig.step(B, VoteRequest(term=2, last_index=2, last_term=1, transfer=True))
+    assert rig.core.role is Role.FOLLOWER
+    assert rig.core.has_handed_over is is_told
 
 
 def test_a_transfer_that_leads_nowhere_ends() -> None:

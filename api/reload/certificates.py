@@ -1,0 +1,103 @@
+"""Listeners whose certificates a reload reads again: their files may have changed under the same names.
+
+All are read before anything changes, because a file may be wrong; those who are connected keep theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from jetraft.api.tls.options import TlsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetraft.api.config.options import Options
+    from jetraft.api.server import Server
+    from jetraft.api.tls.clients import TlsClients
+    from jetraft.api.tls.options import TlsOptions
+
+
+class Certificates(Protocol):
+    """Those of a listener."""
+
+    def read(self, new: Options) -> Callable[[], None] | None:
+        """Read the files; returns what lets others see them from then on. Raises TlsError."""
+
+
+@attrs.frozen(eq=False)
+class ClientCertificates:
+    """A listener whose handshakes the plane does. `options_of` is its block."""
+
+    clients: TlsClients
+    options_of: Callable[[Options], TlsOptions | None]
+
+    def read(self, new: Options) -> Callable[[], None] | None:
+        """Read the files; returns what lets the next clients see them. Raises TlsError."""
+        options = self.options_of(new)
+        if options is None:
+            return None
+        from jetraft.api.tls.material import load  # noqa: PLC0415  only servers with TLS pay for the libraries
+
+        material = load(options)
+        return lambda: self.clients.follow(options, material)
+
+
+@attrs.frozen(eq=False)
+class PageCertificates:
+    """The monitoring pages over HTTPS."""
+
+    monitor: Any  # MonitorServer: tls
+
+    def read(self, new: Options) -> Callable[[], None] | None:
+        """As above."""
+        if new.tls is None:
+            return None
+        from jetraft.api.tls.monitoring import context_of  # noqa: PLC0415  as above
+
+        context, monitor = context_of(new.tls), self.monitor
+
+        def take() -> None:
+            monitor.tls = context
+
+        return take
+
+
+@attrs.frozen(eq=False)
+class MeshCertificates:
+    """The links between nodes, in both roles."""
+
+    tls: Any  # raft.mesh.connection.Tls
+
+    def read(self, new: Options) -> Callable[[], None] | None:
+        """As above."""
+        if new.cluster is None or new.cluster.tls is None:
+            return None
+        from jetraft.raft.mesh.connection import Tls, TlsFiles, TlsFilesError  # noqa: PLC0415  as above
+
+        try:
+            read = Tls.load(TlsFiles(**attrs.asdict(new.cluster.tls)))
+        except TlsFilesError as error:
+            raise TlsError(str(error)) from error
+        return lambda: self.tls.follow(read)
+
+
+def certificates_of(server: Server) -> list[Certificates]:
+    """Those of each listener with TLS, which a reload reads again."""
+    found: list[Certificates] = []
+    if server.tls is not None:
+        found.append(ClientCertificates(server.tls, lambda new: new.tls))
+    web = server.listeners[-1].tls if server.options.websocket is not None else None
+    if web is not None:
+        found.append(ClientCertificates(web, lambda new: new.websocket.at_once if new.websocket else None))
+    if server.leaf is not None and server.leaf.leafnodes.tls is not None:
+        found.append(
+            ClientCertificates(server.leaf.leafnodes.tls, lambda new: new.leafnodes.tls if new.leafnodes else None)
+        )
+    if server.monitor is not None and server.monitor.tls is not None:
+        found.append(PageCertificates(server.monitor))
+    if server.mesh_tls is not None:
+        found.append(MeshCertificates(server.mesh_tls))
+    return found

@@ -1,0 +1,372 @@
+"""The rules of batches, counters, schedules, resets and copies, switched off one at a time: is each one noticed?
+
+Each entry says what happens instead, in which mode that is looked for, within how many seeds it must be noticed, and
+which seed is the first that does. Noticed is a violation or a run that does not come to what it should be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from jetraft.cluster.consumers import dispatcher, runner
+from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
+from jetraft.cluster.consumers.runner import ConsumerRunner
+from jetraft.cluster.origins.deliveries import Arrived, Deliveries, numbers_of
+from jetraft.cluster.origins.mirror import MirrorIntake
+from jetraft.cluster.origins.reader import OriginReader
+from jetraft.cluster.origins.source import SourceIntake
+from jetraft.cluster.state.machine import StreamMachine
+from jetraft.cluster.state.schedules import ScheduleTable
+from jetraft.cluster.state.source_header import SourcePosition
+from jetraft.cluster.streams import atomic, batching
+from jetraft.cluster.streams.admit import PublishAdmission
+from jetraft.cluster.streams.atomic import AtomicBatches, Declined
+from jetraft.cluster.streams.batching import Batching
+from jetraft.cluster.streams.candidate import Candidate
+from jetraft.cluster.streams.counters import Counters
+from jetraft.cluster.streams.fast import FastBatches, Place
+from jetraft.cluster.streams.members import Members
+from jetraft.cluster.streams.publish import Known
+from jetraft.cluster.streams.scheduler import Scheduler
+from jetraft.cluster.streams.stamps import StampClock
+from tests.simulator.engines import play
+from tests.simulator.mutations import CRASHES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+SEEDS = 200
+
+
+@attrs.frozen
+class FeatureMutation:
+    """One rule switched off: `instead` happens. Noticed in `mode` within `seeds` seeds, by `first` first."""
+
+    rule: str
+    instead: str
+    switch: Callable[[pytest.MonkeyPatch], None]
+    mode: str
+    first: int = 0
+    seeds: int = SEEDS
+
+
+def replaced(owner: Any, name: str, value: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    """A switch that puts another thing in the place of one."""
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def nothing(*_args: object, **_kwargs: object) -> None:
+    """What is done instead of a duty."""
+
+
+# Batches.
+
+
+def an_entry_for_each_member(
+    batches: Batching, admission: Any, turn: Any, whole: Any, _reply: bytes, now_ns: int
+) -> None:
+    for record in whole.records:
+        publish = admission.begin_alone(turn)
+        member = Candidate.at(record, 0)
+        Members(admission, batches._config, publish, now_ns=now_ns).check(member)
+        admission.add(publish, member, record, 0, acked=False)
+        admission.end_alone(turn, publish)
+
+
+def gaps_do_not_matter(patch: pytest.MonkeyPatch) -> None:
+    why_refused = atomic._why_refused
+
+    def careless(batch: Any, _seq: int, headers: Any, size: int, most: int) -> Declined | None:
+        return why_refused(batch, len(batch.records) + 1, headers, size, most)
+
+    patch.setattr(atomic, "_why_refused", careless)
+
+
+def size_does_not_matter(patch: pytest.MonkeyPatch) -> None:
+    why_refused = atomic._why_refused
+
+    def careless(batch: Any, seq: int, headers: Any, size: int, most: int) -> Declined | None:
+        found = why_refused(batch, seq, headers, size, most)
+        return None if found is not None and found.abandoned == atomic.TOO_LARGE else found
+
+    patch.setattr(atomic, "_why_refused", careless)
+
+
+def members_may_be_known(patch: pytest.MonkeyPatch) -> None:
+    check = Members.check
+
+    def careless(members: Members, message: Candidate) -> None:
+        before: Any = members._before
+        with_ids, before.duplicate_of = before.duplicate_of, lambda _message: None
+        try:
+            check(members, message)
+        finally:
+            before.duplicate_of = with_ids
+
+    patch.setattr(Members, "check", careless)
+
+
+def flow_acks_at_once(patch: pytest.MonkeyPatch) -> None:
+    stored_fast = Batching._stored_fast
+
+    def careless(batches: Batching, admission: Any, turn: Any, *others: Any) -> Any:
+        stored_fast(batches, admission, turn, *others)
+        one = turn.open.in_fast.pop() if turn.open is not None else None
+        if one is None:
+            return []
+        return [answer for _, answer in batches._fast.stored(one.batch, one.seq, one.stream_seq, one.reply)]
+
+    patch.setattr(batching.Batching, "_stored_fast", careless)
+
+
+def batches_may_have_gaps(patch: pytest.MonkeyPatch) -> None:
+    parse = Place.parse
+
+    def careless(reply: bytes) -> Place | None:
+        found = parse(reply)
+        return None if found is None else attrs.evolve(found, may_have_gaps=True)
+
+    patch.setattr(Place, "parse", careless)
+
+
+def known_when_applied(admission: PublishAdmission, message: Candidate) -> Known | None:
+    """As `duplicate_of`, without what is in flight."""
+    if not message.msg_id:
+        return None
+    seq = admission._applied.seq_of_msg_id(message.msg_id, admission._last_ts_ns)
+    return None if seq is None else Known(seq, publish=None)
+
+
+# Counters.
+
+
+def sums_stay(counters: Counters) -> None:
+    counters._replaced = None
+
+
+# Schedules.
+
+
+def rows_stay(table: ScheduleTable, scheduler: bytes, next_text: bytes) -> None:
+    if next_text == b"purge":
+        table.rows.pop(scheduler, None)
+
+
+def by_the_wall(clock: StampClock) -> int:
+    steady: Any = clock._clock
+    return max(clock._told_ns, int(steady._machine.unix_ns()))
+
+
+def looks_at_what_comes(scheduler: Scheduler) -> None:
+    scheduler._machine.schedules.changed = []
+
+
+# Resets.
+
+
+def the_first_lets_go(found: ConsumerRunner) -> None:
+    found._holds = 0
+    found.step(found._dispatcher.now())
+
+
+def acks_of_before_count(patch: pytest.MonkeyPatch) -> None:
+    make_core = runner.make_core
+
+    def careless(*args: Any) -> Any:
+        core = make_core(*args)
+        core.takes_acks_ahead = True
+        return core
+
+    patch.setattr(runner, "make_core", careless)
+    patch.setattr(dispatcher, "make_core", careless)
+
+
+def flushed_later(found: ConsumerDispatcher) -> None:
+    """The reset is proposed, and what was noted before it stays behind."""
+    del found
+
+
+# Copies.
+
+
+def any_number_is_the_next(patch: pytest.MonkeyPatch) -> None:
+    take = Deliveries.take
+
+    def careless(deliveries: Deliveries, captured: Any) -> Any:
+        numbers = numbers_of(captured.reply)
+        if numbers is None:
+            return take(deliveries, captured)
+        deliveries.consumer_seq, deliveries.num_pending = numbers.consumer_seq, numbers.num_pending
+        if numbers.stream_seq <= deliveries.last_seq:
+            return None
+        deliveries.last_seq = numbers.stream_seq
+        return Arrived(
+            numbers.stream_seq, numbers.ts_ns, captured.subject, captured.hdr, captured.payload, captured.reply
+        )
+
+    patch.setattr(Deliveries, "take", careless)
+    patch.setattr(MirrorIntake, "take_plain", lambda _intake, _batch, start, _deliveries: start)
+
+
+def heartbeats_say_nothing(patch: pytest.MonkeyPatch) -> None:
+    status = Deliveries._status
+
+    def careless(deliveries: Deliveries, captured: Any) -> Any:
+        found = status(deliveries, captured)
+        deliveries.is_broken = False
+        return found
+
+    patch.setattr(Deliveries, "_status", careless)
+
+
+def applied_source_position(intake: SourceIntake) -> int:
+    return intake._machine.sources.get(intake._key, SourcePosition(0)).seq
+
+
+def positions_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    restore = StreamMachine.restore
+
+    def careless(machine: StreamMachine, state: bytes) -> None:
+        restore(machine, state)
+        machine.sources = {}
+
+    patch.setattr(StreamMachine, "restore", careless)
+
+
+MUTATIONS = [
+    FeatureMutation(
+        "a whole batch is one entry",
+        "each member is an entry",
+        replaced(Batching, "_admit", an_entry_for_each_member),
+        "batches",
+    ),
+    FeatureMutation("a batch has no gaps", "members are counted, not compared", gaps_do_not_matter, "batches"),
+    FeatureMutation("a batch has a limit", "members beyond the limit are staged", size_does_not_matter, "batches"),
+    FeatureMutation(
+        "a known member refuses its batch", "members' ids are not looked up", members_may_be_known, "batches", 4
+    ),
+    FeatureMutation(
+        "what is staged ends with the term", "it is kept", replaced(AtomicBatches, "end", nothing), "batches", 5
+    ),
+    FeatureMutation(
+        "fast batches end with the term", "they are kept", replaced(FastBatches, "end", nothing), "batches", 3
+    ),
+    FeatureMutation(
+        "what is in flight counts for an expected sequence",
+        "only what is applied counts",
+        replaced(PublishAdmission, "last_seq_before", lambda found, pattern: found._applied.last_for(pattern)),
+        "batches",
+    ),
+    FeatureMutation("a flow ack waits for the commit", "it leaves at once", flow_acks_at_once, "batches"),
+    FeatureMutation("a fast batch ends at a gap", "it goes on", batches_may_have_gaps, "batches"),
+    FeatureMutation(
+        "a sum in flight counts", "sums are those that are applied", replaced(Counters, "note", nothing), "counters"
+    ),
+    FeatureMutation(
+        "a refused batch takes its sums back", "they stay", replaced(Counters, "take_back", sums_stay), "counters"
+    ),
+    FeatureMutation(
+        "an id in flight is known",
+        "an id is known when it is applied",
+        replaced(PublishAdmission, "duplicate_of", known_when_applied),
+        "counters",
+    ),
+    FeatureMutation(
+        "what is produced moves its schedule on",
+        "it does not",
+        replaced(ScheduleTable, "produced", rows_stay),
+        "schedules",
+    ),
+    FeatureMutation(
+        "what is replaced produces nothing",
+        "what is in flight is not looked at",
+        replaced(PublishAdmission, "is_last", lambda *_: True),
+        "schedules",
+    ),
+    FeatureMutation(
+        "times are those that passed", "the wall clock's", replaced(StampClock, "now_ns", by_the_wall), "schedules"
+    ),
+    FeatureMutation(
+        "a leader looks at all schedules",
+        "at those that come",
+        replaced(Scheduler, "start", looks_at_what_comes),
+        "schedules",
+    ),
+    FeatureMutation(
+        "schedules are in the checkpoint",
+        "they are not",
+        replaced(ScheduleTable, "to_list", lambda *_: []),
+        "schedules",
+        7,
+    ),
+    FeatureMutation(
+        "a consumer is held while a reset is on its way",
+        "it goes on",
+        replaced(ConsumerRunner, "hold", nothing),
+        "resets",
+    ),
+    FeatureMutation(
+        "the last of several resets lets go",
+        "the first does",
+        replaced(ConsumerRunner, "release", the_first_lets_go),
+        "resets",
+        5,
+    ),
+    FeatureMutation("acks of before a reset do not count", "they do", acks_of_before_count, "resets", 7),
+    FeatureMutation(
+        "what was decided before a reset is before it",
+        "it is noted later",
+        replaced(ConsumerDispatcher, "propose_noted", flushed_later),
+        "resets",
+        1,
+    ),
+    FeatureMutation("a number that is missing ends deliveries", "any is the next", any_number_is_the_next, "mirror", 1),
+    FeatureMutation("a heartbeat tells what was lost", "it says nothing", heartbeats_say_nothing, "mirror"),
+    FeatureMutation("silence is asked about", "it is borne", replaced(OriginReader, "_due", nothing), "mirror", 1),
+    FeatureMutation(
+        "a mirror goes on behind what is proposed",
+        "behind what is applied",
+        replaced(MirrorIntake, "position", property(lambda intake: intake._machine.last_seq)),
+        "mirror",
+        2,
+    ),
+    FeatureMutation(
+        "a mirror skips what its origin lacks", "it does not", replaced(MirrorIntake, "_skip_to", nothing), "mirror", 3
+    ),
+    FeatureMutation(
+        "the entry of a copy moves the position",
+        "nothing does",
+        replaced(StreamMachine, "_note_source", nothing),
+        "source",
+    ),
+    FeatureMutation(
+        "a source goes on behind what is proposed",
+        "behind what is applied",
+        replaced(SourceIntake, "position", property(applied_source_position)),
+        "source",
+        2,
+    ),
+    FeatureMutation("positions are in the checkpoint", "they are not", positions_are_forgotten, "source", 5),
+]
+
+
+def is_noticed(mutation: FeatureMutation) -> bool:
+    """Whether the seed that the table names notices, or, when other changes have moved that, one of the first ones."""
+    return is_seen(mutation, mutation.first) or first_noticed(mutation) is not None
+
+
+def first_noticed(mutation: FeatureMutation) -> int | None:
+    """The first seed that notices."""
+    return next((seed for seed in range(mutation.seeds) if is_seen(mutation, seed)), None)
+
+
+def is_seen(mutation: FeatureMutation, seed: int) -> bool:
+    """Whether a seed notices; a crash of the server's own assertions is noticing, too."""
+    try:
+        return play(seed, mutation.mode).problem is not None
+    except CRASHES:
+        return True

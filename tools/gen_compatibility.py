@@ -1,0 +1,172 @@
+"""Write docs/compatibility.md: `python tools/gen_compatibility.py`; `--check` compares.
+
+The page says of each API subject, field of a configuration and error code whether it is as in nats-server 2.15.1. It is
+made from the list of operations, the configurations, the features that are refused by name, the scenes that are run
+against both servers (tests/conformance), and the differences that are meant (tests/conformance/known.py).
+"""
+
+# ruff: noqa: INP001  (a script, not part of a package)
+
+import difflib
+import inspect
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from jetraft.api.jetstream import unserved  # noqa: E402  (the tests are beside this directory)
+from jetraft.api.jetstream.dispatch import OPERATIONS, find  # noqa: E402
+from jetraft.store.model import errors  # noqa: E402
+from jetraft.store.model.config import ConsumerConfig, StreamConfig  # noqa: E402
+from jetraft.store.model.unsupported import CONSUMER_FEATURES, STREAM_FEATURES  # noqa: E402
+from tests.conformance.known import KNOWN, Known  # noqa: E402
+from tests.conformance.scenes import SCENES  # noqa: E402
+from tests.conformance.steps import Call, Publish, Until  # noqa: E402
+
+PAGE: Final = ROOT / "docs" / "compatibility.md"
+PREFIX: Final = "$JS.API."
+CREATES: Final = {
+    "STREAM.CREATE": "stream",
+    "STREAM.UPDATE": "stream",
+    "CONSUMER.CREATE": "consumer",
+    "CONSUMER.DURABLE": "consumer",
+}
+ELSEWHERE: Final = {  # what scenes on one server do not ask for
+    "SERVER.REMOVE": "tests/cluster/membership/test_members.py",
+    "sourcing": "tests/store/model/test_validate.py",
+}
+USED: Final = re.compile(r"\berrors\.([A-Z][A-Z_0-9]+)")
+HEAD: Final = """# Compatibility with nats-server 2.15.1
+
+Made by `make docs` from the code and from tests/conformance; do not edit. A step is one request that both servers are
+asked, their answers compared field by field (`make conformance`). What differs has its reason; what is not served is
+refused by name. Keys of the configuration file are in [configuration.md](configuration.md).
+"""
+
+
+def steps() -> Iterator[tuple[str, str, str, Any]]:
+    """(scene, step, subject below the prefix, body) of every request to the API in the scenes."""
+    for scene in SCENES:
+        for step in scene.steps:
+            if isinstance(step, Call | Until | Publish) and step.subject.startswith(PREFIX):
+                yield scene.name, step.name, step.subject.removeprefix(PREFIX), step.payload
+
+
+def subjects() -> Iterator[str]:
+    """A row for each operation."""
+    asked: Counter[str] = Counter()
+    differences: dict[str, dict[str, None]] = {}
+    by_scene: dict[str, list[Known]] = {}
+    for scene, step, subject, _ in steps():
+        if scene not in by_scene:
+            by_scene[scene] = [known for known in KNOWN if known.scene != "*" and _is_in(known, scene)]
+        found = find((PREFIX + subject).encode())
+        if found is None:
+            continue
+        pattern = found.operation.pattern.decode()
+        asked[pattern] += 1
+        reasons = [known.reason for known in by_scene[scene] if known.covers(scene, step, known.path)]
+        differences.setdefault(pattern, {}).update(dict.fromkeys(reasons))
+    for operation in OPERATIONS:
+        pattern = operation.pattern.decode()
+        if inspect.getmodule(operation.handler) is unserved:
+            reason = (operation.handler.__doc__ or "").partition(": ")[2].rstrip(".")
+            yield f"| `{pattern}` | refused: {reason} |"
+            continue
+        shown = f"same, {_tried(asked, pattern)}"
+        reasons = "; ".join(differences.get(pattern, {}))
+        yield f"| `{pattern}` | {shown}{'; differs in some: ' + reasons if reasons else ''} |"
+
+
+def _is_in(known: Known, scene: str) -> bool:
+    return known.covers(scene, known.step, known.path)
+
+
+def fields() -> Iterator[tuple[str, list[str]]]:
+    """The rows of each kind of configuration."""
+    tried: dict[str, Counter[str]] = {"stream": Counter(), "consumer": Counter()}
+    for _, _, subject, payload in steps():
+        kind = CREATES.get(".".join(subject.split(".")[:2]))
+        body = _object(payload)
+        if kind is not None:
+            tried[kind].update(list(body if kind == "stream" else _object(body.get("config"))))
+    for kind, cls, features in (
+        ("stream", StreamConfig, STREAM_FEATURES),
+        ("consumer", ConsumerConfig, CONSUMER_FEATURES),
+    ):
+        rows = []
+        for field in attrs.fields(cls):
+            refused = [one.name for one in features if field.name.removesuffix("s") in one.name.replace("-", "_")]
+            shown = f"same, {_tried(tried[kind], field.name)}"
+            rows.append(f"| `{field.name}` | {shown}{'; refused: ' + ', '.join(refused) if refused else ''} |")
+        yield kind, rows
+
+
+def _tried(asked: Counter[str], name: str) -> str:
+    """Where it is tried: in so many steps, or in a test of its own."""
+    count = asked[name]
+    return f"{count} step{'' if count == 1 else 's'}" if count else ELSEWHERE.get(name, "NOT TRIED")
+
+
+def _object(payload: Any) -> dict[str, Any]:
+    if isinstance(payload, bytes):
+        try:
+            payload = json.loads(payload)
+        except (ValueError, RecursionError):
+            return {}
+    return payload if isinstance(payload, dict) else {}
+
+
+def codes() -> Iterator[str]:
+    """A row for each error of the catalogue."""
+    used = set(_names_used())
+    for spec in sorted(errors.BY_ERR_CODE.values(), key=lambda spec: spec.err_code):
+        status = "answered" if spec.name in used else "never answered"
+        yield f"| {spec.err_code} | {spec.code} | {spec.description.replace('|', '/')} | {status} |"
+
+
+def _names_used() -> Iterator[str]:
+    for folder in ("api", "cluster", "raft", "store"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if path.name == "errors.py":
+                continue
+            yield from USED.findall(path.read_text(encoding="utf-8"))
+
+
+def page() -> str:
+    """The text of the page."""
+    parts = [
+        HEAD,
+        "\n## Subjects of the API, below `$JS.API.`\n| Subject | |\n|---|---|\n",
+        "\n".join(subjects()),
+        "\n",
+    ]
+    for kind, rows in fields():
+        parts += [f"\n## Fields of a {kind}\n| Field | |\n|---|---|\n", "\n".join(rows), "\n"]
+    parts += ["\n## Errors\n| Code | HTTP | Text | |\n|---|---|---|---|\n", "\n".join(codes()), "\n"]
+    return "".join(parts)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or say how it differs."""
+    wanted = page()
+    found = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    if arguments == ["--check"]:
+        sys.stdout.writelines(
+            difflib.unified_diff(found.splitlines(keepends=True), wanted.splitlines(keepends=True), "found", "wanted")
+        )
+        return int(found != wanted)
+    PAGE.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
