@@ -10,8 +10,8 @@ from tests.simulator.engines import ENGINES, one_of_each
 from tests.simulator.run import MODES, Simulation
 from tests.simulator.series import modes_of, play_some
 
-SEEDS_PER_MODE = examples(20, long=100)
-SEEDS_OF_BOTH = examples(8, long=25)
+SEEDS_PER_MODE = examples(8, long=100)
+SEEDS_OF_BOTH = examples(4, long=25)
 
 
 @pytest.mark.long_form
