@@ -22,7 +22,7 @@ FUZZ = os.environ.get("JETRAFT_FUZZ") == "1"
 def extension(path: Path) -> Extension:
     """Describe the extension module of one .pyx file, named by its place below src/."""
     name = ".".join(path.with_suffix("").relative_to("src").parts)
-    # What stands here comes after CFLAGS on the command line, and wins; a level that the builder asks for is left alone.
+    # What stands here follows CFLAGS on the command line and wins: a level that the builder asks for is left alone.
     is_level_given = "-O" in os.environ.get("CFLAGS", "")
     compile_args = ["-O0", "-g"] if DEBUG else ["-g0"] if is_level_given else ["-O2", "-g0"]
     link_args = []

@@ -1,6 +1,7 @@
-"""A mirror's fast path: deliveries in a row that say nothing to JetStream become records, without an object for each.
+"""The fast path of a mirror: deliveries in a row that say nothing to JetStream become records, without an object for each.
 
-`take_plain` stops at the first delivery that is not plain: `Deliveries` and `MirrorIntake` judge that one in Python.
+`take_plain` stops at the first delivery that is not plain: `Deliveries` and `MirrorIntake` judge that one in Python. The
+fast path of a source is cluster/streams/_copies.pyx, because copies go through admission.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -14,10 +15,8 @@ cdef extern from "string.h" nogil:
     void *memmem(const void *haystack, size_t haystacklen, const void *needle, size_t needlelen)
 
 cdef enum:
-    NUMBERS = 4             # stream sequence, consumer sequence, time, pending
     TOKENS_BEFORE = 5       # $JS.ACK.<stream>.<consumer>.<deliveries>
     DIGITS_MAX = 19
-    NUMBER_BITS = 62        # of a time; deliveries.py: NUMBER_MAX
     HDR_BYTES_MAX = 65535
 
 
@@ -54,6 +53,19 @@ cdef bint is_plain(Captured *message) noexcept nogil:
     if message.hdr_len > HDR_BYTES_MAX or (message.payload_len == 0 and message.hdr_len > 8 and message.hdr[8] == c" "):
         return False
     return memmem(message.hdr, message.hdr_len, b"\nNats-", 6) == NULL
+
+
+cdef class SourceRun:
+    """How far one source has been read in a run of deliveries, and what its header says around sequence and subject."""
+
+    def __init__(self, bytes before not None, bytes between not None, bytes after not None, *, uint64_t consumer_seq,
+                 uint64_t last_seq, change=None):
+        self.before = before
+        self.between = between
+        self.after = after
+        self.change = change
+        self.consumer_seq = consumer_seq
+        self.last_seq = last_seq
 
 
 def take_plain(bytes batch not None, Py_ssize_t start, uint64_t consumer_seq, uint64_t last_seq, size_t size_max):

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from jetraft.cluster.capture._capture import encode_capture
+from jetraft.cluster.origins._plain import SourceRun
 from jetraft.cluster.origins.subjects import without_expectations
 from jetraft.cluster.state import commands
-from jetraft.cluster.state.source_header import SourcePosition, header_value, key_of
+from jetraft.cluster.state.source_header import SourcePosition, header_parts, header_value, key_of
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import message
@@ -41,6 +42,9 @@ class Admitting(Protocol):
 
         With an error: how many at the end are not judged, because the stream is full.
         """
+
+    def admit_plain_copies(self, batch: bytes, start: int, run: SourceRun) -> int:
+        """Propose deliveries that need no judging from an offset on, and advance `run`; the offset of the next."""
 
 
 class SourceIntake:
@@ -90,9 +94,21 @@ class SourceIntake:
             return False
         return True
 
-    def take_plain(self, _batch: bytes, start: int, _deliveries: Deliveries) -> int:
-        """Each copy gets a header: none is plain."""
-        return start
+    def take_plain(self, batch: bytes, start: int, deliveries: Deliveries) -> int:
+        """Propose deliveries whose headers say nothing to JetStream."""
+        if deliveries.is_broken:
+            return start
+        run = SourceRun(
+            *header_parts(self._source, self._identity),
+            consumer_seq=deliveries.consumer_seq,
+            last_seq=deliveries.last_seq,
+            change=self._subjects.of if self._subjects else None,
+        )
+        end = self._leader.admit_plain_copies(batch, start, run)
+        if end > start:
+            self._seq = deliveries.last_seq = run.last_seq
+            deliveries.consumer_seq, deliveries.num_pending = run.consumer_seq, run.num_pending
+        return end
 
     def take(self, messages: Sequence[Arrived]) -> ApiError | None:
         """Propose copies. An error: the stream is full."""

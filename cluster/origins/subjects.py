@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from jetraft.store.model import message
 from jetraft.store.model.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
+from jetraft.store.model.transforms import PieceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import SubjectTransform
     from jetraft.store.model.transforms import Transform
 
-
+REMEMBERED_MAX: Final = 4096  # subjects of one origin whose change is remembered,
+REMEMBERED_BYTES_MAX: Final = 256  # and no longer than this: 2 MiB at most
 EXPECTED: Final = b"Nats-Expected-"  # what a publisher expected was of the origin
 
 
@@ -45,17 +47,32 @@ class SubjectChanges:
         self._transforms = [transform for transform in found if transform is not None]
         self._draw = draw
         self._then: Transform | None = None
+        self._remembered: dict[bytes, bytes] = {}
         self.follow(then)
 
     def follow(self, then: SubjectTransform | None) -> None:
         """The stream's own transform is this one from now on."""
         self._then = None if then is None else transform_between(then.src, then.dest)
+        self._remembered.clear()
+        changes = [*self._transforms, *([] if self._then is None else [self._then])]
+        self._is_drawn = any(piece.kind is PieceKind.RANDOM for change in changes for piece in change.pieces)
 
     def __bool__(self) -> bool:
         return bool(self._transforms) or self._then is not None
 
     def of(self, subject: bytes) -> bytes:
         """What a subject becomes."""
+        found = self._remembered.get(subject)
+        if found is not None:
+            return found
+        found = self._changed(subject)
+        if not self._is_drawn and len(subject) <= REMEMBERED_BYTES_MAX:
+            if len(self._remembered) == REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[subject] = found
+        return found
+
+    def _changed(self, subject: bytes) -> bytes:
         for transform in self._transforms:
             changed = transformed(transform, subject, self._draw)
             if changed is not None:

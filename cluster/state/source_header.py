@@ -44,9 +44,14 @@ def key_of(source: StreamSource) -> bytes:
 
 def header_value(source: StreamSource, seq: int, subject: bytes, identity: bytes) -> bytes:
     """The value for a copy of the origin's message of this sequence, which has this subject there."""
+    before, between, after = header_parts(source, identity)
+    return b"%s%d%s%s%s" % (before, seq, between, subject, after)
+
+
+def header_parts(source: StreamSource, identity: bytes) -> tuple[bytes, bytes, bytes]:
+    """The same without the sequence and the subject: what stands before, between and behind them."""
     name, filters, destinations = _key_parts(source)
-    value = b"%s %d %s %s %s" % (name, seq, filters, destinations, subject)
-    return b"%s %s" % (value, identity) if identity else value
+    return name + b" ", b" %s %s " % (filters, destinations), b" " + identity if identity else b""
 
 
 def position_in(hdr: bytes) -> tuple[bytes, SourcePosition] | None:

@@ -1,13 +1,40 @@
 """The bytes that the publish path of a stream leader moves: captured messages in, stored records and acks out."""
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport realloc
+from libc.string cimport memcpy
 
 from jetraft.cluster.capture._capture cimport Captured
+
+cdef enum:
+    HDR_BYTES_MAX = 65535             # as nats-server: headers above 64 KiB are refused (err_code 10097)
 
 cdef struct Buffer:
     uint8_t *data
     size_t length
     size_t room
+
+cdef inline int reserve(Buffer *buffer, size_t more) except -1:
+    """Make room for so many bytes more."""
+    cdef size_t room = buffer.room
+    cdef uint8_t *data
+    if buffer.length + more <= room:
+        return 0
+    room = room * 2 if room else 4096
+    while room < buffer.length + more:
+        room *= 2
+    data = <uint8_t *>realloc(buffer.data, room)
+    if data == NULL:
+        raise MemoryError
+    buffer.data = data
+    buffer.room = room
+    return 0
+
+
+cdef inline void put(Buffer *buffer, const void *data, size_t length) noexcept nogil:
+    memcpy(buffer.data + buffer.length, data, length)
+    buffer.length += length
+
 
 cdef class RecordBatch:
     cdef Buffer records               # the body of the MESSAGES entry

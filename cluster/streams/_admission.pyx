@@ -8,7 +8,7 @@ that one starts. The caller judges it in Python and adds it, or refuses it, and 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from jetraft.cluster.capture._capture cimport Captured, capture_bytes, take_apart, write_capture_head
@@ -21,28 +21,6 @@ cdef extern from "string.h" nogil:
 
 cdef enum:
     DIGITS_MAX = 19                   # of a stream sequence
-    HDR_BYTES_MAX = 65535             # as nats-server: headers above 64 KiB are refused (err_code 10097)
-
-
-cdef int reserve(Buffer *buffer, size_t more) except -1:
-    cdef size_t room = buffer.room
-    cdef uint8_t *data
-    if buffer.length + more <= room:
-        return 0
-    room = room * 2 if room else 4096
-    while room < buffer.length + more:
-        room *= 2
-    data = <uint8_t *>realloc(buffer.data, room)
-    if data == NULL:
-        raise MemoryError
-    buffer.data = data
-    buffer.room = room
-    return 0
-
-
-cdef inline void put(Buffer *buffer, const void *data, size_t length) noexcept nogil:
-    memcpy(buffer.data + buffer.length, data, length)
-    buffer.length += length
 
 
 cdef bint is_plain(Captured *message, int64_t message_bytes_max) noexcept nogil:

@@ -31,10 +31,9 @@ from jetraft.cluster.streams.candidate import (
     check_supported,
     check_unsupported_origin,
 )
-from jetraft.cluster.streams.copies import take_copies
 from jetraft.cluster.streams.counters import Counters, check_increment
 from jetraft.cluster.streams.puback import counter_ack, duplicate_ack, error_ack
-from jetraft.cluster.streams.publish import Admitted, AdmittedCopies, Known, Publish, Turn
+from jetraft.cluster.streams.publish import Admitted, Known, Publish, Turn
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
 from jetraft.cluster.streams.stored_form import as_stored
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
@@ -75,7 +74,7 @@ class PublishAdmission:
         self._overheads = self._size_model.overhead_bytes, self._size_model.hdr_overhead_bytes
         self.follow(config)
         self._last_ts_ns = applied.last_ts_ns
-        self._last_msg_id = applied.last_msg_id
+        self.last_msg_id = applied.last_msg_id
         self._in_flight: Fifo[Publish] = Fifo()
         self._in_flight_ids: dict[bytes, Known] = {}
         self._in_flight_messages = 0
@@ -99,9 +98,7 @@ class PublishAdmission:
         if refuse_with is None and self.is_overloaded:
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
-            refused = Turn(admitted=Admitted(publishes=[], answers=[]))
-            self._refuse_all(refused, batch, refuse_with)
-            return refused.admitted
+            return self._refuse_all(batch, refuse_with)
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         position, end = 0, len(batch)
         publish = self._new_publish()
@@ -118,7 +115,7 @@ class PublishAdmission:
             position = self._take_plain(publish, batch, position)
             if position < end and publish.records.size < ENTRY_BYTES_MAX:
                 position = self._take_one(turn, publish, batch, position)
-        self._close(turn)
+        self.close(turn)
         return turn.admitted
 
     def admit_markers(self, expiring: Iterable[tuple[bytes, int]], now_unix_ns: int) -> Admitted:
@@ -127,33 +124,22 @@ class PublishAdmission:
         A subject that has a newer message by now, or in flight, gets none. No limit stands in the way of a marker: it
         replaces what it rolls up.
         """
-        turn = Turn(admitted=Admitted(publishes=[], answers=[]))
-        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
-        hdr = marker_hdr(self.config.subject_delete_marker_ttl)
+        turn, hdr = self.begin(now_unix_ns), marker_hdr(self.config.subject_delete_marker_ttl)
         for subject, seq in expiring:
             publish = self.open(turn)
             if self._last_seq_of(publish, subject) == seq:
                 marker = encode_capture(subject, hdr=hdr)
                 publish.records.add_at(marker, 0, RECORD_HAS_ROLLUP | RECORD_HAS_TTL, acked=False)
-                self._last_msg_id = b""
-        self._close(turn)
+                self.last_msg_id = b""
+        self.close(turn)
         return turn.admitted
-
-    def admit_copies(self, batch: bytes, now_unix_ns: int) -> AdmittedCopies:
-        """Judge copies of origins' messages, whose headers say so; to be proposed in this turn."""
-        turn = Turn(admitted=Admitted(publishes=[], answers=[]))
-        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
-        left, full = take_copies(self, turn, batch)
-        self._close(turn)
-        return AdmittedCopies(admitted=turn.admitted, left=left, full=full)
 
     def admit_scheduled(self, batch: bytes, now_unix_ns: int) -> Admitted:
         """Judge what schedules have produced; to be proposed in order, in this turn. No answer is given."""
-        turn, position = Turn(admitted=Admitted(publishes=[], answers=[])), 0
-        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        turn, position = self.begin(now_unix_ns), 0
         while position < len(batch):
             position = self._take_one(turn, self.open(turn), batch, position, is_scheduled=True)
-        self._close(turn)
+        self.close(turn)
         return turn.admitted
 
     def is_last(self, subject: bytes, seq: int) -> bool:
@@ -187,19 +173,25 @@ class PublishAdmission:
         """Messages proposed and not yet applied."""
         return self._in_flight_messages
 
+    def begin(self, now_unix_ns: int) -> Turn:
+        """Judge at this time, which never goes back, until `close`."""
+        self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
+        return Turn(admitted=Admitted(publishes=[], answers=[]))
+
     def open(self, turn: Turn) -> Publish:
         """The publish that takes records now; a full one is closed and followed by another."""
         if turn.open is not None and turn.open.records.size >= ENTRY_BYTES_MAX:
-            self._close(turn)
+            self.close(turn)
         if turn.open is None:
             turn.open = self._new_publish()
         return turn.open
 
     def _new_publish(self) -> Publish:
         records = RecordBatch(self._next_seq, self._last_ts_ns, *self._overheads)
-        return Publish(records=records, last_msg_id_before=self._last_msg_id)
+        return Publish(records=records, last_msg_id_before=self.last_msg_id)
 
-    def _close(self, turn: Turn) -> None:
+    def close(self, turn: Turn) -> None:
+        """What the turn has taken is complete: it is to be proposed."""
         publish, turn.open = turn.open, None
         if publish is not None and publish.records.count:
             self._enlist(publish)
@@ -214,19 +206,25 @@ class PublishAdmission:
         self._in_flight_bytes += records.size
         self._in_flight_stored += records.stored_bytes
 
-    def _take_plain(self, publish: Publish, batch: bytes, start: int) -> int:
+    def plain_rooms(self) -> tuple[int, int, int, int] | None:
+        """Bytes of one, messages and bytes of the stream, bytes of an entry (or NO_LIMIT); None where none is plain."""
         if not self._takes_plain:
-            return start
+            return None
         config = self.config
         messages_room = bytes_room = NO_LIMIT
         if self._bounds_room and config.max_msgs > 0:
             messages_room = max(0, config.max_msgs - self._applied.messages - self._in_flight_messages)
         if self._bounds_room and config.max_bytes > 0:
             bytes_room = max(0, config.max_bytes - self._applied.stored_bytes - self._in_flight_stored)
-        rooms = (self._message_bytes_max, messages_room, bytes_room, ENTRY_BYTES_MAX)
+        return self._message_bytes_max, messages_room, bytes_room, ENTRY_BYTES_MAX
+
+    def _take_plain(self, publish: Publish, batch: bytes, start: int) -> int:
+        rooms = self.plain_rooms()
+        if rooms is None:
+            return start
         end = publish.records.take_plain(batch, start, *rooms, self._is_acked)
         if end > start:
-            self._last_msg_id = b""
+            self.last_msg_id = b""
         return end
 
     def _take_one(self, turn: Turn, publish: Publish, batch: bytes, start: int, *, is_scheduled: bool = False) -> int:
@@ -260,7 +258,7 @@ class PublishAdmission:
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
             self._in_flight_ids[message.msg_id] = Known(publish.records.next_seq, publish)
-        self._last_msg_id = message.msg_id
+        self.last_msg_id = message.msg_id
         if self._counters is not None and total is not None:
             if message.reply and acked:
                 ack = counter_ack(self._stream, publish.records.next_seq, total.value, self._domain)
@@ -277,7 +275,7 @@ class PublishAdmission:
 
     def begin_alone(self, turn: Turn) -> Publish:
         """A publish of its own, behind all that the turn has admitted so far."""
-        self._close(turn)
+        self.close(turn)
         if self._counters is not None:
             self._counters.begin_alone()
         return self._new_publish()
@@ -293,7 +291,7 @@ class PublishAdmission:
         """The publish is not to be: none of its messages has passed."""
         if self._counters is not None:
             self._counters.take_back()
-        self._last_msg_id = publish.last_msg_id_before
+        self.last_msg_id = publish.last_msg_id_before
         for msg_id in publish.msg_ids:
             del self._in_flight_ids[msg_id]
 
@@ -348,8 +346,8 @@ class PublishAdmission:
 
     def _check_last_msg_id(self, headers: dict[bytes, bytes]) -> None:
         expected = headers.get(b"Nats-Expected-Last-Msg-Id")
-        if expected and expected != self._last_msg_id:
-            last = self._last_msg_id.decode(errors="replace")
+        if expected and expected != self.last_msg_id:
+            last = self.last_msg_id.decode(errors="replace")
             raise PublishRefused(errors.STREAM_WRONG_LAST_MSG_ID.with_values(id=last))
 
     def check_room(self, publish: Publish, message: Candidate) -> None:
@@ -406,12 +404,13 @@ class PublishAdmission:
         else:
             turn.answer(reply, duplicate_ack(self._stream, known.seq, self._domain))
 
-    def _refuse_all(self, turn: Turn, batch: bytes, error: ApiError) -> None:
-        answer = error_ack(self._stream, error)
+    def _refuse_all(self, batch: bytes, error: ApiError) -> Admitted:
+        turn, answer = Turn(admitted=Admitted(publishes=[], answers=[])), error_ack(self._stream, error)
         for refused in captures(batch):
             turn.answer(refused.reply if not self.config.no_ack else b"", answer)
             if refused.origin & TRACED_ORIGIN:
                 turn.trace(Candidate.at(batch, refused.start), refused_text(error, {}))
+        return turn.admitted
 
 
 def _rolls_up(message: Candidate, config: StreamConfig) -> bool:

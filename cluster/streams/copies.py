@@ -11,18 +11,45 @@ from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.state.ttl import parse_ttl
+from jetraft.cluster.streams._copies import take_copies
 from jetraft.cluster.streams.candidate import Candidate, PublishRefused, check_shape
+from jetraft.cluster.streams.publish import AdmittedCopies
 
 if TYPE_CHECKING:
+    from jetraft.cluster.origins._plain import SourceRun
     from jetraft.cluster.streams.admit import PublishAdmission
-    from jetraft.cluster.streams.publish import Publish, Turn
+    from jetraft.cluster.streams.publish import Admitted, Publish, Turn
     from jetraft.store.model.api_error import ApiError
 
 ROLLUPS: Final = (b"sub", b"all")
 
 
-def take_copies(admission: PublishAdmission, turn: Turn, batch: bytes) -> tuple[int, ApiError | None]:
-    """Judge a batch of copies in order; returns `left` and `full` of AdmittedCopies."""
+def admit_copies(admission: PublishAdmission, batch: bytes, now_unix_ns: int) -> AdmittedCopies:
+    """Judge copies of origins' messages, whose headers say so; to be proposed in this turn."""
+    turn = admission.begin(now_unix_ns)
+    left, full = _take(admission, turn, batch)
+    admission.close(turn)
+    return AdmittedCopies(admitted=turn.admitted, left=left, full=full)
+
+
+def admit_plain_copies(
+    admission: PublishAdmission, batch: bytes, start: int, run: SourceRun, now_unix_ns: int
+) -> tuple[Admitted, int]:
+    """Take deliveries from an offset on as copies; also returns the offset of the first one that has to be judged."""
+    turn, end = admission.begin(now_unix_ns), start
+    while end < len(batch):
+        publish, rooms, begun = admission.open(turn), admission.plain_rooms(), end
+        if rooms is not None:
+            end = take_copies(publish.records, batch, end, run, *rooms)
+        if end == begun:
+            break
+        admission.last_msg_id = b""
+    admission.close(turn)
+    return turn.admitted, end
+
+
+def _take(admission: PublishAdmission, turn: Turn, batch: bytes) -> tuple[int, ApiError | None]:
+    """`left` and `full` of AdmittedCopies."""
     position, left = 0, 0
     while position < len(batch):
         publish, copy = admission.open(turn), Candidate.at(batch, position, is_copy=True)

@@ -17,6 +17,7 @@ from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.origins.origins import Origins
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.batch_timer import BatchTimer
+from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.handing_over import HeldPublishes, LeftSink
@@ -34,6 +35,7 @@ from jetraft.store.model.config import StorageType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jetraft.cluster.origins._plain import SourceRun
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.machine import StreamMachine
@@ -236,9 +238,17 @@ class StreamLeadership:
             return sum(1 for _ in captures(batch)), refused
         if self._mapping is not None:
             batch = self._mapping.mapped(batch)
-        copies = self.admission.admit_copies(batch, self._stamps.now_ns())
+        copies = admit_copies(self.admission, batch, self._stamps.now_ns())
         self._propose(copies.admitted)
         return copies.left, copies.full
+
+    def admit_plain_copies(self, batch: bytes, start: int, run: SourceRun) -> int:
+        """Propose deliveries of a source from an offset on; returns that of the first one that has to be judged."""
+        if self._mapping is not None or self.refusal() is not None:
+            return start
+        admitted, end = admit_plain_copies(self.admission, batch, start, run, self._stamps.now_ns())
+        self._propose(admitted)
+        return end
 
     def mirror_caught_up(self) -> None:
         """Answer direct gets of the origin too, where the configuration says so."""

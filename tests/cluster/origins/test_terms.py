@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jetraft.cluster.origins._plain import SourceRun
 from jetraft.cluster.origins.asking import Answer
 from jetraft.cluster.origins.deliveries import Arrived
 from jetraft.cluster.origins.mirror import MirrorIntake
@@ -16,6 +17,8 @@ from jetraft.cluster.origins.subjects import SubjectChanges
 from jetraft.cluster.state import commands
 from jetraft.cluster.state.source_header import position_in
 from jetraft.cluster.streams.admit import PublishAdmission
+from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
+from jetraft.cluster.streams.publish import Admitted
 from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model.api_error import ApiError
@@ -61,14 +64,22 @@ class Leader:
         return self._admission.next_seq
 
     def admit_copies(self, batch: bytes) -> tuple[int, ApiError | None]:
-        copies = self._admission.admit_copies(batch, 1000)
-        for publish in copies.admitted.publishes:
+        copies = admit_copies(self._admission, batch, 1000)
+        self._propose(copies.admitted)
+        return copies.left, copies.full
+
+    def admit_plain_copies(self, batch: bytes, start: int, run: SourceRun) -> int:
+        admitted, end = admit_plain_copies(self._admission, batch, start, run, 1000)
+        self._propose(admitted)
+        return end
+
+    def _propose(self, admitted: Admitted) -> None:
+        for publish in admitted.publishes:
             records = publish.records
             body = bytes(memoryview(records))
             self._group.propose(
                 Proposal(kind=Kind.MESSAGES, first_seq=records.first_seq, count=records.count, body=body)
             )
-        return copies.left, copies.full
 
 
 def arrived(seqs: list[int], *, ids: bool = False) -> list[Arrived]:
@@ -85,9 +96,11 @@ def mirror_of(group: Proposed, bench: Bench) -> MirrorIntake:
     return MirrorIntake(cast("Group", group), bench.machine, subjects=AS_THEY_ARE, refusal=lambda: None, stored=unheard)
 
 
-def source_of(group: Proposed, bench: Bench, config: StreamConfig) -> SourceIntake:
+def source_of(
+    group: Proposed, bench: Bench, config: StreamConfig, subjects: SubjectChanges = AS_THEY_ARE
+) -> SourceIntake:
     leader = Leader(group, bench, config)
-    return SourceIntake(cast("Group", group), bench.machine, leader, SOURCE, subjects=AS_THEY_ARE)
+    return SourceIntake(cast("Group", group), bench.machine, leader, SOURCE, subjects=subjects)
 
 
 def stored(bench: Bench) -> list[tuple[int, bytes]]:
