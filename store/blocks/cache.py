@@ -1,7 +1,8 @@
 """An LRU cache of frames, shared by all logs of a node and bounded in bytes (decision 18).
 
-A frame enters when it is appended, so that subscribers near the tail cause no reads, and when it was read and its
-checksum was verified. Cached frames are not verified again.
+A frame enters when it is appended, so that subscribers near the tail cause no reads, and when it was read alone and its
+checksum was verified. Cached frames are not verified again. What is read ahead of sequential readers is in windows
+(store/blocks/read_ahead.py), which take a part of the same bytes.
 """
 
 from collections import OrderedDict
@@ -9,8 +10,11 @@ from typing import Final
 
 import attrs
 
+from jetraft.store.blocks.read_ahead import ReadAhead
+
 CACHE_BYTES_MAX: Final = 256 << 20
 FRAME_OVERHEAD_BYTES: Final = 256  # the bytes object, its key and the dictionary's node, measured on CPython 3.11
+WINDOWS_SHARE: Final = 4  # of the bytes, at most: 12 MiB of 48 are the windows of 48 readers
 
 Key = tuple[int, int, int]  # log, block, offset
 
@@ -20,18 +24,22 @@ class CacheStatistics:
     """A snapshot of a cache's figures."""
 
     frames: int
-    bytes_held: int
+    windows: int  # read ahead of sequential readers
+    bytes_held: int  # by both, with overhead
+    window_bytes: int
     bytes_max: int
     hits: int
-    misses: int
+    misses: int  # of frames; those that a window had are in `window_hits`
+    window_hits: int
 
 
 class BlockCache:
-    """A map from (log, block, offset) to the bytes of a frame, at most `bytes_max` bytes with overhead."""
+    """A map from (log, block, offset) to the bytes of a frame, and windows: at most `bytes_max` bytes with overhead."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._bytes_held = 0
+        self._bytes_held = 0  # by frames
+        self.ahead = ReadAhead(bytes_max // WINDOWS_SHARE)
         self._frames: OrderedDict[Key, bytes] = OrderedDict()
         self._logs = 0
         self._hits = 0
@@ -58,7 +66,12 @@ class BlockCache:
             return
         self._frames[key] = frame
         self._bytes_held += len(frame) + FRAME_OVERHEAD_BYTES
-        while self._bytes_held > self._bytes_max:
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Evict the least recently used frames where frames and windows have grown beyond the bound."""
+        room = self._bytes_max - self.ahead.bytes_held
+        while self._bytes_held > room and self._frames:
             _, gone = self._frames.popitem(last=False)
             self._bytes_held -= len(gone) + FRAME_OVERHEAD_BYTES
 
@@ -70,6 +83,7 @@ class BlockCache:
 
     def clear(self) -> None:
         """Forget all frames: memory is short."""
+        self.ahead.clear()
         self._frames.clear()
         self._bytes_held = 0
 
@@ -77,8 +91,11 @@ class BlockCache:
         """Figures for monitoring and tests."""
         return CacheStatistics(
             frames=len(self._frames),
-            bytes_held=self._bytes_held,
+            windows=len(self.ahead),
+            bytes_held=self._bytes_held + self.ahead.bytes_held,
+            window_bytes=self.ahead.bytes_held,
             bytes_max=self._bytes_max,
             hits=self._hits,
             misses=self._misses,
+            window_hits=self.ahead.hits,
         )

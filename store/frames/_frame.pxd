@@ -49,6 +49,10 @@ cdef bint read_header(const uint8_t *data, size_t size, FrameHeader *out) noexce
 # True when the frame at `data` is complete and its checksum is right.
 cdef bint frame_is_sound(const uint8_t *data, size_t size) noexcept nogil
 
+# True when such a frame is the entry of this index and incarnation; `out` has its header then.
+cdef bint frame_is(const uint8_t *data, size_t size, uint64_t index, uint64_t incarnation,
+                   FrameHeader *out) noexcept nogil
+
 # The number of bytes at the end of an open frame (not sealed, thin or packed) that are checksums of its records.
 cdef size_t sums_bytes(const FrameHeader *header) noexcept nogil
 

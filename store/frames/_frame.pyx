@@ -73,6 +73,13 @@ cdef bint frame_is_sound(const uint8_t *data, size_t size) noexcept nogil:
     return jetraft_crc32c(data + 8, header.length - 8, 0) == header.crc
 
 
+cdef bint frame_is(const uint8_t *data, size_t size, uint64_t index, uint64_t incarnation,
+                   FrameHeader *out) noexcept nogil:
+    if not read_header(data, size, out) or out.log_index != index or out.incarnation != incarnation:
+        return False
+    return jetraft_crc32c(data + 8, out.length - 8, 0) == out.crc
+
+
 cdef size_t sums_bytes(const FrameHeader *header) noexcept nogil:
     if header.version != SUMMED_VERSION or header.kind != MESSAGES:
         return 0
@@ -221,6 +228,16 @@ def verify(const uint8_t[::1] data not None, Py_ssize_t offset=0):
     if offset < 0 or offset >= data.shape[0]:
         return False
     return frame_is_sound(&data[offset], data.shape[0] - offset)
+
+
+def entry_frame(bytes data not None, Py_ssize_t offset, uint64_t index, uint64_t incarnation):
+    """(frame, term, kind) of the entry whose frame starts at `offset`; None when it is damaged or another entry."""
+    cdef FrameHeader header
+    cdef const uint8_t *start = <const uint8_t *> PyBytes_AS_STRING(data)
+    if offset < 0 or offset >= len(data) or not frame_is(start + offset, len(data) - offset, index, incarnation, &header):
+        return None
+    frame = PyBytes_FromStringAndSize(<const char *> start + offset, header.length)
+    return frame, header.term, header.kind
 
 
 def make_record(const uint8_t[::1] subject not None, const uint8_t[::1] hdr not None,

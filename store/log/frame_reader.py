@@ -1,18 +1,23 @@
 """Reads frames of one log from the write queue, from the cache, or from a block's file.
 
 A frame from a file is verified before it is returned: its checksum, and that it is the entry that the block's table has
-at that place.
+at that place. A reader who takes frames one behind the other gets them from a window of the block that is read at once
+(store/blocks/read_ahead.py): `rewriting`, `shorten`, `reload`, `forget` and `close` drop the windows of what changes.
+A window has bytes that are written and that no rewriting touches; every frame that waits for the writer is in memory,
+where it is looked for first.
 """
 
 import errno
 import logging
+from bisect import bisect_left, bisect_right
 from typing import Final
 
+from jetraft.store.blocks._window import Window
 from jetraft.store.blocks.block import Block, entry_of
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.blocks.proofs import untagged
 from jetraft.store.disk.io import Disk
-from jetraft.store.frames._frame import make_mark, parse_header, verify
+from jetraft.store.frames._frame import entry_frame, make_mark, parse_header, verify
 from jetraft.store.frames._thin import expand, thin_like
 from jetraft.store.frames.cipher import SEAL_BYTES, GroupCipher
 from jetraft.store.frames.compression import pack_like, unpack
@@ -32,6 +37,7 @@ from jetraft.store.port import Entry, StoreCorrupt
 log = logging.getLogger(__name__)
 
 CACHED_KINDS: Final = frozenset({Kind.MESSAGES, Kind.CONSUMER_OP, Kind.META})  # others are few and seldom read
+NOT_OPEN: Final = FRAME_SEALED | FRAME_PACKED | FRAME_THIN  # flags of a frame that readers get in another form
 FILES_OPEN_MAX: Final = 8  # per log, for reads of blocks that no longer grow
 
 
@@ -75,6 +81,7 @@ class FrameReader:
         if key in self._unwritten:
             self._unwritten[key] = frame
         self.cache.replace((self._log, *key), frame)
+        self._drop_windows(block.number)
         return item
 
     def rewritten(self, key: tuple[int, int], frame: bytes) -> None:
@@ -90,15 +97,62 @@ class FrameReader:
 
     def frame(self, block: Block, offset: int) -> bytes:
         """The frame at a place. Raises KeyError when none starts there, StoreCorrupt when it is damaged."""
-        frame = self.in_memory(block, offset)
+        frame = self.in_memory(block, offset) or self._from_window(block, offset)
         if frame is not None:
             return frame
-        index = block.index_at(offset)
-        if index is None:
+        number = bisect_left(block.offsets, offset)
+        if number == len(block.offsets) or block.offsets[number] != offset:
             raise KeyError((block.number, offset))
+        ahead, place = self.cache.ahead, (self._log, block.number)
+        bytes_max = ahead.size_at(place, number)
+        window = self._read_ahead(block, number, bytes_max) if bytes_max else None
+        stored = None if window is None else window.take(offset)
+        if window is not None and stored is not None:
+            return self._open_in(window, block, offset, stored)
+        index = block.index_of(number)
         frame = self.run(block, index, index, 0)[0].frame
-        self.cache.put((self._log, block.number, offset), frame)
+        self.cache.put((*place, offset), frame)
+        ahead.missed(place, number)
         return frame
+
+    def _from_window(self, block: Block, offset: int) -> bytes | None:
+        """The frame if it was read ahead, else None."""
+        found = self.cache.ahead.take((self._log, block.number), offset)
+        return None if found is None else self._open_in(found[0], block, offset, found[1])
+
+    def _open_in(self, window: Window, block: Block, offset: int, frame: bytes) -> bytes:
+        """The frame of a window as readers get it."""
+        if frame[FRAME_FLAGS_AT] & NOT_OPEN:
+            frame = self._opened(block, window.place_of(offset), frame)
+            self.cache.ahead.keep_opened(window, offset, frame)
+            self.cache.make_room()
+        return frame
+
+    def _read_ahead(self, block: Block, first: int, bytes_max: int) -> Window | None:
+        """Read a window from frame number `first` on; None when nothing can be read at once there."""
+        file, start = self.files[block.number], block.place_of(first)
+        last, end = self._reach(block, first, len(block.offsets) - 1, start + bytes_max)
+        if file.is_read_singly or end <= start:
+            return None
+        try:
+            data = self._read(block, end - start, start)
+        except StoreCorrupt:  # some byte of it: from now on a reader gets the error of its own frame, after one attempt
+            file.is_read_singly = True
+            return None
+        offsets = block.offsets[first : last + 1]
+        window = Window(
+            data,
+            start=start,
+            offsets=offsets,
+            places=offsets if block.stored is None else block.stored[first : last + 1],
+            first_index=block.index_of(first),
+            indexes=None if block.indexes is None else block.indexes[first : last + 1],
+            incarnation=self._incarnation,
+        )
+        following = (block.number, last + 1) if last + 1 < len(block.offsets) else (block.number + 1, 0)
+        self.cache.ahead.keep((self._log, block.number), first, window, following)
+        self.cache.make_room()
+        return window
 
     def run(self, block: Block, lo: int, hi: int, bytes_max: int) -> list[Entry]:
         """Entries from `lo` to at most `hi` of one block, by one read of about `bytes_max` from its file; at least one.
@@ -111,7 +165,7 @@ class FrameReader:
             return [entry_of(waiting)]
         first = block.number_of(lo)
         start = block.place_of(first)
-        last, end = self._reach(block, first, hi, start + bytes_max)
+        last, end = self._reach(block, first, block.number_from(hi + 1) - 1, start + bytes_max)
         data = self._read(block, end - start, start)
         return [self._checked(block, data, start, number) for number in range(first, last + 1)]
 
@@ -156,28 +210,32 @@ class FrameReader:
             file.sealed = bool(header[FRAME_FLAGS_AT] & FRAME_SEALED)
         return file.sealed
 
-    def _reach(self, block: Block, first: int, hi: int, end_max: int) -> tuple[int, int]:
-        """(last frame, end) of a read that starts with frame `first` and ends by `end_max` if possible."""
+    def _reach(self, block: Block, first: int, last: int, end_max: int) -> tuple[int, int]:
+        """(number of the last frame, end) of a read from `first` to at most `last` that ends by `end_max` if possible.
+
+        It ends where the file was written to, and before a frame that is being rewritten.
+        """
         written = self.files[block.number].written
-        last, end = first, min(block.place_end(first), written)
-        while last + 1 < len(block.offsets) and block.index_of(last + 1) <= hi:
-            end_next = block.place_end(last + 1)
-            is_being_rewritten = (block.number, block.offsets[last + 1]) in self._rewriting
-            if end_next > end_max or block.place_of(last + 1) >= written or is_being_rewritten:
-                break
-            last, end = last + 1, min(end_next, written)
-        return last, end
+        places = block.offsets if block.stored is None else block.stored
+        behind = bisect_right(places, end_max, first + 1)  # the first frame that starts behind the end
+        is_whole = behind == len(places) and block.used <= end_max
+        last = min(last, behind - 1 if is_whole else behind - 2, bisect_left(places, written, first + 1) - 1)
+        for number, offset in self._rewriting:
+            if number == block.number and block.offsets[first] < offset:
+                last = min(last, bisect_left(block.offsets, offset) - 1)
+        last = max(first, last)
+        return last, min(block.place_end(last), written)
 
     def _checked(self, block: Block, data: bytes, start: int, number: int) -> Entry:
         at, index = block.place_of(number) - start, block.index_of(number)
-        if verify(data, at):
-            header = parse_header(data, at)
-            if header.log_index == index and header.incarnation == self._incarnation:
-                frame = data[at : at + header.length]
-                if header.flags:
-                    frame = self._opened(block, start + at, frame)
-                return Entry(index=index, term=header.term, kind=header.kind, frame=frame)
-        raise StoreCorrupt(f"{self.files[block.number].path}: entry {index} at byte {start + at} is damaged")
+        found = entry_frame(data, at, index, self._incarnation)
+        if found is None:
+            path = self.files[block.number].path
+            raise StoreCorrupt(f"{path}: entry {index} at byte {start + at} is damaged")
+        frame, term, kind = found
+        if frame[FRAME_FLAGS_AT] & NOT_OPEN:
+            frame = self._opened(block, start + at, frame)
+        return Entry(index=index, term=term, kind=kind, frame=frame)
 
     def _opened(self, block: Block, offset: int, frame: bytes) -> bytes:
         """The frame as it was appended, with empty messages in place of those that compaction removed."""
@@ -240,10 +298,15 @@ class FrameReader:
         self._open[number] = fd
         return fd
 
+    def shorten(self, block: Block) -> None:
+        """Note that the last frames of a block were cut."""
+        self._drop_windows(block.number)
+
     def reload(self, number: int, written: int) -> None:
         """Note that the file of a block was replaced by another one, with so many bytes."""
         file = self.files[number]
-        file.written, file.sealed = written, self._cipher is not None
+        file.written, file.sealed, file.is_read_singly = written, self._cipher is not None, False
+        self._drop_windows(number)
         fd = self._open.pop(number, None)
         if fd is not None:
             self._disk.close_file(fd)
@@ -252,6 +315,7 @@ class FrameReader:
         """Drop a block: close its descriptor for reading, and return its file."""
         for key in [key for key in self._rewriting if key[0] == number]:
             del self._rewriting[key]
+        self._drop_windows(number)
         fd = self._open.pop(number, None)
         if fd is not None:
             self._disk.close_file(fd)
@@ -259,6 +323,7 @@ class FrameReader:
 
     def close(self) -> None:
         """Close every descriptor."""
+        self.cache.ahead.drop_log(self._log)
         for fd in self._open.values():
             self._disk.close_file(fd)
         self._open.clear()
@@ -267,3 +332,6 @@ class FrameReader:
                 self._disk.close_file(file.fd)
                 file.fd = None
         self._unwritten.clear()
+
+    def _drop_windows(self, number: int) -> None:
+        self.cache.ahead.drop_block((self._log, number))

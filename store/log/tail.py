@@ -70,6 +70,8 @@ class LogTail:
         self._drop_unwritten(index)
         for block in self._blocks.cut_from(index):
             self.remove(block)
+        if len(self._blocks):
+            self._reader.shorten(self._blocks.newest)
         self.roll(index)
         self._state.token += 1
 

@@ -56,6 +56,7 @@ class BlockFile:
     fd: int | None = None  # held open while the block grows
     is_growing: bool = False  # an earlier process started it: the first open serves reads and writes
     sealed: bool | None = None  # whether its frames are encrypted; None: not read yet
+    is_read_singly: bool = False  # some of it cannot be read: no frame is read with others
     revision: int = 0  # grows with every change of its bytes
     written: int = 0  # bytes that a read of the file sees; 0 until it was created
 

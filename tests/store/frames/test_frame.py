@@ -1,6 +1,7 @@
 """Frames, records, marks and the scan, against plain Python and against damage."""
 
 import struct
+from random import Random
 
 import crc32c as reference
 import hypothesis.strategies as st
@@ -26,6 +27,21 @@ def sealed(index: int, *, term: int = 1, body: bytes = b"body", kind: Kind = Kin
 def test_crc32c_equals_the_reference(data: bytes, value: int) -> None:
     assert _frame.crc32c(data, value) == reference.crc32c(data, value)
     assert _frame.crc32c_by_table(data, value) == reference.crc32c(data, value)
+
+
+LANES = (256, 2048)  # long data is summed in three of them at once: store/frames/_crc32c.h
+
+
+@pytest.mark.parametrize(
+    "size", sorted({3 * (n * LANES[0] + m * LANES[1]) + d for n in (0, 1, 2, 8) for m in (0, 1, 3) for d in (-1, 0, 9)})
+)
+def test_crc32c_of_long_data_equals_the_reference(size: int) -> None:
+    data = Random(size).randbytes(max(0, size))
+    for start, value in [(0, 0), (1, 0), (3, 0xFFFFFFFF), (7, 0x12345678)]:  # unaligned too
+        piece = memoryview(data)[start:]
+        assert _frame.crc32c(piece, value) == reference.crc32c(piece, value)
+    zeros = bytes(len(data))
+    assert _frame.crc32c(zeros) == reference.crc32c(zeros)
 
 
 def test_header_is_laid_out_as_the_format_says() -> None:
