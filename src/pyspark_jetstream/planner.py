@@ -96,6 +96,11 @@ class Planner:
         last = self._offsets({name: end for name, (_, end, _) in planned.items()})
         return Batch(first, last, [wanted for _, _, ranges in planned.values() for wanted in ranges])
 
+    def batch_after(self, start: dict[str, Any]) -> Batch:
+        """Return what one micro-batch from `start` to the streams' ends reads, within the limits of the options."""
+        end = self.next_end(start, None)
+        return Batch(self._parse(start), end, self.partitions(start, end.to_json_dict()))
+
     def stop_at_present_end(self) -> None:
         """Limit all later micro-batches to the streams' present ends."""
         views = {name: self.of(name).view() for name in self.names()}

@@ -66,6 +66,11 @@ def project(batch: pa.RecordBatch, columns: Sequence[str], stream: str) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
+def schema_of_columns(columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of these columns, as `project` makes them."""
+    return pa.schema([(STREAM, pa.string()) if name == STREAM else ARROW_SCHEMA.field(name) for name in columns])
+
+
 def times_column(rows: Rows) -> pa.Array:
     """Return the times in nanoseconds."""
     column = text_column(rows.times)
