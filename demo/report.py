@@ -21,6 +21,8 @@ class Outcome:
 
     expected: dict[Group, Delays]
     found: dict[Group, Delays]
+    written: dict[Group, Delays]  # what the messages say that Spark has written back
+    written_messages: int
     progress: Progress
     stored: int
     killed: str
@@ -43,7 +45,10 @@ def show(console: Console, outcome: Outcome) -> bool:
     for fault in faults:
         console.print(f"WRONG: {fault}", style="bold red", highlight=False)
     if not faults:
-        console.print("Spark's table equals pandas's; every row is in the stream exactly once.", style="green")
+        console.print(
+            "Spark's table equals pandas's, and so does what it wrote back; every row is in the stream exactly once.",
+            style="green",
+        )
     return not faults
 
 
@@ -99,6 +104,7 @@ def spark_rows(table: Table, outcome: Outcome) -> None:
     rows, busy_s = sum(batch["rows"] for batch in later), sum(batch["seconds"] for batch in later)
     speed = f"{rows / busy_s:,.0f} rows/s in {len(later)} micro-batches after the first" if busy_s else "-"
     table.add_row("Spark", f"{speed}; {outcome.windows} windows")
+    table.add_row("written back", f"{outcome.written_messages:,} windows of carriers, exactly once, into stream DELAYS")
     by_server: Counter[str] = Counter()
     for one in outcome.served:
         by_server[one["server"]] += one["rows"]
@@ -112,6 +118,11 @@ def wrong(outcome: Outcome) -> list[str]:
         f"{carrier} {origin}: Spark has {outcome.found.get((carrier, origin))}, pandas {expected}"
         for (carrier, origin), expected in outcome.expected.items()
         if not same(expected, outcome.found.get((carrier, origin)))
+    ]
+    faults += [
+        f"{carrier} {origin}: stream DELAYS has {outcome.written.get((carrier, origin))}, pandas {expected}"
+        for (carrier, origin), expected in outcome.expected.items()
+        if not same(expected, outcome.written.get((carrier, origin)))
     ]
     faults += [f"Spark has a group that pandas has not: {group}" for group in outcome.found.keys() - outcome.expected]
     if (whole.flights, whole.with_delay) != (ROWS, ROWS_WITH_DELAY):
