@@ -130,11 +130,9 @@ async def work(run: Run) -> bool:
         publisher = await publish(run, rows, progress)
         caught_up_s = await asyncio.to_thread(catch_up, run)
         await finish_spark(run, progress)
-    messages, written = await asyncio.to_thread(windows.stored, ",".join(run.cluster.urls))
     outcome = report.Outcome(
         expected=expected,
-        written=windows.table(written),
-        written_messages=messages,
+        written=await asyncio.to_thread(windows.stored, ",".join(run.cluster.urls)),
         found=run.spark_table(),
         progress=publisher.progress,
         stored=api(run, f"STREAM.INFO.{STREAM}")["state"]["messages"],
@@ -143,7 +141,6 @@ async def work(run: Run) -> bool:
         leaderless_s=run.leaderless_s,
         restart_s=run.restart_s,
         caught_up_s=caught_up_s,
-        windows=json.loads((run.directory / "spark" / "result.json").read_text(encoding="utf-8"))["windows"],
         served=statistics(str(run.directory / "spark" / "stats")),
         speeds=json.loads((run.directory / "spark" / "speeds.json").read_text(encoding="utf-8")),
         rss_bytes=run.cluster.statistics(),

@@ -100,8 +100,7 @@ class Results:
             {"carrier": carrier, "origin": origin, **attrs.asdict(delays)}
             for (carrier, origin), delays in table(self._windows).items()
         ]
-        windows = len({start for start, _, _ in self._windows})
-        write(self._path, {"batch": batch_id, "windows": windows, "rows": rows})
+        write(self._path, {"batch": batch_id, "rows": rows})
 
 
 def write_back(batch: "DataFrame", batch_id: int, servers: str) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from demo.flights import MEAN_DELAY_MIN, MEAN_TOLERANCE, ROWS, ROWS_WITH_DELAY, Delays, Group, total
 from demo.publisher import Progress
+from demo.windows import Stored
 
 RELATIVE_TOLERANCE = 1e-9  # the same doubles are added in different orders
 MIB = 1024 * 1024
@@ -21,8 +22,7 @@ class Outcome:
 
     expected: dict[Group, Delays]
     found: dict[Group, Delays]
-    written: dict[Group, Delays]  # what the messages say that Spark has written back
-    written_messages: int
+    written: Stored  # what Spark has written back
     progress: Progress
     stored: int
     killed: str
@@ -30,7 +30,6 @@ class Outcome:
     leaderless_s: float
     restart_s: float
     caught_up_s: float
-    windows: int
     served: list[dict[str, Any]]
     speeds: list[dict[str, float]]
     rss_bytes: dict[str, int]
@@ -103,8 +102,8 @@ def spark_rows(table: Table, outcome: Outcome) -> None:
     later = outcome.speeds[1:]
     rows, busy_s = sum(batch["rows"] for batch in later), sum(batch["seconds"] for batch in later)
     speed = f"{rows / busy_s:,.0f} rows/s in {len(later)} micro-batches after the first" if busy_s else "-"
-    table.add_row("Spark", f"{speed}; {outcome.windows} windows")
-    table.add_row("written back", f"{outcome.written_messages:,} windows of carriers, exactly once, into stream DELAYS")
+    table.add_row("Spark", f"{speed}; {outcome.written.windows} windows")
+    table.add_row("written back", f"{outcome.written.messages:,} messages into stream DELAYS, exactly once")
     by_server: Counter[str] = Counter()
     for one in outcome.served:
         by_server[one["server"]] += one["rows"]
@@ -120,9 +119,9 @@ def wrong(outcome: Outcome) -> list[str]:
         if not same(expected, outcome.found.get((carrier, origin)))
     ]
     faults += [
-        f"{carrier} {origin}: stream DELAYS has {outcome.written.get((carrier, origin))}, pandas {expected}"
+        f"{carrier} {origin}: stream DELAYS has {outcome.written.table.get((carrier, origin))}, pandas {expected}"
         for (carrier, origin), expected in outcome.expected.items()
-        if not same(expected, outcome.written.get((carrier, origin)))
+        if not same(expected, outcome.written.table.get((carrier, origin)))
     ]
     faults += [f"Spark has a group that pandas has not: {group}" for group in outcome.found.keys() - outcome.expected]
     if (whole.flights, whole.with_delay) != (ROWS, ROWS_WITH_DELAY):

@@ -6,6 +6,8 @@ The query writes each window that a micro-batch has changed, so the last message
 import json
 from collections.abc import Mapping
 
+import attrs
+
 from demo.flights import Delays, Group
 from pyspark_jetstream import read_arrow
 
@@ -34,12 +36,21 @@ def table(windows: Mapping[Window, Counts]) -> dict[Group, Delays]:
     }
 
 
-def stored(servers: str) -> tuple[int, dict[Window, Counts]]:
-    """The messages in the stream, and the last state of each window in them; read without Spark."""
+@attrs.frozen(kw_only=True)
+class Stored:
+    """What the messages of the stream say."""
+
+    messages: int
+    windows: int
+    table: dict[Group, Delays]
+
+
+def stored(servers: str) -> Stored:
+    """Read the stream, without Spark."""
     messages = read_arrow(servers=servers, stream=STREAM, subject="delays.>", columns="data")
-    windows: dict[Window, Counts] = {}
+    last: dict[Window, Counts] = {}
     for data in messages.column("data").to_pylist():
         row = json.loads(data)
         key = (row["window"], row["carrier"], row["origin"])
-        windows[key] = (row["flights"], row["with_delay"], row.get("delay_min") or 0.0)
-    return len(messages), windows
+        last[key] = (row["flights"], row["with_delay"], row.get("delay_min") or 0.0)
+    return Stored(messages=len(messages), windows=len({start for start, _, _ in last}), table=table(last))
