@@ -1,6 +1,7 @@
 """`make demo`: publish the flights with acknowledgements, read them with Spark, kill the stream's leader half-way.
 
-Exits with 0 only if Spark's table equals that of pandas and every row is in the stream exactly once.
+Spark writes its windows into another stream, which is read back without Spark. Exits with 0 only if both tables equal
+that of pandas and every row is in the stream exactly once.
 JETRAFT_DEMO_SERVER=reference runs the same demo against nats-server; RAFT=pysyncobj chooses jetraft's second engine.
 """
 
@@ -20,7 +21,7 @@ import attrs
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from demo import flights, report
+from demo import flights, report, windows
 from demo.publisher import WINDOW, Publisher, PublishFailedError
 from demo.publisher import Progress as Acknowledged
 from pyspark_jetstream import statistics
@@ -117,7 +118,7 @@ def running(console: Console) -> Iterator[Run]:
 
 async def work(run: Run) -> bool:
     """Run the demo; returns whether the result is correct."""
-    create_stream(run)
+    create_streams(run)
     start_spark(run)
     frame = await asyncio.to_thread(flights.read)
     expected = flights.delays(frame)
@@ -131,6 +132,7 @@ async def work(run: Run) -> bool:
         await finish_spark(run, progress)
     outcome = report.Outcome(
         expected=expected,
+        written=await asyncio.to_thread(windows.stored, ",".join(run.cluster.urls)),
         found=run.spark_table(),
         progress=publisher.progress,
         stored=api(run, f"STREAM.INFO.{STREAM}")["state"]["messages"],
@@ -139,8 +141,7 @@ async def work(run: Run) -> bool:
         leaderless_s=run.leaderless_s,
         restart_s=run.restart_s,
         caught_up_s=caught_up_s,
-        windows=json.loads((run.directory / "spark" / "result.json").read_text(encoding="utf-8"))["windows"],
-        served=served(run),
+        served=statistics(str(run.directory / "spark" / "stats")),
         speeds=json.loads((run.directory / "spark" / "speeds.json").read_text(encoding="utf-8")),
         rss_bytes=run.cluster.statistics(),
         rss_bytes_max=dict(run.rss_bytes_max),
@@ -148,7 +149,7 @@ async def work(run: Run) -> bool:
     return report.show(run.console, outcome)
 
 
-# --- the stream -------------------------------------------------------------------------------------------------------
+# --- the streams ------------------------------------------------------------------------------------------------------
 def api(run: Run, subject: str, body: object = None) -> dict[str, Any]:
     """Send an API request to any running node and return its answer."""
     node = next(node for node in run.cluster if node.running.running)
@@ -156,12 +157,13 @@ def api(run: Run, subject: str, body: object = None) -> dict[str, Any]:
         return client.api(subject, body)
 
 
-def create_stream(run: Run) -> None:
-    """Create FLIGHTS with three replicas that all answer direct gets."""
-    body = {"name": STREAM, "subjects": ["flights.>"], "num_replicas": NODES, "allow_direct": True, "storage": "file"}
-    answer = api(run, f"STREAM.CREATE.{STREAM}", body)
-    if "error" in answer:
-        raise ServerFailed(f"the stream could not be created: {answer['error']['description']}")
+def create_streams(run: Run) -> None:
+    """Create FLIGHTS with three replicas that all answer direct gets, and DELAYS, which takes Spark's batches whole."""
+    common = {"num_replicas": NODES, "allow_direct": True, "storage": "file"}
+    for config in ({"name": STREAM, "subjects": ["flights.>"]}, windows.CONFIG):
+        answer = api(run, f"STREAM.CREATE.{config['name']}", config | common)
+        if "error" in answer:
+            raise ServerFailed(f"stream {config['name']} could not be created: {answer['error']['description']}")
 
 
 def leader(run: Run) -> str | None:
@@ -296,11 +298,6 @@ async def finish_spark(run: Run, progress: Progress) -> None:
     progress.update(progress.task_ids[-1], completed=flights.total(run.spark_table()).flights)
     if status != 0:
         raise ServerFailed(f"Spark's process ended with {status}\n{run.spark.tail()}")
-
-
-def served(run: Run) -> list[dict[str, Any]]:
-    """What each server returned to Spark in each micro-batch: rows and seconds of reading."""
-    return statistics(str(run.directory / "spark" / "stats"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The process of the Spark query: counts flights and adds up departure delays by window, carrier and origin.
 
 A window is over the time at which a flight was stored, and its state is dropped when the watermark has passed it. The
-query replaces a file with the table over all windows after every micro-batch. A line on its standard input means that
-everything has been published: it processes the rest and exits.
+query writes the windows that a micro-batch has changed to the stream DELAYS, exactly once, and replaces a file with the
+table over all windows. A line on its standard input means that everything has been published: it processes the rest and
+exits.
 """
 
 import argparse
@@ -14,8 +15,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
+
+from demo.windows import FENCES, STREAM, Counts, Window, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,38 +81,47 @@ def windowed(rows: "DataFrame") -> "DataFrame":
 
 
 class Results:
-    """The latest state of each window, and the table over all windows in a file. The sink of the query."""
+    """The latest state of each window, in the stream DELAYS and in a file. The sink of the query."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, servers: str) -> None:
         self._path = path
-        self._windows: dict[tuple[str, str, str], tuple[int, int, float]] = {}
+        self._servers = servers
+        self._windows: dict[Window, Counts] = {}
 
     def take(self, batch: "DataFrame", batch_id: int) -> None:
-        """Take the windows that a micro-batch has changed (output mode update), and replace the file."""
+        """Take the windows that a micro-batch has changed (output mode update): write them, and replace the file."""
+        batch.persist()  # it is used twice
         for row in batch.collect():
             key = (row.window.start.isoformat(), row.carrier, row.origin)
             self._windows[key] = (row.flights, row.with_delay, row.delay_min or 0.0)
-        groups: dict[tuple[str, str], tuple[int, int, float]] = {}
-        for (_, carrier, origin), counts in self._windows.items():
-            before = groups.get((carrier, origin), (0, 0, 0.0))
-            groups[carrier, origin] = (before[0] + counts[0], before[1] + counts[1], before[2] + counts[2])
+        write_back(batch, batch_id, self._servers)
+        batch.unpersist()
         rows = [
-            {
-                "carrier": carrier,
-                "origin": origin,
-                "flights": flights,
-                "with_delay": with_delay,
-                "mean_delay_min": minutes / with_delay if with_delay else None,
-            }
-            for (carrier, origin), (flights, with_delay, minutes) in groups.items()
+            {"carrier": carrier, "origin": origin, **attrs.asdict(delays)}
+            for (carrier, origin), delays in table(self._windows).items()
         ]
-        windows = len({start for start, _, _ in self._windows})
-        write(self._path, {"batch": batch_id, "windows": windows, "rows": rows})
+        write(self._path, {"batch": batch_id, "rows": rows})
+
+
+def write_back(batch: "DataFrame", batch_id: int, servers: str) -> None:
+    """Write a message for each row; a micro-batch that Spark repeats writes what is missing."""
+    messages = batch.select(
+        sql.concat_ws(".", sql.lit("delays"), "carrier", "origin").alias("subject"),
+        sql.to_json(
+            sql.struct(
+                sql.col("window.start").cast("string").alias("window"),
+                *("carrier", "origin", "flights", "with_delay", "delay_min"),
+            )
+        ).alias("data"),
+    )
+    writer = messages.write.format("jetstream").option("servers", servers).option("stream", STREAM)
+    writer = writer.option("delivery", "exactly-once").option("fenceSubject", FENCES)
+    writer.option("writeId", "demo-delays").option("writeEpoch", batch_id).mode("append").save()
 
 
 def start(spark: SparkSession, *, servers: str, directory: Path) -> "StreamingQuery":
-    """Start the query on the stream FLIGHTS; its table lands in result.json."""
-    results = Results(directory / "result.json")
+    """Start the query on the stream FLIGHTS; its windows land in the stream DELAYS, its table in result.json."""
+    results = Results(directory / "result.json", servers)
     return (
         windowed(read(spark, servers=servers, directory=directory))
         .writeStream.outputMode("update")

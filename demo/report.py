@@ -10,6 +10,7 @@ from rich.table import Table
 
 from demo.flights import MEAN_DELAY_MIN, MEAN_TOLERANCE, ROWS, ROWS_WITH_DELAY, Delays, Group, total
 from demo.publisher import Progress
+from demo.windows import Stored
 
 RELATIVE_TOLERANCE = 1e-9  # the same doubles are added in different orders
 MIB = 1024 * 1024
@@ -21,6 +22,7 @@ class Outcome:
 
     expected: dict[Group, Delays]
     found: dict[Group, Delays]
+    written: Stored  # what Spark has written back
     progress: Progress
     stored: int
     killed: str
@@ -28,7 +30,6 @@ class Outcome:
     leaderless_s: float
     restart_s: float
     caught_up_s: float
-    windows: int
     served: list[dict[str, Any]]
     speeds: list[dict[str, float]]
     rss_bytes: dict[str, int]
@@ -43,7 +44,10 @@ def show(console: Console, outcome: Outcome) -> bool:
     for fault in faults:
         console.print(f"WRONG: {fault}", style="bold red", highlight=False)
     if not faults:
-        console.print("Spark's table equals pandas's; every row is in the stream exactly once.", style="green")
+        console.print(
+            "Spark's table equals pandas's, and so does what it wrote back; every row is in the stream exactly once.",
+            style="green",
+        )
     return not faults
 
 
@@ -98,7 +102,8 @@ def spark_rows(table: Table, outcome: Outcome) -> None:
     later = outcome.speeds[1:]
     rows, busy_s = sum(batch["rows"] for batch in later), sum(batch["seconds"] for batch in later)
     speed = f"{rows / busy_s:,.0f} rows/s in {len(later)} micro-batches after the first" if busy_s else "-"
-    table.add_row("Spark", f"{speed}; {outcome.windows} windows")
+    table.add_row("Spark", f"{speed}; {outcome.written.windows} windows")
+    table.add_row("written back", f"{outcome.written.messages:,} messages into stream DELAYS, exactly once")
     by_server: Counter[str] = Counter()
     for one in outcome.served:
         by_server[one["server"]] += one["rows"]
@@ -112,6 +117,11 @@ def wrong(outcome: Outcome) -> list[str]:
         f"{carrier} {origin}: Spark has {outcome.found.get((carrier, origin))}, pandas {expected}"
         for (carrier, origin), expected in outcome.expected.items()
         if not same(expected, outcome.found.get((carrier, origin)))
+    ]
+    faults += [
+        f"{carrier} {origin}: stream DELAYS has {outcome.written.table.get((carrier, origin))}, pandas {expected}"
+        for (carrier, origin), expected in outcome.expected.items()
+        if not same(expected, outcome.written.table.get((carrier, origin)))
     ]
     faults += [f"Spark has a group that pandas has not: {group}" for group in outcome.found.keys() - outcome.expected]
     if (whole.flights, whole.with_delay) != (ROWS, ROWS_WITH_DELAY):

@@ -1,7 +1,7 @@
 """The `jetraft` command: reads flags and configuration, then runs the server until a signal stops it.
 
 `jetraft inspect` and `jetraft verify` read a store directory instead (cli/inspect.py); `jetraft recover` makes groups
-available again without a majority (cli/recover.py).
+available again without a majority (cli/recover.py), `jetraft export` writes a stream to a file (cli/export.py).
 
 Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start, 2 when the
 command line is wrong.
@@ -19,6 +19,7 @@ from jetraft.api.config.flags import FlagError, help_text, parse_flags
 from jetraft.api.config.options import Options
 
 USAGE_ERROR = 2
+COMMANDS = ("inspect", "verify", "recover", "export")
 
 
 def settings_of(arguments: Sequence[str]) -> Settings:
@@ -54,6 +55,21 @@ def options_of(arguments: Sequence[str]) -> Options:
     return build_options(settings_of(arguments))
 
 
+def command(name: str, words: Sequence[str]) -> int:
+    """Run one of COMMANDS; returns the exit status. Servers do not need their modules."""
+    if name == "recover":
+        from jetraft.api.cli import recover  # noqa: PLC0415
+
+        return recover.main(words)
+    if name == "export":
+        from jetraft.api.cli import export  # noqa: PLC0415
+
+        return export.main(words)
+    from jetraft.api.cli import inspect  # noqa: PLC0415
+
+    return inspect.main(name, words)
+
+
 def main(  # noqa: PLR0911  (one for each way to end)
     arguments: Sequence[str] | None = None, at_ready: Callable[[], None] = lambda: None
 ) -> int:
@@ -62,14 +78,8 @@ def main(  # noqa: PLR0911  (one for each way to end)
     `at_ready` is called once, when the server is ready.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    if words and words[0] in ("inspect", "verify"):
-        from jetraft.api.cli import inspect  # noqa: PLC0415  servers do not need it
-
-        return inspect.main(words[0], words[1:])
-    if words and words[0] == "recover":
-        from jetraft.api.cli import recover  # noqa: PLC0415
-
-        return recover.main(words[1:])
+    if words and words[0] in COMMANDS:
+        return command(words[0], words[1:])
     try:
         settings = settings_of(words)
         if settings.get("help"):

@@ -1,5 +1,7 @@
 """A Spark data source for JetStream: `format("jetstream")` of `read`, `readStream`, `write` and `writeStream`.
 
+`read_arrow`, `scan_arrow`, `read_pandas` and `to_parquet` read streams without Spark; they need pyarrow.
+
 Spark finds it by its name: at the first use of any data source it imports every top-level module called `pyspark_*` and
 reads its attribute `DefaultSource`. If one of these modules raises at import, Spark finds none of them. So this file
 imports nothing: `DefaultSource` is loaded at its first use, and missing where pyspark is missing or too old
@@ -13,10 +15,35 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pyspark_jetstream.arrow import Scan, offsets_of, read_arrow, read_pandas, scan_arrow
+    from pyspark_jetstream.parquet import Export, to_parquet
     from pyspark_jetstream.source import DefaultSource
 
-__all__ = ["DefaultSource", "__version__", "register", "statistics"]
+__all__ = [
+    "DefaultSource",
+    "Export",
+    "Scan",
+    "__version__",
+    "offsets_of",
+    "read_arrow",
+    "read_pandas",
+    "register",
+    "scan_arrow",
+    "statistics",
+    "to_parquet",
+]
 __version__ = "0.1.0"
+
+
+WITHOUT_SPARK = {
+    "Export": "parquet",
+    "Scan": "arrow",
+    "offsets_of": "arrow",
+    "read_arrow": "arrow",
+    "read_pandas": "arrow",
+    "scan_arrow": "arrow",
+    "to_parquet": "parquet",
+}
 
 
 def register(spark: "SparkSession") -> None:
@@ -46,4 +73,13 @@ def __getattr__(name: str) -> Any:
         except ImportError as error:
             raise AttributeError(f"pyspark_jetstream needs pyspark 4.2 or later: {error}") from error
         return DefaultSource
+    if name in WITHOUT_SPARK:
+        from importlib import import_module  # noqa: PLC0415  (nothing at import: see above)
+
+        try:
+            return getattr(import_module(f"pyspark_jetstream.{WITHOUT_SPARK[name]}"), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "pyarrow":
+                raise
+            raise ImportError(f"pyspark_jetstream.{name} needs pyarrow: pip install pyarrow") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -99,8 +99,9 @@ class Connection(Transport):
         answers: dict[int, wire.Frame] = {}
         while len(answers) < len(questions):
             frame = self.expect(b"MSG")
-            number = frame.subject.rpartition(b".")[2]
-            answers[int(number) - first] = frame
+            number = int(frame.subject.rpartition(b".")[2])
+            if number >= first:  # below it is what a server says after the last message of a pull
+                answers[number - first] = frame
         return [answers[position] for position in range(len(questions))]
 
     def direct_batch(

@@ -28,6 +28,7 @@ END_OF_BATCH = wire.Status(code=204, description="EOB", headers={})
 NONE_LEFT = wire.Status(code=404, description="No Messages", headers={})
 ENDS = frozenset({404, 408})  # no message, or no more of them
 CONFLICT = 409
+COMPLETED = "Batch Completed"  # nats-server, after the last message of a pull with max_bytes
 TOO_LARGE = wire.Status(code=CONFLICT, description="Exceeds MaxBytes", headers={})
 
 
@@ -96,6 +97,8 @@ class ConsumerScan:
                     raise ServerError(f"{transport.url}: a message that is not from the consumer")
                 continue
             transport.expect(b"MSG")
+            if status.code == CONFLICT and status.description == COMPLETED:
+                continue  # of the pull before this one: it was over with its last message
             if status.code == CONFLICT and status.description.endswith(TOO_LARGE.description):
                 return END_OF_BATCH if rows else TOO_LARGE
             return NONE_LEFT if status.code in ENDS else status

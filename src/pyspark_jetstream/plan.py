@@ -11,7 +11,6 @@ import os
 from collections.abc import Sequence
 
 import attrs
-from pyspark.sql.datasource import InputPartition
 
 from pyspark_jetstream.leader import StreamView
 from pyspark_jetstream.options import Options
@@ -37,15 +36,7 @@ class Range:
     options: Options
 
 
-class RangePartition(InputPartition):
-    """The partition that Spark passes to the task."""
-
-    def __init__(self, value: Range) -> None:
-        super().__init__(value)
-        self.value: Range = value
-
-
-def split(view: StreamView, template: Range, *, turn: int) -> list[InputPartition]:
+def split(view: StreamView, template: Range, *, turn: int) -> list[Range]:
     """Return the partitions of a range. Each starts at another replica; `turn` chooses that of the first."""
     assert template.servers
     rows = template.end_seq - template.start_seq
@@ -55,13 +46,11 @@ def split(view: StreamView, template: Range, *, turn: int) -> list[InputPartitio
     count = partition_count(rows, view, options.partitions_min, options.partition_rows_max, cores=cores())
     edges = [template.start_seq + rows * position // count for position in range(count + 1)]
     return [
-        RangePartition(
-            attrs.evolve(
-                template,
-                start_seq=edges[position],
-                end_seq=edges[position + 1],
-                servers=rotated(template.servers, turn + position),
-            )
+        attrs.evolve(
+            template,
+            start_seq=edges[position],
+            end_seq=edges[position + 1],
+            servers=rotated(template.servers, turn + position),
         )
         for position in range(count)
     ]

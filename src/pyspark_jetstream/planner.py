@@ -9,7 +9,7 @@ import re
 import time
 from typing import Any
 
-from pyspark.sql.datasource import InputPartition
+import attrs
 
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.durable import Durables
@@ -17,6 +17,7 @@ from pyspark_jetstream.errors import StreamNotFoundError
 from pyspark_jetstream.leader import Api, Leader, StreamView, stream_names
 from pyspark_jetstream.offsets import Offset, Offsets, parse_offsets
 from pyspark_jetstream.options import Options
+from pyspark_jetstream.plan import Range
 from pyspark_jetstream.pushdown import Narrowing
 from pyspark_jetstream.replicas import Directory
 from pyspark_jetstream.stream_planner import StreamPlanner
@@ -26,6 +27,15 @@ LOG = logging.getLogger("pyspark_jetstream")
 
 # How often a pattern is compared with the names of the streams.
 DISCOVERY_S = 10.0
+
+
+@attrs.frozen(slots=True)
+class Batch:
+    """What a batch read reads."""
+
+    start: Offsets
+    end: Offsets  # nothing at or after it is read
+    ranges: list[Range]
 
 
 class Planner:
@@ -59,7 +69,7 @@ class Planner:
         """Return the state of the only stream."""
         return self.of(self._options.stream).view()
 
-    def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[InputPartition]:
+    def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[Range]:
         """Return the partitions of a range of the only stream."""
         return self.of(self._options.stream).split(view, start_seq, end_seq)
 
@@ -78,10 +88,18 @@ class Planner:
         self.durables.create(offsets)
         return offsets
 
-    def batch(self, part: Narrowing | None = None) -> list[InputPartition]:
-        """Return the partitions of a batch read, of this part only if one is given."""
+    def batch(self, part: Narrowing | None = None) -> Batch:
+        """Return what a batch read reads, of this part only if one is given."""
         part = part or Narrowing(subjects=self._options.subjects)
-        return [partition for name in self.names() for partition in self.of(name).batch(part)]
+        planned = {name: self.of(name).batch(part) for name in self.names()}
+        first = self._offsets({name: start for name, (start, _, _) in planned.items()})
+        last = self._offsets({name: end for name, (_, end, _) in planned.items()})
+        return Batch(first, last, [wanted for _, _, ranges in planned.values() for wanted in ranges])
+
+    def batch_after(self, start: dict[str, Any]) -> Batch:
+        """Return what one micro-batch from `start` to the streams' ends reads, within the limits of the options."""
+        end = self.next_end(start, None)
+        return Batch(self._parse(start), end, self.partitions(start, end.to_json_dict()))
 
     def stop_at_present_end(self) -> None:
         """Limit all later micro-batches to the streams' present ends."""
@@ -148,7 +166,7 @@ class Planner:
         ends = {name: planner.latest for name, planner in self._planners.items() if planner.latest is not None}
         return self._offsets(ends) if ends else None
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
         """Return the partitions of the rows between two offsets."""
         first, last = self._parse(start), self._parse(end)
         self.durables.check(first)

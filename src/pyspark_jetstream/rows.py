@@ -4,6 +4,7 @@ Spark checks the first batch of a task: types, order and nullability must equal 
 microseconds, so nanoseconds are truncated.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ ARROW_SCHEMA = pa.schema(
         ("data", pa.binary()),
     ]
 )
+
+STREAM = "stream"  # the column that is not of messages: the same in each row of a range
 
 # Spark is equally fast with batches of 1,000 to 100,000 rows; one megabyte limits the worker's memory.
 BATCH_BYTES = 1 << 20
@@ -50,6 +53,22 @@ def to_batches(rows: "Rows | Columns") -> list[pa.RecordBatch]:
     )
     step = min(BATCH_ROWS_MAX, max(1, len(rows) * BATCH_BYTES // max(1, whole.nbytes)))
     return [whole.slice(position, step) for position in range(0, len(rows), step)]
+
+
+def project(batch: pa.RecordBatch, columns: Sequence[str], stream: str) -> pa.RecordBatch:
+    """Return a batch of all columns as one of these columns; `stream` is the same in each row. Copies no row."""
+    if tuple(batch.schema.names) == tuple(columns):
+        return batch
+    arrays = [
+        pa.repeat(pa.scalar(stream, pa.string()), batch.num_rows) if name == STREAM else batch.column(name)
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def schema_of_columns(columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of these columns, as `project` makes them."""
+    return pa.schema([(STREAM, pa.string()) if name == STREAM else ARROW_SCHEMA.field(name) for name in columns])
 
 
 def times_column(rows: Rows) -> pa.Array:

@@ -1,4 +1,4 @@
-"""The columns: all that there are, those of a query, and how record batches of all become those of a query.
+"""The columns, as Spark's types: all that there are, and those of a query.
 
 Spark passes no list of needed columns to a Python source, so a query names them: option `columns`, `includeHeaders`, or
 a schema of its own (`.schema("data BINARY")`).
@@ -21,8 +21,6 @@ from pyspark_jetstream.errors import BadOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
 SCHEMA = StructType(
     [
@@ -52,16 +50,3 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
                 f"{schema_of(tuple(FIELDS)).simpleString()}"
             )
     return tuple(schema.fieldNames())
-
-
-def project(batch: "pa.RecordBatch", columns: "Sequence[str]", stream: str) -> "pa.RecordBatch":
-    """Return a batch of all columns as one of these columns; `stream` is the same in each row. Copies no row."""
-    import pyarrow as pa  # noqa: PLC0415  (only tasks need it)
-
-    if tuple(batch.schema.names) == tuple(columns):
-        return batch
-    arrays = [
-        pa.repeat(pa.scalar(stream, pa.string()), batch.num_rows) if name == STREAM.name else batch.column(name)
-        for name in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -5,9 +5,7 @@ only to pickle `read` for the tasks. So readers keep connections and surveys in 
 partition has everything that its task needs. `latestOffset(start, limit)` needs Spark 4.2.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -25,16 +23,22 @@ from pyspark.sql.types import StructType
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.errors import BadOptionError
 from pyspark_jetstream.options import OPTION_FIELDS, STREAMING_ONLY, Options, parse_options
-from pyspark_jetstream.plan import Range, RangePartition
+from pyspark_jetstream.plan import Range
 from pyspark_jetstream.planner import Planner
 from pyspark_jetstream.pushdown import Narrowing, narrowing
-from pyspark_jetstream.schema import columns_of, project, schema_of
+from pyspark_jetstream.schema import columns_of, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-LOG = logging.getLogger("pyspark_jetstream")
+
+class RangePartition(InputPartition):
+    """The partition that Spark passes to the task."""
+
+    def __init__(self, value: Range) -> None:
+        super().__init__(value)
+        self.value: Range = value
 
 
 class DefaultSource(DataSource):
@@ -112,13 +116,14 @@ class BatchReader(DataSourceReader):
     def _planned(self, part: Narrowing) -> list[InputPartition]:
         connections = ConnectionCache()
         try:
-            return Planner(attrs.evolve(self._options, subjects=part.subjects), connections).batch(part)
+            planned = Planner(attrs.evolve(self._options, subjects=part.subjects), connections).batch(part)
+            return [RangePartition(wanted) for wanted in planned.ranges]
         finally:
             connections.close()
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one partition, in a task. If there is no partition, Spark passes one without a value."""
-        return read_range(partition.value) if isinstance(partition, RangePartition) else iter(())
+        return _task(partition) if isinstance(partition, RangePartition) else iter(())
 
     def __repr__(self) -> str:
         return describe(self._options)
@@ -187,12 +192,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The partitions of a micro-batch; after a restart Spark passes the range in its log."""
-        return self.planner.partitions(start, end)
+        return [RangePartition(wanted) for wanted in self.planner.partitions(start, end)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one partition, in a task."""
         assert isinstance(partition, RangePartition)
-        return read_range(partition.value)
+        return _task(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed everything before this offset: durable consumers acknowledge it."""
@@ -213,27 +218,8 @@ def describe(options: Options) -> str:
     return f"jetstream {', '.join(options.streams)}{subjects} from {', '.join(options.access.servers)}"
 
 
-def read_range(wanted: Range) -> "Iterator[pa.RecordBatch]":
-    """Yield the record batches of a range; then log, and write to `statsDir` if set, the rows of each server."""
+def _task(partition: RangePartition) -> "Iterator[pa.RecordBatch]":
     from pyspark_jetstream.client import CONNECTIONS  # noqa: PLC0415  (the worker's own, never pickled)
-    from pyspark_jetstream.fetch import RangeReader  # noqa: PLC0415  (only tasks need it)
-    from pyspark_jetstream.rows import to_batches  # noqa: PLC0415  (pyarrow: only in tasks)
-    from pyspark_jetstream.stats import write_stats  # noqa: PLC0415  (only in tasks)
+    from pyspark_jetstream.reading import read_range  # noqa: PLC0415  (pyarrow: only in tasks)
 
-    options = wanted.options
-    reader = RangeReader(wanted, CONNECTIONS)
-    for rows in reader:
-        for batch in to_batches(rows):
-            yield project(batch, options.columns, options.stream)
-    for name, served in reader.served.items():
-        LOG.info("%s rows of %s from %s in %.3f s", served.rows, options.stream, name, served.seconds)
-    if reader.missing and not options.fail_on_data_loss and not options.subjects:
-        LOG.warning(
-            "stream %s [%d, %d): %d sequences have no message (deleted, or lost to retention); read without them",
-            options.stream,
-            wanted.start_seq,
-            wanted.end_seq,
-            reader.missing,
-        )
-    if options.stats_dir is not None:
-        write_stats(Path(options.stats_dir), wanted, reader)
+    return read_range(partition.value, CONNECTIONS)

@@ -6,6 +6,7 @@ So they are written to a directory that driver and executors share, and to the l
 
 import json
 import os
+import sys
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,9 +39,8 @@ def write_stats(directory: Path, wanted: "Range", reader: "RangeReader") -> None
 
 def task_place() -> dict[str, str | None]:
     """Return the query and the batch of the task that runs in this process; None outside of a streaming query."""
-    from pyspark import TaskContext  # noqa: PLC0415  (only tasks)
-
-    context = TaskContext.get()
+    pyspark = sys.modules.get("pyspark")  # a task has imported it; a read without Spark needs none
+    context = pyspark.TaskContext.get() if pyspark is not None else None
     if context is None:
         return {"query": None, "batch": None}
     return {

@@ -17,8 +17,6 @@ import logging
 import random
 import time
 
-from pyspark.sql.datasource import InputPartition
-
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.errors import DataLossError, StreamRecreatedError
 from pyspark_jetstream.leader import PAUSE_MAX_S, Leader, StreamView
@@ -68,8 +66,8 @@ class StreamPlanner:
             self._initial = self.at(view, start_seq, ahead=start_seq > view.end_seq)
         return self._initial
 
-    def batch(self, part: Narrowing) -> list[InputPartition]:
-        """Return the partitions of this part of a batch read."""
+    def batch(self, part: Narrowing) -> tuple[Offset, Offset, list[Range]]:
+        """Return where this part of a batch read starts and ends, and its partitions."""
         view, stream = self.view(), self.options.stream
         ending = self.options.ending or Position(keyword="latest")
         start_seq, end_seq = resolve_range(
@@ -82,7 +80,8 @@ class StreamPlanner:
         seqs = [self.leader.seq_at(time) if time else None for time in (part.start_time, part.end_time)]
         start_seq = max(start_seq, part.start_seq, seqs[0] or 0)
         end_seq = least(end_seq, part.end_seq, seqs[1]) or 0
-        return self.split(view, start_seq, end_seq)
+        end_seq = max(start_seq, end_seq)
+        return self.at(view, start_seq), self.at(view, end_seq), self.split(view, start_seq, end_seq)
 
     def span(self, start: Offset | None) -> tuple[Offset, StreamView]:
         """Return where the next micro-batch starts and the view that ends it; no offset is a stream's first batch.
@@ -108,7 +107,7 @@ class StreamPlanner:
             return self.at(view, view.end_seq), view
         return start, view
 
-    def partitions(self, first: Offset | None, last: Offset) -> list[InputPartition]:
+    def partitions(self, first: Offset | None, last: Offset) -> list[Range]:
         """Return the partitions of the rows between two offsets; no first offset is a stream's first batch."""
         if first == last:
             return []
@@ -126,7 +125,7 @@ class StreamPlanner:
         known = first is not None and first.created == last.created
         return self._existing(view, first.seq if known and first else view.first_seq, last.seq)
 
-    def _existing(self, view: StreamView, start_seq: int, end_seq: int) -> list[InputPartition]:
+    def _existing(self, view: StreamView, start_seq: int, end_seq: int) -> list[Range]:
         """Return the partitions of the part of a range that exists; what does not is a loss."""
         stream = self.options.stream
         if view.end_seq < end_seq:
@@ -137,7 +136,7 @@ class StreamPlanner:
             self._lost(DataLossError(f"{lost} are no longer in stream {stream!r}, which starts at {view.first_seq}"))
         return self.split(view, max(start_seq, view.first_seq), end_seq)
 
-    def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[InputPartition]:
+    def split(self, view: StreamView, start_seq: int, end_seq: int) -> list[Range]:
         """Return the partitions of a range of this stream; the next call starts with the next replica."""
         self._turn += 1
         template = Range(

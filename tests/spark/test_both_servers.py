@@ -1,15 +1,19 @@
 """The same messages, read from jetraft in columns and from nats-server in rows, are the same rows."""
 
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
+from pyspark_jetstream import fetch
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.columns import Columns
 from pyspark_jetstream.fetch import RangeReader
 from pyspark_jetstream.rows import to_batches
 from tests.harness.raw import RawClient
-from tests.harness.server import Server
+from tests.harness.server import Kind, Server
 from tests.spark.streams import create, delete_messages, publish
 from tests.spark.test_fetch import planned
 
@@ -63,3 +67,20 @@ def test_columns_of_jetraft_are_the_rows_of_nats_server(tmp_path: Path) -> None:
     assert ours == theirs
     assert ours["DIRECT"] == ours["INDIRECT"]
     assert len(ours["DIRECT"]) == COUNT - 40
+
+
+@pytest.mark.parametrize("kind", ["jetraft", "reference"])
+def test_what_is_said_after_a_pull_is_not_taken_for_an_answer_to_the_next_request(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """nats-server sends a status after the last message of a pull that also had a limit of bytes."""
+    monkeypatch.setattr(fetch, "BATCH_ROWS", 100)
+    with Server(kind, directory=tmp_path) as server, RawClient(server.address) as client:
+        create(client, "PULLED", allow_direct=False)
+        publish(client, "PULLED", COUNT)
+        cache = ConnectionCache()
+        with closing(cache):
+            parts = list(RangeReader(planned(server, "PULLED", cache), cache))
+        assert [seq for part in parts for seq in part.stream_seqs] == list(range(1, COUNT + 1))
+        assert client.api("CONSUMER.NAMES.PULLED")["consumers"] == []
+    assert "continuing at" not in caplog.text

@@ -1,24 +1,41 @@
-"""docs/spark.md: its examples are programs whose options are accepted, and its tables have every option."""
+"""docs/spark.md: its examples run, and its tables have every option.
 
+Examples without Spark and commands read from a real server. Those with Spark run against a recorder, which parses
+the options of each read and write: their servers have other names, logins and domains.
+"""
+
+import json
+import os
 import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyspark_jetstream.options import KNOWN, Options, parse_options
-from tests.harness.server import ROOT
+from pyspark_jetstream.write.options import WriteOptions, parse_write_options
+from tests.harness.patience import PATIENCE_S
+from tests.harness.raw import RawClient
+from tests.harness.server import ROOT, Server
+from tests.spark.streams import create, delete
 from tests.spark.test_credentials import SEEDS, creds, text_of
 
 TEXT = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+WITHOUT_SPARK = [code for code in BLOCKS if "import pyspark_jetstream as js" in code]
+EXAMPLES = [code for code in BLOCKS if code not in WITHOUT_SPARK]
+COMMANDS = re.findall(r"^    (jetraft export .*)$", TEXT, re.MULTILINE)
 
 
 class Recorder:
-    """Instead of a Spark session: keeps the options of a read, and parses them at `load`."""
+    """Instead of a Spark session: keeps the options of a read or write, and parses them where Spark would."""
 
     def __init__(self) -> None:
-        self.found: list[Options] = []
+        self.found: list[Options | WriteOptions] = []
         self._given: dict[str, str] = {}
 
     def __getattr__(self, _: str) -> "Recorder":
@@ -31,19 +48,62 @@ class Recorder:
         self._given[name] = str(value)
         return self
 
+    def options(self, **given: object) -> "Recorder":
+        self._given |= {name: str(value) for name, value in given.items()}
+        return self
+
     def load(self) -> "Recorder":
-        self.found.append(parse_options(self._given))
+        return self._take(parse_options)
+
+    def start(self) -> "Recorder":
+        return self._take(parse_write_options)
+
+    save = start
+
+    def _take(self, parse: Callable[[dict[str, str]], Options | WriteOptions]) -> "Recorder":
+        self.found.append(parse(self._given))
         self._given = {}
         return self
 
 
 @pytest.mark.parametrize("code", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_the_options_of_each_example_are_accepted(code: str, tmp_path: Path) -> None:
+def test_the_options_of_each_example_with_spark_are_accepted(code: str, tmp_path: Path) -> None:
     path = tmp_path / "user.creds"
     path.write_text(creds(text_of(SEEDS[0])))
     spark = Recorder()
-    exec(compile(code, "docs/spark.md", "exec"), {"spark": spark, "creds": str(path)})
+    exec(compile(code, "docs/spark.md", "exec"), {"spark": spark, "orders": spark, "creds": str(path)})
     assert spark.found
+
+
+@pytest.fixture
+def orders(client: RawClient) -> Iterator[None]:
+    """The stream that the examples without Spark read."""
+    create(client, "ORDERS", subjects=["orders.>"])
+    for number in range(10):
+        client.acknowledged(f"orders.{('eu', 'us', 'as')[number % 3]}.new", b"{}")
+    yield
+    delete(client, "ORDERS")
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("code", WITHOUT_SPARK, ids=range(len(WITHOUT_SPARK)))
+def test_the_examples_without_spark_run(code: str, server: Server, tmp_path: Path) -> None:
+    names: dict[str, Any] = {"directory": str(tmp_path)}
+    exec(compile(code.replace("nats://n1:4222", server.url), "docs/spark.md", "exec"), names)
+    assert (len(names["table"]), len(names["frame"]), names["rows"], names["export"].rows) == (7, 10, 10, 10)
+    assert len(names["later"]) == 0
+
+
+@pytest.mark.usefixtures("orders")
+def test_the_commands_run(server: Server, tmp_path: Path) -> None:
+    assert len(COMMANDS) == 2
+    rows = []
+    for line in COMMANDS:
+        words = [sys.executable, "-m", "jetraft", *shlex.split(line.replace("nats://n1:4222", server.url))[1:]]
+        env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        done = subprocess.run(words, env=env, capture_output=True, cwd=tmp_path, timeout=PATIENCE_S, check=True)
+        rows.append(json.loads(done.stdout)["rows"])
+    assert rows == [4, 0]
 
 
 def test_every_option_has_its_row() -> None:

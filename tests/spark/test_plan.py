@@ -11,12 +11,12 @@ from pyspark_jetstream.plan import (
     PARTITION_ROWS_MAX,
     UNDIVIDED_ROWS_MAX,
     Range,
-    RangePartition,
     partition_count,
     rotated,
     split,
 )
 from pyspark_jetstream.replicas import Server
+from pyspark_jetstream.source import RangePartition
 
 VIEW = StreamView(
     created="2026-01-01T00:00:00Z",
@@ -47,8 +47,7 @@ def whole(start_seq: int, end_seq: int, **options: str) -> Range:
 
 @given(st.integers(1, 10**9), st.integers(0, 10**6), st.integers(1, 50))
 def test_partitions_cover_the_range_without_gap_or_overlap(start_seq: int, rows: int, partitions_min: int) -> None:
-    partitions = split(VIEW, whole(start_seq, start_seq + rows, minPartitions=str(partitions_min)), turn=0)
-    ranges = [partition.value for partition in partitions]
+    ranges = split(VIEW, whole(start_seq, start_seq + rows, minPartitions=str(partitions_min)), turn=0)
     assert [entry.start_seq for entry in ranges] == [start_seq, *(entry.end_seq for entry in ranges[:-1])][
         : len(ranges)
     ]

@@ -62,7 +62,7 @@ def offset(seq: int, created: str = OLD, stream: str = "S") -> dict[str, Any]:
 
 
 def ranges(made: Planner, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int]]:
-    return [(partition.value.start_seq, partition.value.end_seq) for partition in made.partitions(start, end)]
+    return [(partition.start_seq, partition.end_seq) for partition in made.partitions(start, end)]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_several_streams_have_an_offset_each_and_share_the_limit() -> None:
     assert start == {"streams": {"A": {"created": OLD, "seq": 1}, "B": {"created": NEW, "seq": 101}}}
     end = made.next_end(start, 100).to_json_dict()
     assert end == {"streams": {"A": {"created": OLD, "seq": 76}, "B": {"created": NEW, "seq": 126}}}
-    planned = [partition.value for partition in made.partitions(start, end)]
+    planned = made.partitions(start, end)
     assert [(one.options.stream, one.start_seq, one.end_seq) for one in planned] == [("A", 1, 76), ("B", 101, 126)]
     latest = made.latest_seen()
     assert latest is not None
@@ -242,7 +242,7 @@ def test_the_checkpoint_of_one_stream_is_read_by_a_query_of_several_and_the_new_
     script(made, "T", view(5, 9))
     end = made.next_end(offset(200), None).to_json_dict()
     assert {name: one["seq"] for name, one in end["streams"].items()} == {"S": 301, "T": 10}
-    planned = [partition.value for partition in made.partitions(offset(200), end)]
+    planned = made.partitions(offset(200), end)
     assert [(one.options.stream, one.start_seq, one.end_seq) for one in planned] == [("S", 200, 301), ("T", 5, 10)]
 
 

@@ -15,7 +15,6 @@ import pytest
 from pyspark_jetstream.client import ConnectionCache
 from pyspark_jetstream.fetch import RangeReader
 from pyspark_jetstream.options import parse_options
-from pyspark_jetstream.plan import RangePartition
 from pyspark_jetstream.planner import Planner
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
@@ -76,9 +75,8 @@ def test_a_range_is_read_whole_when_its_replica_is_killed_in_the_middle(
     planner = Planner(parse_options({"servers": cluster[0].url, "stream": "MIDDLE"}), connections)
     view = planner.view()
     [partition] = planner.split(attrs.evolve(view, message_bytes=1), 1, view.end_seq)
-    assert isinstance(partition, RangePartition)
-    assert {candidate.name for candidate in partition.value.servers if candidate.has_replica} == {"n1", "n2", "n3"}
-    reader = RangeReader(partition.value, connections)
+    assert {candidate.name for candidate in partition.servers if candidate.has_replica} == {"n1", "n2", "n3"}
+    reader = RangeReader(partition, connections)
     seqs: list[int] = []
     victim: Server | None = None
     try:
@@ -106,8 +104,7 @@ def test_partitions_are_spread_over_the_replicas(cluster: Cluster, connections: 
     partitions = planner.split(planner.view(), 1, 91)
     served: list[str] = []
     for partition in partitions:
-        assert isinstance(partition, RangePartition)
-        reader = RangeReader(attrs.evolve(partition.value), connections)
+        reader = RangeReader(partition, connections)
         assert sum(len(rows) for rows in reader) == 30
         served += reader.served
     assert sorted(served) == ["n1", "n2", "n3"]

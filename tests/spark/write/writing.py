@@ -8,7 +8,6 @@ import pyarrow as pa
 from pyspark_jetstream.client import CONNECTIONS, ConnectionCache
 from pyspark_jetstream.fetch import RangeReader
 from pyspark_jetstream.options import Access, parse_options
-from pyspark_jetstream.plan import RangePartition
 from pyspark_jetstream.planner import Planner
 from pyspark_jetstream.rows import to_batches
 from pyspark_jetstream.write.atomic import FencedWriter
@@ -75,8 +74,7 @@ def stored(servers: Sequence[str], stream: str) -> list[int]:
         view = planner.view()
         found: list[int] = []
         for partition in planner.split(view, view.first_seq, view.end_seq):
-            assert isinstance(partition, RangePartition)
-            for part in RangeReader(partition.value, connections):
+            for part in RangeReader(partition, connections):
                 for row in (row for batch in to_batches(part) for row in batch.to_pylist()):
                     if not row["subject"].startswith("fence."):
                         number = int(row["data"])
