@@ -14,7 +14,6 @@ NOT_SERVED: Mapping[str, frozenset[str]] = {
         write_timeout
     """),
     "accounts": words("nkey"),
-    "accounts.exports": words("latency"),
     "cluster": words("permissions"),
     "leafnodes": words("""
         write_deadline write_timeout

@@ -14,6 +14,7 @@ from jetraft.api.exchange.transforms import choices_of, names_of
 from jetraft.api.exchange.values import Export, Import, ServiceResponseType, Sharing, SharingKind
 
 if TYPE_CHECKING:
+    from jetraft.api.latency import Latencies
     from jetraft.api.plane._accounts import Account
     from jetraft.api.plane._plane import Plane
 
@@ -43,6 +44,7 @@ class SharedAccounts:
 
     plane: "Plane"
     cluster: str
+    latencies: "Latencies | None" = None  # None: nothing is measured
     sharing: dict[str, Sharing] = attrs.field(factory=dict, init=False)
     _held: "dict[str, Account]" = attrs.field(factory=dict, init=False)
     _links: dict[str, dict[ImportInForce, int]] = attrs.field(
@@ -93,6 +95,8 @@ class SharedAccounts:
             self.plane.unmap(account)
             for mapping in after.mappings:
                 self.plane.map_subject(account, mapping.source.encode(), choices_of(mapping, self.cluster))
+        if self.latencies is not None and measures(before) != measures(after):
+            self.plane.measure_account(account, self.latencies if measures(after) else None)
         if before.limits != after.limits:
             self.plane.limit(
                 account,
@@ -126,11 +130,14 @@ class SharedAccounts:
     def _number_of(self, service: ImportedService, export: Export) -> int:
         """The number of a service, which the plane gives when the first account imports it."""
         many = export.response_type is not ServiceResponseType.SINGLE
+        measured = self.latencies if export.latency is not None else None
         number, before = self._services.get(service, (0, export))
         if not number:
-            number = self.plane.export_service(many=many, threshold_ns=export.threshold_ns)
+            number = self.plane.export_service(many=many, threshold_ns=export.threshold_ns, measured=measured)
         elif before != export:
-            self.plane.change_service(number, many=many, threshold_ns=export.threshold_ns)
+            self.plane.change_service(number, many=many, threshold_ns=export.threshold_ns, measured=measured)
+        if self.latencies is not None:
+            self.latencies.follow(number, service.account, export.latency)
         self._services[service] = number, export
         return number
 
@@ -138,11 +145,21 @@ class SharedAccounts:
         """Forget the services that no account imports any more."""
         used = {link.service for links in self._links.values() for link in links}
         for service in [one for one in self._services if one not in used]:
-            self.plane.end_service(self._services.pop(service)[0])
+            number, _ = self._services.pop(service)
+            if self.latencies is not None:
+                self.latencies.follow(number, service.account, None)
+            self.plane.end_service(number)
 
 
-def set_up(plane: "Plane", accounts: Mapping[str, Sharing], cluster: str) -> SharedAccounts:
+def measures(sharing: Sharing) -> bool:
+    """Whether an account exports a service whose latencies are told."""
+    return any(one.latency is not None for one in sharing.exports)
+
+
+def set_up(
+    plane: "Plane", accounts: Mapping[str, Sharing], cluster: str, latencies: "Latencies | None" = None
+) -> SharedAccounts:
     """Set all accounts up, which were found to be right; the caller keeps the result as long as the plane."""
-    shared = SharedAccounts(plane, cluster)
+    shared = SharedAccounts(plane, cluster, latencies)
     shared.follow(accounts)
     return shared

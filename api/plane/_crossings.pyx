@@ -10,7 +10,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
-from jetraft.api.plane._answers cimport answer_drop, answer_find, answer_new, answer_subject, answer_touch, reply_of
+from jetraft.api.plane._answers cimport MEASURED_MARK, answer_drop, answer_find, answer_new, answer_subject, answer_touch, reply_of
 from jetraft.api.plane._deliver cimport deliver, match_for
 from jetraft.api.plane._mappings cimport map_subject
 from jetraft.api.plane._request_info cimport copy_without_info
@@ -18,6 +18,9 @@ from jetraft.api.plane._trace_asked cimport asks_for_trace
 from jetraft.api.plane._transforms cimport transform_free, transform_subject
 from jetraft.api.plane._types cimport (
     CROSSINGS_MAX,
+    MEASURE_ANSWER,
+    MEASURE_REQUEST,
+    MEASURE_UNHEARD,
     SUB_SERVICE,
     acct_t,
     answer_t,
@@ -71,7 +74,22 @@ cdef answer_t* expect_answer(
 cdef void forget_answer(plane_t* plane, acct_t* acct, msg_t* there, answer_t* answer) noexcept nogil:
     """Nobody received the message. The answer may have come and gone meanwhile."""
     if answer != NULL and answer_find(plane, acct, there.reply, there.reply_len) == answer:
+        if answer.measured:
+            plane.measure(plane, MEASURE_UNHEARD, answer.id, NULL, NULL, NULL)
         answer_drop(plane, answer)
+
+
+cdef void measure(plane_t* plane, service_import_t* service, conn_t* origin, msg_t* msg, msg_t* there, answer_t* answer) noexcept nogil:
+    """Ask whether a request is measured; the exporter's node knows it by its reply subject."""
+    cdef char* end
+    if answer == NULL and msg.reply_len:
+        return
+    if plane.measure(plane, MEASURE_REQUEST, 0 if answer == NULL else answer.id, origin, service, msg) and answer != NULL:
+        answer.measured = 1
+        end = <char*>there.reply + there.reply_len
+        end[0] = c"."
+        end[1] = c"T"
+        there.reply_len += MEASURED_MARK
 
 
 cdef bint map_there(plane_t* plane, acct_t* acct, const char* subject, Py_ssize_t n, msg_t* there, room_t* room) noexcept nogil:
@@ -161,6 +179,8 @@ cdef uint32_t request(plane_t* plane, service_import_t* service, conn_t* origin,
     here.service = service
     describe(plane, origin, &here, &there, room)
     answer = expect_answer(plane, msg, &there, service.exporter, service.importer, service.service, room)
+    if service.service.measured:
+        measure(plane, service, origin, msg, &there, answer)
     plane.crossing = &here
     taken = deliver(plane, service.exporter, origin, &there, match_for(plane, service.exporter, there.subject, there.subject_len))
     plane.crossing = here.outer
@@ -181,6 +201,9 @@ cdef uint32_t give_back(plane_t* plane, acct_t* acct, conn_t* origin, msg_t* msg
     if answer == NULL:
         return 0
     to, service, n = answer.to, answer.service, answer.n
+    if answer.measured:
+        answer.measured = 0
+        plane.measure(plane, MEASURE_ANSWER, answer.id, origin, NULL, NULL)
     memcpy(room.subject, reply_of(answer), n)
     if map_there(plane, to, room.subject, n, &there, room):
         end_trace(plane, &there, room)

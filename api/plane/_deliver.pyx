@@ -12,6 +12,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from jetraft.api.plane._accounts cimport tell_account
+from jetraft.api.plane._answers cimport note_reply
 from jetraft.api.plane._leaf_out cimport name_origin, note_leaf, pick_leaf, send_to_leafs
 from jetraft.api.plane._permissions cimport may_receive
 from jetraft.api.plane._request_info cimport copy_without_info
@@ -355,8 +356,8 @@ cdef uint32_t send_to_routes(
     cdef uint32_t i, sent = 0
     cdef bint is_marked = name_origin(plane, origin)
     cdef route_t* route
-    if is_marked:
-        picks[pick_count].group = &plane.origin_mark
+    note_reply(plane, acct, origin, msg)
+    picks[pick_count].group = &plane.origin_mark    # the last, where it counts
     for i in range(plane.routes.count):
         route = <route_t*>plane.routes.items[i]
         if route.stamp == plane.stamp:
