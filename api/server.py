@@ -40,6 +40,7 @@ from jetraft.api.reload.reloader import Reloader
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.api.start_errors import StartError, clients_error, first_of, routes_error
 from jetraft.api.start_files import StartFiles, StartFilesError
+from jetraft.api.syslog import SyslogError
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
@@ -67,6 +68,9 @@ def serve(options: Options, reread: Callable[[], Options] | None, at_ready: Call
     """
     try:
         say = open_logger(options)
+    except SyslogError as error:
+        sys.stderr.write(f"jetraft: {error}\n")
+        return 1
     except OSError as error:
         sys.stderr.write(f"jetraft: cannot open log file {options.log_file}: {error.strerror}\n")
         return 1
@@ -116,6 +120,7 @@ class Server:
             hold_sockets()
             self.reactor.close_all(Reason.SERVER_SHUTDOWN)  # the last thing: who sees it may start the next server
             self.say.info("Server Exiting..")
+        self.say.close()
         return self._exit_status
 
     # Building.
