@@ -97,6 +97,7 @@ def export_of(block: Mapping[str, Any]) -> Export:
         subject=subject,
         token_position=position,
         response_type=ServiceResponseType(response),
+        allow_trace=flag(block, "allow_trace"),
         latency=latency_of(block, kind, ServiceResponseType(response)),
         threshold_ns=integer(block, "response_threshold") or RESPONSE_THRESHOLD_NS,
         needs_activation=flag(block, "token_req"),
@@ -141,6 +142,7 @@ def import_of(block: Mapping[str, Any], importer: str) -> Import:
         local=local,
         prefix=prefix,
         share=flag(block, "share"),
+        allow_trace=flag(block, "allow_trace"),
         activation=activation_of(string(block, "token"), kind, subject, account, importer),
     )
 

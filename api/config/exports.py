@@ -39,7 +39,7 @@ def export(block: Table) -> Export | None:
         "accounts": put("accounts", names),
         "latency": put("latency", latency),
         "account_token_position": put("token_position", number),
-        "allow_trace": put("allow_trace", flag),  # of messages that are traced, which jetraft does not do
+        "allow_trace": put("allow_trace", flag),
     }
     seen: set[str] = set()
     for key, given in block.items():
@@ -53,7 +53,6 @@ def export(block: Table) -> Export | None:
         except OptionsError as error:
             raise PlacedError(f"{block.place(key)}: {error}") from error
     check_directives(block, seen)
-    found.pop("allow_trace", None)
     for kind in SharingKind:
         if kind in found:
             subject = found.pop(kind)

@@ -5,7 +5,7 @@ not interrupted. It is called between turns, with what `rules` found to be right
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import attrs
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from jetraft.api.plane._plane import Plane
 
 NOTHING = Sharing()
+
+
+class ServiceKind(TypedDict):
+    """How a service is exported, as the plane is told."""
+
+    many: bool
+    threshold_ns: int
+    measured: "Latencies | None"
+    traced: bool
 
 
 @attrs.frozen
@@ -125,17 +134,23 @@ class SharedAccounts:
         if one.kind is SharingKind.SERVICE:
             return self.plane.import_service(here, names.local, there, service, to=names.there, share=one.share)
         source = one.subject.encode()
-        return self.plane.import_stream(here, names.local, there, source, shown=names.here, back=names.there)
+        return self.plane.import_stream(
+            here, names.local, there, source, shown=names.here, back=names.there, traced=one.allow_trace
+        )
 
     def _number_of(self, service: ImportedService, export: Export) -> int:
         """The number of a service, which the plane gives when the first account imports it."""
-        many = export.response_type is not ServiceResponseType.SINGLE
-        measured = self.latencies if export.latency is not None else None
+        kind: ServiceKind = {
+            "many": export.response_type is not ServiceResponseType.SINGLE,
+            "threshold_ns": export.threshold_ns,
+            "measured": self.latencies if export.latency is not None else None,
+            "traced": export.allow_trace,
+        }
         number, before = self._services.get(service, (0, export))
         if not number:
-            number = self.plane.export_service(many=many, threshold_ns=export.threshold_ns, measured=measured)
+            number = self.plane.export_service(**kind)
         elif before != export:
-            self.plane.change_service(number, many=many, threshold_ns=export.threshold_ns, measured=measured)
+            self.plane.change_service(number, **kind)
         if self.latencies is not None:
             self.latencies.follow(number, service.account, export.latency)
         self._services[service] = number, export

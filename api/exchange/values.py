@@ -66,6 +66,7 @@ class Export:
     token_position: int = 0  # of the token that has to be the importer's name, counted from 1; 0: none
     response_type: ServiceResponseType = ServiceResponseType.SINGLE
     threshold_ns: int = RESPONSE_THRESHOLD_NS
+    allow_trace: bool = False  # of a service: traces go on into its account
     latency: LatencySampling | None = None  # of a service with one answer
     needs_activation: bool = False  # of accounts that operators have signed
     revoked: tuple[tuple[str, int], ...] = ()  # account or `*`, and the second up to which activations do not count
@@ -81,6 +82,7 @@ class Import:
     local: str = ""
     prefix: str = ""  # of a stream, before its own subject
     share: bool = False
+    allow_trace: bool = False  # of a stream: traces tell of its receivers
     activation: Activation | None = None
 
 

@@ -156,7 +156,7 @@ cdef answer_t* answer_new(
     answer.acct = acct
     answer.to = to
     answer.service = service
-    answer.measured = 0
+    answer.measured = answer.many = 0
     answer.since_ns = jr_mono_ns()
     answer.n = <uint16_t>n
     memcpy(<char*>(answer + 1), reply, n)

@@ -132,10 +132,10 @@ cdef class Exchange(Leafs):
         free(self.p.shown)
         free(self.p.crossings.items)
 
-    def export_service(self, *, bint many, int64_t threshold_ns, measured=None):
+    def export_service(self, *, bint many, int64_t threshold_ns, measured=None, bint traced=False):
         """Export a service, with one answer to a request or many; returns a number for what imports it.
 
-        `measured` is told the latencies of its answers, None: nobody is.
+        `measured` is told the latencies of its answers. With `traced` traces go on into the account.
         """
         cdef export_t* service = <export_t*>calloc(1, sizeof(export_t))
         if service == NULL:
@@ -146,6 +146,7 @@ cdef class Exchange(Leafs):
         service.threshold_ns = threshold_ns
         service.next = self.p.exports
         self.p.exports = service
+        service.traced = traced
         self._measure_service(service, measured)
         return service.id
 
@@ -157,11 +158,12 @@ cdef class Exchange(Leafs):
             raise ValueError(f"no service has the number {number}")
         return found
 
-    def change_service(self, uint32_t number, *, bint many, int64_t threshold_ns, measured=None):
+    def change_service(self, uint32_t number, *, bint many, int64_t threshold_ns, measured=None, bint traced=False):
         """Let a service have other answers from now on."""
         cdef export_t* service = self._export(number)
         service.many = many
         service.threshold_ns = threshold_ns
+        service.traced = traced
         self._measure_service(service, measured)
 
     cdef void _measure_service(self, export_t* service, measured):
@@ -232,7 +234,7 @@ cdef class Exchange(Leafs):
         sublist_add(&self.p, acct, service.sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0)
         return service.id
 
-    def import_stream(self, Account account not None, bytes subject, Account exporter not None, bytes source, *, shown, back):
+    def import_stream(self, Account account not None, bytes subject, Account exporter not None, bytes source, *, shown, back, bint traced=False):
         """Let subscriptions of an account to a subject receive what is published on `source` in another.
 
         `shown` and `back` lead from one to the other, None: they are the same. Returns the import's number.
@@ -248,6 +250,7 @@ cdef class Exchange(Leafs):
         self.p.last_import += 1
         stream.id = self.p.last_import
         stream.exporter = exporter.within(&self.p)
+        stream.traced = traced
         stream.source, stream.source_len = copied(source), <uint16_t>PyBytes_GET_SIZE(source)
         stream.local, stream.local_len = copied(subject), <uint16_t>PyBytes_GET_SIZE(subject)
         stream.shown = NULL if shown is None else transform_new(shown)

@@ -58,6 +58,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
                     subject="q.>",
                     accounts=("B",),
                     response_type=ServiceResponseType.CHUNKED,
+                    allow_trace=True,
                     threshold_ns=3 * NS_PER_S,
                 ),
                 Export(kind=STREAM, subject="s.*.t", token_position=2),
@@ -67,7 +68,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
         "B": Sharing(
             imports=(
                 Import(kind=SERVICE, account="A", subject="q.1", local="mine", share=True),
-                Import(kind=STREAM, account="A", subject="s.B.t", prefix="of.a"),
+                Import(kind=STREAM, account="A", subject="s.B.t", prefix="of.a", allow_trace=True),
             ),
             mappings=(
                 Mapping(
