@@ -11,12 +11,13 @@ from typing import TextIO
 import attrs
 
 from jetraft.api.config.options import Options
+from jetraft.api.syslog import Syslog, open_syslog
 from jetraft.store.model.clock import NS_PER_S
 
 
 @attrs.define
 class Logger:
-    """Writes lines to one stream, debug lines only with `debug_on`."""
+    """Writes lines to one stream, or to syslog, debug lines only with `debug_on`."""
 
     stream: TextIO = attrs.field(factory=lambda: sys.stderr)
     with_time: bool = True
@@ -24,21 +25,25 @@ class Logger:
     debug_on: bool = False
     trace_on: bool = False
     path: str = ""
+    syslog: Syslog | None = None  # it has a time of its own
     size_limit_bytes: int = 0  # of the file, which is then renamed and started again; 0: no limit
     files_max: int = 0  # files to keep, with the one in use; 0: all
     lines: int = 0
 
     def _write(self, label: str, text: str) -> None:
+        printable = text.replace("\r", "\\r").replace("\n", "\\n")
+        self.lines += 1
+        if self.syslog is not None:
+            self.syslog.write(label, printable)
+            return
         stamp = ""
         if self.with_time:
             seconds, nanoseconds = divmod(time.time_ns(), NS_PER_S)
             moment = time.gmtime(seconds) if self.utc else time.localtime(seconds)
             stamp = f"{time.strftime('%Y/%m/%d %H:%M:%S', moment)}.{nanoseconds // 1000:06d} "
         # One write per line, so that lines of several processes in one file are not mixed.
-        printable = text.replace("\r", "\\r").replace("\n", "\\n")
         self.stream.write(f"[{os.getpid()}] {stamp}[{label}] {printable}\n")
         self.stream.flush()
-        self.lines += 1
         if self.size_limit_bytes and self.path and self.stream.tell() > self.size_limit_bytes:
             self._rotate()
 
@@ -74,15 +79,18 @@ class Logger:
             old, self.stream = self.stream, open_for_append(self.path)
             old.close()
 
-    def write_to(self, path: str, stream: TextIO | None) -> None:
-        """Write to a file that was opened, or with None to the standard error stream."""
+    def write_to(self, path: str, target: TextIO | Syslog | None) -> None:
+        """Write to a file that was opened, to syslog, or with None to the standard error stream."""
         self.close()
-        self.path, self.stream = path, stream if stream is not None else sys.stderr
+        self.syslog = target if isinstance(target, Syslog) else None
+        self.path, self.stream = path, sys.stderr if target is None or isinstance(target, Syslog) else target
 
     def close(self) -> None:
-        """Close the log file; the standard error stream stays open."""
+        """Close the log file, or send what waits for syslog; the standard error stream stays open."""
         if self.path:
             self.stream.close()
+        if self.syslog is not None:
+            self.syslog.close()
 
     def _rotate(self) -> None:
         """Rename the file to nats-server's name with a time stamp, start a new one, keep the newest `files_max`."""
@@ -107,10 +115,19 @@ def open_for_append(path: str) -> TextIO:
     return Path(path).open("a", encoding="utf-8")
 
 
+def open_target(options: Options) -> TextIO | Syslog | None:
+    """Open where lines go: a file, else a remote syslog, else that of this machine. Raises OSError, SyslogError."""
+    if options.log_file:
+        return open_for_append(options.log_file)
+    return open_syslog(options.remote_syslog) if options.remote_syslog or options.syslog else None
+
+
 def open_logger(options: Options) -> Logger:
-    """Return a logger to the configured file, or to the standard error stream. Raises OSError."""
+    """Return a logger to where the options say, or to the standard error stream. Raises OSError, SyslogError."""
+    target = open_target(options)
     return Logger(
-        stream=open_for_append(options.log_file) if options.log_file else sys.stderr,
+        stream=sys.stderr if target is None or isinstance(target, Syslog) else target,
+        syslog=target if isinstance(target, Syslog) else None,
         with_time=options.logtime,
         utc=options.logtime_utc,
         debug_on=options.debug,

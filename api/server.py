@@ -27,6 +27,7 @@ from jetraft.api.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
 from jetraft.api.interfaces import advertised, join_host_port
+from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, listen
 from jetraft.api.logger import LogBridge, Logger, open_logger
 from jetraft.api.login import Logins
@@ -39,6 +40,7 @@ from jetraft.api.reload.reloader import Reloader
 from jetraft.api.session import ServerIdentity, Sessions
 from jetraft.api.start_errors import StartError, clients_error, first_of, routes_error
 from jetraft.api.start_files import StartFiles, StartFilesError
+from jetraft.api.syslog import SyslogError
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
@@ -66,6 +68,9 @@ def serve(options: Options, reread: Callable[[], Options] | None, at_ready: Call
     """
     try:
         say = open_logger(options)
+    except SyslogError as error:
+        sys.stderr.write(f"jetraft: {error}\n")
+        return 1
     except OSError as error:
         sys.stderr.write(f"jetraft: cannot open log file {options.log_file}: {error.strerror}\n")
         return 1
@@ -115,6 +120,7 @@ class Server:
             hold_sockets()
             self.reactor.close_all(Reason.SERVER_SHUTDOWN)  # the last thing: who sees it may start the next server
             self.say.info("Server Exiting..")
+        self.say.close()
         return self._exit_status
 
     # Building.
@@ -146,11 +152,12 @@ class Server:
         self.plane = make_plane(options, self.sessions, self.logins, self.tracer, self.say, on_leaf_text)
         self.plane.log_protocol(options.trace)
         self.plane.trace_external(bool(self.tracer.by_account))
-        self.shared = set_up(self.plane, options.sharing, self.identity.cluster_name)
         self.plane.set_domain(self.identity.domain.encode())
         on_closed = self.leaf.closing(self.sessions.on_closed) if self.leaf else self.sessions.on_closed
         self.reactor = Reactor(self.plane, self.clock, on_closed)
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
+        latencies = Latencies(self.plane, self.sessions, self.reactor.later, self.timers.call_at)
+        self.shared = set_up(self.plane, options.sharing, self.identity.cluster_name, latencies)
         parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say)
         self.tls = serve_tls(options, parts, self.leaf)
         listener = ClientListener(self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.tls)

@@ -77,11 +77,17 @@ class Trace:
         """The publisher may not publish this."""
         self.document["events"][0]["error"] = texts(PUBLISH, subject, b"", b"")[0]
 
-    def to_client(self, cid: int, subscription: bytes, queue: bytes, error: str) -> None:
+    def mapped(self, subject: bytes) -> None:
+        """Its account maps its subject."""
+        self._event("sm", to=subject.decode(errors="replace"))
+
+    def to_client(self, cid: int, subscription: bytes, queue: bytes, error: str, *, account: str) -> None:
         """A client receives the message, or does not and why."""
         event = self._event("eg", kind=CLIENT, cid=cid)
         if name := self.tracer.name_of(cid):
             event["name"] = name
+        if account != self.account:
+            event["acc"] = account
         event["sub"] = subscription.decode(errors="replace")
         if queue:
             event["queue"] = queue.decode(errors="replace")
@@ -99,6 +105,30 @@ class Trace:
         hop = f"{self.hop}.{self.hops}" if self.hop else str(self.hops)
         self._event("eg", kind=ROUTE, cid=number, name=name, hop=hop)
         return with_header(hdr, HOP, hop.encode())
+
+    def to_importer(self, account: str, subject: bytes) -> None:
+        """An account imports the message as part of a stream, under this subject."""
+        self._event("se", acc=account, to=subject.decode(errors="replace"))
+
+    def to_service(self, account: str, subject: bytes, there: bytes) -> None:
+        """The message is a request to a service of an account."""
+        names = {"from": subject.decode(errors="replace"), "to": there.decode(errors="replace")}
+        self._event("si", acc=account, **names)
+
+    def dest_of(self, hdr: bytes) -> bytes:
+        """Where events of a message with these headers go, in the account where it is."""
+        asked = read_trace(hdr)
+        return self.dest if asked is None or asked.is_external else asked.first(DEST)
+
+    @staticmethod
+    def led_to(hdr: bytes, dest: bytes) -> bytes:
+        """The headers with another destination, for another account."""
+        return with_header(hdr, DEST, dest)
+
+    @staticmethod
+    def ended(hdr: bytes) -> bytes:
+        """The headers for an account that lets nothing be traced."""
+        return disabled(hdr)
 
     def to_api(self, subject: bytes) -> None:
         """The message is a request of the JetStream API, which nats-server imports from its system account."""

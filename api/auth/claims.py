@@ -22,7 +22,7 @@ from jetraft.api.auth.permissions import (
 )
 from jetraft.api.auth.rules import CalloutRules
 from jetraft.api.auth.sharing_claims import sharing_of
-from jetraft.api.auth.tokens import Token, TokenError, flag, integer, items, string, strings, table, tables
+from jetraft.api.auth.tokens import Token, TokenError, flag, integer, items, string, strings, table
 from jetraft.api.exchange.values import Sharing
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.subject import valid_subject
@@ -239,14 +239,13 @@ def account_claims(token: Token) -> AccountClaims:
         allows_bearer=not flag(limits, "disallow_bearer"),
         jetstream=jetstream_limits(limits),
         callout=callout_of(table(nats, "authorization"), token.subject, frozenset(signing_keys)),
-        unserved=unserved_of(nats, limits),
+        unserved=unserved_of(limits),
     )
 
 
-def unserved_of(nats: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[str, ...]:
+def unserved_of(limits: Mapping[str, Any]) -> tuple[str, ...]:
     """What has no effect, and takes nothing away from anybody."""
-    tiers = ("tiered_limits",) if table(limits, "tiered_limits") else ()
-    return tiers + (("service_latency",) if any(one.get("service_latency") for one in tables(nats, "exports")) else ())
+    return ("tiered_limits",) if table(limits, "tiered_limits") else ()
 
 
 def callout_of(block: Mapping[str, Any], account: str, signers: frozenset[str]) -> CalloutRules | None:

@@ -17,12 +17,13 @@ from jetraft.api.exchange.values import (
     Destination,
     Export,
     Import,
+    LatencySampling,
     ServiceResponseType,
     Sharing,
     SharingKind,
 )
 from jetraft.api.exchange.values import Mapping as SubjectMapping
-from jetraft.store.model.subject import is_literal, is_subset, overlaps, valid_subject
+from jetraft.store.model.subject import is_literal, is_subset, overlaps, valid_publish_subject, valid_subject
 from jetraft.store.model.transforms import TransformError
 
 SHARED_MAX: Final = 10_000  # exports, imports and mappings of one token, each
@@ -96,10 +97,29 @@ def export_of(block: Mapping[str, Any]) -> Export:
         subject=subject,
         token_position=position,
         response_type=ServiceResponseType(response),
+        allow_trace=flag(block, "allow_trace"),
+        latency=latency_of(block, kind, ServiceResponseType(response)),
         threshold_ns=integer(block, "response_threshold") or RESPONSE_THRESHOLD_NS,
         needs_activation=flag(block, "token_req"),
         revoked=tuple((key, integer(revoked, key)) for key in sorted(revoked)),
     )
+
+
+def latency_of(block: Mapping[str, Any], kind: SharingKind, response: ServiceResponseType) -> LatencySampling | None:
+    """Where an export tells its latencies; None: nowhere, as a service with many answers. Raises TokenError."""
+    if not block.get("service_latency"):
+        return None
+    found = table(block, "service_latency")
+    subject, percent = string(found, "results"), 0
+    if found.get("sampling") != "headers":
+        percent = integer(found, "sampling")
+        if percent and not 1 <= percent <= WHOLE:
+            raise TokenError("the sampling percentage of a latency needs to be between 1-100")
+    if kind is not SharingKind.SERVICE:
+        raise TokenError("latency tracking is only permitted for services")
+    if not valid_publish_subject(subject.encode()):
+        raise TokenError("the results subject of a latency is not valid")
+    return LatencySampling(subject=subject, percent=percent) if response is ServiceResponseType.SINGLE else None
 
 
 def import_of(block: Mapping[str, Any], importer: str) -> Import:
@@ -122,6 +142,7 @@ def import_of(block: Mapping[str, Any], importer: str) -> Import:
         local=local,
         prefix=prefix,
         share=flag(block, "share"),
+        allow_trace=flag(block, "allow_trace"),
         activation=activation_of(string(block, "token"), kind, subject, account, importer),
     )
 

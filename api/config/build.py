@@ -24,6 +24,7 @@ from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.url import redacted
@@ -164,6 +165,10 @@ def system_account(settings: Settings, trust: TrustOptions | None) -> str:
     if settings.get("no_system_account"):
         if name:
             raise OptionsError("system_account and no_system_account are mutually exclusive")
+        exports = [one for account in settings.get("accounts") or () for one in account.sharing.exports]
+        if found := next((one for one in exports if one.latency is not None), None):
+            where = f"Error adding service latency sampling for {go_quote(found.subject)}"
+            raise OptionsError(f"{where}: system account not setup")
         return ""
     if name and name not in {SYSTEM_ACCOUNT, *(account.name for account in settings.get("accounts") or ())}:
         raise OptionsError(f'system_account "{name}" is not an account of the configuration')
@@ -244,7 +249,7 @@ PLAIN = (
     "ping_interval_ns", "ping_max", "write_deadline_ns",
     "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
     "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",
-    "server_metadata", "config_file", "config_digest",
+    "syslog", "remote_syslog", "server_metadata", "config_file", "config_digest",
 )  # fmt: skip
 
 

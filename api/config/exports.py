@@ -7,6 +7,7 @@ from jetraft.api.config.blocks import Apply, PlacedError, put, refuse, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import flag, go_type, items, number, word, wrong_type
 from jetraft.api.config.grammar import Table
+from jetraft.api.config.latency import latency
 from jetraft.api.config.values import duration_ns
 from jetraft.api.exchange.values import RESPONSE_THRESHOLD_NS, Export, ServiceResponseType, SharingKind
 from jetraft.store.model.gosyntax import go_quote
@@ -36,8 +37,9 @@ def export(block: Table) -> Export | None:
         **spelled(put("response_type", response_type), *RESPONSE_KEYS),
         **spelled(put("threshold_ns", threshold), *THRESHOLD_KEYS),
         "accounts": put("accounts", names),
+        "latency": put("latency", latency),
         "account_token_position": put("token_position", number),
-        "allow_trace": put("allow_trace", flag),  # of messages that are traced, which jetraft does not do
+        "allow_trace": put("allow_trace", flag),
     }
     seen: set[str] = set()
     for key, given in block.items():
@@ -51,7 +53,6 @@ def export(block: Table) -> Export | None:
         except OptionsError as error:
             raise PlacedError(f"{block.place(key)}: {error}") from error
     check_directives(block, seen)
-    found.pop("allow_trace", None)
     for kind in SharingKind:
         if kind in found:
             subject = found.pop(kind)
@@ -83,8 +84,8 @@ def check_directives(block: Table, seen: set[str]) -> None:
     for key in block:
         if key.lower() in RESPONSE_KEYS | THRESHOLD_KEYS:
             raise PlacedError(f"{block.place(key)}: Detected response directive on non-service")
-        if key.lower() == "allow_trace":
-            raise PlacedError(f"{block.place(key)}: Detected allow_trace directive on non-service")
+        if key.lower() in {"allow_trace", "latency"}:
+            raise PlacedError(f"{block.place(key)}: Detected {key.lower()} directive on non-service")
 
 
 def export_name(key: str, value: Any) -> str:

@@ -273,6 +273,8 @@ TOP: Mapping[str, Apply] = {
     **spelled(put("logtime", boolean), "logtime", "log_time"),
     "logtime_utc": put("logtime_utc", boolean),
     **spelled(put("log_file", text), "log_file", "logfile"),
+    "syslog": put("syslog", boolean),
+    "remote_syslog": put("remote_syslog", text),
     **spelled(put("log_size_limit", integer), "log_size_limit", "logfile_size_limit"),
     **spelled(put("log_max_num", integer), "log_max_num", "logfile_max_num"),
     **spelled(put("pid_file", text), "pid_file", "pidfile"),

@@ -91,6 +91,8 @@ SECTIONS: tuple[tuple[str, tuple[CommandFlag, ...]], ...] = (
         "Logging",
         (
             CommandFlag(("l", "log"), "log_file", str, "file", "log to this file"),
+            CommandFlag(("s", "syslog"), "syslog", boolean, "", "log to the syslog of this machine"),
+            CommandFlag(("r", "remote_syslog"), "remote_syslog", str, "url", "log to another syslog"),
             CommandFlag(("T", "logtime"), "logtime", boolean, "", "start each line with the time (default: true)"),
             CommandFlag(("logtime_utc",), "logtime_utc", boolean, "", "log times in UTC"),
             CommandFlag(("D", "debug"), "debug", boolean, "", "log debug lines"),
@@ -160,8 +162,7 @@ SECTIONS: tuple[tuple[str, tuple[CommandFlag, ...]], ...] = (
 
 # Flags of nats-server that are not served yet, and the feature that the error names.
 NOT_SERVED = {
-    "s": "syslog", "syslog": "syslog", "r": "remote syslog",
-    "remote_syslog": "remote syslog", "profile": "profiling", "max_traced_msg_len": "tracing",
+    "profile": "profiling", "max_traced_msg_len": "tracing",
 }  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def import_of(block: Table) -> Import | None:
         "prefix": put("prefix", word),
         "to": put("local", word),
         "share": put("share", flag),
-        "allow_trace": put("allow_trace", flag),  # as for exports
+        "allow_trace": put("allow_trace", flag),
     }
     seen: set[str] = set()
     for key, given in block.items():
@@ -57,7 +57,6 @@ def import_of(block: Table) -> Import | None:
             raise
         except OptionsError as error:
             raise PlacedError(f"{block.place(key)}: {error}") from error
-    found.pop("allow_trace", None)
     for kind in SharingKind:
         if kind in found:
             account, subject = found.pop(kind)

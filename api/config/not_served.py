@@ -10,11 +10,9 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
-        feature_flags gateway mqtt ocsp ocsp_cache prof_port proxy_protocol remote_syslog resolver_tls syslog
-        write_timeout
+        feature_flags gateway mqtt ocsp ocsp_cache prof_port proxy_protocol resolver_tls write_timeout
     """),
     "accounts": words("nkey"),
-    "accounts.exports": words("latency"),
     "cluster": words("permissions"),
     "leafnodes": words("""
         write_deadline write_timeout

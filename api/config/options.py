@@ -177,6 +177,8 @@ class Options:
     logtime: bool = True
     logtime_utc: bool = False
     log_file: str = ""
+    syslog: bool = False  # of this machine, unless there is a file
+    remote_syslog: str = ""  # its address
     log_size_limit: int = 0  # bytes; 0: no limit
     log_max_num: int = 0  # files to keep, with the one in use; 0: all
     pid_file: str = ""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import attrs
 
 from jetraft.api.exchange.transforms import local_of, names_of
-from jetraft.api.exchange.values import Activation, Export, Import, Sharing, SharingKind
+from jetraft.api.exchange.values import Activation, Export, Import, ServiceResponseType, Sharing, SharingKind
 from jetraft.store.model.gosyntax import go_quote
-from jetraft.store.model.subject import is_literal, is_subset, overlaps, tokens, valid_subject
+from jetraft.store.model.subject import is_literal, is_subset, overlaps, tokens, valid_publish_subject, valid_subject
 from jetraft.store.model.transforms import TransformError
 
 EVERYBODY = "*"  # of revocations
@@ -47,6 +47,7 @@ class Added:
         parts = one.subject.split(".")
         if one.token_position and (len(parts) < one.token_position or parts[one.token_position - 1] != "*"):
             raise SharingError(f"Error adding {one.kind} export {go_quote(one.subject)}: sublist: invalid subject")
+        check_latency(one)
         self.accounts[name].exports[one.kind, one.subject] = one
 
     def add_import(self, name: str, one: Import) -> None:
@@ -95,6 +96,18 @@ class Added:
             local = local_of(one).encode()
             narrowed = local if is_subset(local, subject) else subject
             self._check_cycle(one.account, kind, narrowed, visited)
+
+
+def check_latency(export: Export) -> None:
+    """Raise SharingError for latencies that cannot be told."""
+    found = export.latency
+    if found is None:
+        return
+    where = f"Error adding service latency sampling for {go_quote(export.subject)} on subject {go_quote(found.subject)}"
+    if not valid_publish_subject(found.subject.encode()):
+        raise SharingError(f"{where}: invalid publish subject")
+    if export.response_type is not ServiceResponseType.SINGLE:
+        raise SharingError(f"{where}: bad service response type")
 
 
 def is_authorized(exporter: SharedByAccount, importer: str, one: Import, now_s: float) -> bool:

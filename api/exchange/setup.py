@@ -5,7 +5,7 @@ not interrupted. It is called between turns, with what `rules` found to be right
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import attrs
 
@@ -14,10 +14,20 @@ from jetraft.api.exchange.transforms import choices_of, names_of
 from jetraft.api.exchange.values import Export, Import, ServiceResponseType, Sharing, SharingKind
 
 if TYPE_CHECKING:
+    from jetraft.api.latency import Latencies
     from jetraft.api.plane._accounts import Account
     from jetraft.api.plane._plane import Plane
 
 NOTHING = Sharing()
+
+
+class ServiceKind(TypedDict):
+    """How a service is exported, as the plane is told."""
+
+    many: bool
+    threshold_ns: int
+    measured: "Latencies | None"
+    traced: bool
 
 
 @attrs.frozen
@@ -43,6 +53,7 @@ class SharedAccounts:
 
     plane: "Plane"
     cluster: str
+    latencies: "Latencies | None" = None  # None: nothing is measured
     sharing: dict[str, Sharing] = attrs.field(factory=dict, init=False)
     _held: "dict[str, Account]" = attrs.field(factory=dict, init=False)
     _links: dict[str, dict[ImportInForce, int]] = attrs.field(
@@ -93,6 +104,8 @@ class SharedAccounts:
             self.plane.unmap(account)
             for mapping in after.mappings:
                 self.plane.map_subject(account, mapping.source.encode(), choices_of(mapping, self.cluster))
+        if self.latencies is not None and measures(before) != measures(after):
+            self.plane.measure_account(account, self.latencies if measures(after) else None)
         if before.limits != after.limits:
             self.plane.limit(
                 account,
@@ -121,16 +134,25 @@ class SharedAccounts:
         if one.kind is SharingKind.SERVICE:
             return self.plane.import_service(here, names.local, there, service, to=names.there, share=one.share)
         source = one.subject.encode()
-        return self.plane.import_stream(here, names.local, there, source, shown=names.here, back=names.there)
+        return self.plane.import_stream(
+            here, names.local, there, source, shown=names.here, back=names.there, traced=one.allow_trace
+        )
 
     def _number_of(self, service: ImportedService, export: Export) -> int:
         """The number of a service, which the plane gives when the first account imports it."""
-        many = export.response_type is not ServiceResponseType.SINGLE
+        kind: ServiceKind = {
+            "many": export.response_type is not ServiceResponseType.SINGLE,
+            "threshold_ns": export.threshold_ns,
+            "measured": self.latencies if export.latency is not None else None,
+            "traced": export.allow_trace,
+        }
         number, before = self._services.get(service, (0, export))
         if not number:
-            number = self.plane.export_service(many=many, threshold_ns=export.threshold_ns)
+            number = self.plane.export_service(**kind)
         elif before != export:
-            self.plane.change_service(number, many=many, threshold_ns=export.threshold_ns)
+            self.plane.change_service(number, **kind)
+        if self.latencies is not None:
+            self.latencies.follow(number, service.account, export.latency)
         self._services[service] = number, export
         return number
 
@@ -138,11 +160,21 @@ class SharedAccounts:
         """Forget the services that no account imports any more."""
         used = {link.service for links in self._links.values() for link in links}
         for service in [one for one in self._services if one not in used]:
-            self.plane.end_service(self._services.pop(service)[0])
+            number, _ = self._services.pop(service)
+            if self.latencies is not None:
+                self.latencies.follow(number, service.account, None)
+            self.plane.end_service(number)
 
 
-def set_up(plane: "Plane", accounts: Mapping[str, Sharing], cluster: str) -> SharedAccounts:
+def measures(sharing: Sharing) -> bool:
+    """Whether an account exports a service whose latencies are told."""
+    return any(one.latency is not None for one in sharing.exports)
+
+
+def set_up(
+    plane: "Plane", accounts: Mapping[str, Sharing], cluster: str, latencies: "Latencies | None" = None
+) -> SharedAccounts:
     """Set all accounts up, which were found to be right; the caller keeps the result as long as the plane."""
-    shared = SharedAccounts(plane, cluster)
+    shared = SharedAccounts(plane, cluster, latencies)
     shared.follow(accounts)
     return shared

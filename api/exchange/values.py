@@ -49,6 +49,14 @@ class Activation:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class LatencySampling:
+    """The latencies of how many requests of a hundred are told, and where; 0: of those whose headers ask for it."""
+
+    subject: str
+    percent: int = 100
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class Export:
     """A stream or service for other accounts. `accounts` None: for all of them."""
 
@@ -58,6 +66,8 @@ class Export:
     token_position: int = 0  # of the token that has to be the importer's name, counted from 1; 0: none
     response_type: ServiceResponseType = ServiceResponseType.SINGLE
     threshold_ns: int = RESPONSE_THRESHOLD_NS
+    allow_trace: bool = False  # of a service: traces go on into its account
+    latency: LatencySampling | None = None  # of a service with one answer
     needs_activation: bool = False  # of accounts that operators have signed
     revoked: tuple[tuple[str, int], ...] = ()  # account or `*`, and the second up to which activations do not count
 
@@ -72,6 +82,7 @@ class Import:
     local: str = ""
     prefix: str = ""  # of a stream, before its own subject
     share: bool = False
+    allow_trace: bool = False  # of a stream: traces tell of its receivers
     activation: Activation | None = None
 
 

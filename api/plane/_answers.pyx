@@ -15,6 +15,7 @@ from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._tree cimport sublist_add
 from jetraft.api.plane._types cimport (
     ANSWERS_PREFIX,
+    MEASURE_LATE,
     RANDOM_POOL,
     SUB_ANSWERS,
     acct_t,
@@ -31,7 +32,6 @@ cdef extern from "<sys/random.h>" nogil:
 cdef enum:
     ANSWERS_START = 64
     ANSWERS_MAX = 1 << 20       # of one service; nats-server has no bound
-    ID_DIGITS = 11              # of 64 bits, to base 62
 
 
 cdef const char* DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -156,6 +156,7 @@ cdef answer_t* answer_new(
     answer.acct = acct
     answer.to = to
     answer.service = service
+    answer.measured = answer.many = 0
     answer.since_ns = jr_mono_ns()
     answer.n = <uint16_t>n
     memcpy(<char*>(answer + 1), reply, n)
@@ -172,7 +173,7 @@ cdef answer_t* answer_find(plane_t* plane, acct_t* acct, const char* subject, Py
     cdef uint64_t id = 0
     cdef answer_t* answer
     cdef int i, value
-    if n != ANSWERS_PREFIX + ID_DIGITS or plane.answer_count == 0:
+    if (n != ANSWERS_PREFIX + ID_DIGITS and not is_measured(subject, n)) or plane.answer_count == 0:
         return NULL
     if memcmp(subject, acct.answers_subject, ANSWERS_PREFIX) != 0:
         return NULL
@@ -185,7 +186,7 @@ cdef answer_t* answer_find(plane_t* plane, acct_t* acct, const char* subject, Py
     while answer != NULL and (answer.id != id or answer.acct != acct):
         answer = answer.next_in_bucket
     if answer != NULL and jr_mono_ns() - answer.since_ns > answer.service.threshold_ns:
-        answer_drop(plane, answer)
+        answer_late(plane, answer)
         return NULL
     return answer
 
@@ -208,11 +209,17 @@ cdef void answer_drop(plane_t* plane, answer_t* answer) noexcept nogil:
     free(answer)
 
 
+cdef void answer_late(plane_t* plane, answer_t* answer) noexcept nogil:
+    if answer.measured:
+        plane.measure(plane, MEASURE_LATE, answer.id, NULL, NULL, NULL)
+    answer_drop(plane, answer)
+
+
 cdef void expire_answers(plane_t* plane) noexcept nogil:
     """Forget the answers that did not come in time."""
     cdef export_t* service = plane.exports
     cdef int64_t now_ns = jr_mono_ns()
     while service != NULL:
         while service.oldest != NULL and now_ns - service.oldest.since_ns > service.threshold_ns:
-            answer_drop(plane, service.oldest)
+            answer_late(plane, service.oldest)
         service = service.next

@@ -10,7 +10,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
-from jetraft.api.plane._answers cimport answer_drop, answer_find, answer_new, answer_subject, answer_touch, reply_of
+from jetraft.api.plane._answers cimport MEASURED_MARK, answer_drop, answer_find, answer_new, answer_subject, answer_touch, reply_of
 from jetraft.api.plane._deliver cimport deliver, match_for
 from jetraft.api.plane._mappings cimport map_subject
 from jetraft.api.plane._request_info cimport copy_without_info
@@ -18,7 +18,14 @@ from jetraft.api.plane._trace_asked cimport asks_for_trace
 from jetraft.api.plane._transforms cimport transform_free, transform_subject
 from jetraft.api.plane._types cimport (
     CROSSINGS_MAX,
+    MEASURE_ANSWER,
+    MEASURE_REQUEST,
+    MEASURE_UNHEARD,
     SUB_SERVICE,
+    TRACE_DROPPED,
+    TRACE_OFF,
+    TRACE_ON,
+    Tracing,
     acct_t,
     answer_t,
     buf_t,
@@ -71,7 +78,22 @@ cdef answer_t* expect_answer(
 cdef void forget_answer(plane_t* plane, acct_t* acct, msg_t* there, answer_t* answer) noexcept nogil:
     """Nobody received the message. The answer may have come and gone meanwhile."""
     if answer != NULL and answer_find(plane, acct, there.reply, there.reply_len) == answer:
+        if answer.measured:
+            plane.measure(plane, MEASURE_UNHEARD, answer.id, NULL, NULL, NULL)
         answer_drop(plane, answer)
+
+
+cdef void measure(plane_t* plane, service_import_t* service, conn_t* origin, msg_t* msg, msg_t* there, answer_t* answer) noexcept nogil:
+    """Ask whether a request is measured; the exporter's node knows it by its reply subject."""
+    cdef char* end
+    if answer == NULL and msg.reply_len:
+        return
+    if plane.measure(plane, MEASURE_REQUEST, 0 if answer == NULL else answer.id, origin, service, msg) and answer != NULL:
+        answer.measured = 1
+        end = <char*>there.reply + there.reply_len
+        end[0] = c"."
+        end[1] = c"T"
+        there.reply_len += MEASURED_MARK
 
 
 cdef bint map_there(plane_t* plane, acct_t* acct, const char* subject, Py_ssize_t n, msg_t* there, room_t* room) noexcept nogil:
@@ -107,7 +129,7 @@ cdef void describe(plane_t* plane, conn_t* origin, crossing_t* here, msg_t* ther
         return
     room.data.start = room.data.end = 0
     start = w = buf_reserve(&room.data, there.size + info.n + 64)
-    kept = copy_without_info(there.data, there.hdr_len, w, True)
+    kept = copy_without_info(there.data, there.hdr_len, w, not plane.tracing)      # of a traced one they are in order
     if kept >= 2:
         w += kept - 2       # the empty line
     else:
@@ -139,6 +161,15 @@ cdef void end_trace(plane_t* plane, msg_t* there, room_t* room) noexcept nogil:
     there.data = w
 
 
+cdef uint32_t deliver_untraced(plane_t* plane, acct_t* acct, conn_t* origin, msg_t* msg) noexcept nogil:
+    cdef uint8_t tracing = plane.tracing
+    cdef uint32_t taken
+    plane.tracing = 0
+    taken = deliver(plane, acct, origin, msg, match_for(plane, acct, msg.subject, msg.subject_len))
+    plane.tracing = tracing
+    return taken
+
+
 cdef uint32_t request(plane_t* plane, service_import_t* service, conn_t* origin, msg_t* msg, room_t* room) noexcept nogil:
     """Hand a request over to the account that exports the service; returns the number of receivers."""
     cdef crossing_t here
@@ -148,6 +179,7 @@ cdef uint32_t request(plane_t* plane, service_import_t* service, conn_t* origin,
     cdef const char* subject = msg.subject
     cdef Py_ssize_t n = msg.subject_len
     cdef uint32_t taken = 0
+    cdef Tracing tracing = TRACE_OFF
     while outer != NULL:
         if outer.service.service == service.service:
             return 0
@@ -157,12 +189,21 @@ cdef uint32_t request(plane_t* plane, service_import_t* service, conn_t* origin,
         subject = room.subject
     if n == 0 or not map_there(plane, service.exporter, subject, n, &there, room):
         return 0
+    if plane.tracing:
+        tracing = plane.cross_traced(plane, service, msg, &there)
+        if tracing == TRACE_DROPPED:
+            return 0
     here.outer = plane.crossing
     here.service = service
     describe(plane, origin, &here, &there, room)
     answer = expect_answer(plane, msg, &there, service.exporter, service.importer, service.service, room)
+    if service.service.measured:
+        measure(plane, service, origin, msg, &there, answer)
     plane.crossing = &here
-    taken = deliver(plane, service.exporter, origin, &there, match_for(plane, service.exporter, there.subject, there.subject_len))
+    if tracing == TRACE_ON:
+        taken = plane.deliver_traced(plane, service.exporter, origin, &there)
+    else:
+        taken = deliver_untraced(plane, service.exporter, origin, &there)
     plane.crossing = here.outer
     if taken == 0:
         forget_answer(plane, service.exporter, &there, answer)
@@ -181,16 +222,19 @@ cdef uint32_t give_back(plane_t* plane, acct_t* acct, conn_t* origin, msg_t* msg
     if answer == NULL:
         return 0
     to, service, n = answer.to, answer.service, answer.n
+    if answer.measured:
+        answer.measured = 0
+        plane.measure(plane, MEASURE_ANSWER, answer.id, origin, NULL, NULL)
     memcpy(room.subject, reply_of(answer), n)
     if map_there(plane, to, room.subject, n, &there, room):
         end_trace(plane, &there, room)
         further = expect_answer(plane, msg, &there, to, acct, service, room)
-        taken = deliver(plane, to, origin, &there, match_for(plane, to, there.subject, there.subject_len))
+        taken = deliver_untraced(plane, to, origin, &there)
         if taken == 0:
             forget_answer(plane, to, &there, further)
     answer = answer_find(plane, acct, msg.subject, msg.subject_len)
     if answer != NULL:
-        if taken and service.many and msg.size:
+        if taken and (service.many or answer.many) and msg.size:
             answer_touch(plane, answer)
         else:
             answer_drop(plane, answer)

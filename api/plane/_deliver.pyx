@@ -12,14 +12,15 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from jetraft.api.plane._accounts cimport tell_account
+from jetraft.api.plane._answers cimport note_reply
 from jetraft.api.plane._leaf_out cimport name_origin, note_leaf, pick_leaf, send_to_leafs
 from jetraft.api.plane._permissions cimport may_receive
 from jetraft.api.plane._request_info cimport copy_without_info
 from jetraft.api.plane._route_record cimport ROUTE_ACCOUNT_INTEREST, ROUTE_ACCOUNT_MESSAGE, ROUTE_HEAD_BYTES
 from jetraft.api.plane._route_record cimport ROUTE_INTEREST, ROUTE_MESSAGE, RouteHead
+from jetraft.api.plane._shadows cimport shown_by
 from jetraft.api.plane._sublist cimport sublist_match, sublist_match_once
 from jetraft.api.plane._tree cimport node_subject, sublist_remove
-from jetraft.api.plane._transforms cimport transform_subject
 from jetraft.api.plane._types cimport (
     CONN_OPEN,
     SUB_CLIENT,
@@ -42,7 +43,6 @@ from jetraft.api.plane._types cimport (
     route_t,
     shadow_of,
     sink_t,
-    stream_import_t,
     sub_t,
 )
 from jetraft.api.plane._writer cimport buf_reserve, emit_message, emit_text, push_ptr
@@ -281,14 +281,8 @@ cdef uint32_t give_elsewhere(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* 
 
 cdef uint32_t give_shadow(plane_t* plane, sub_t* shadow, conn_t* origin, msg_t* msg) noexcept nogil:
     """Deliver to the owner of a shadow, who sees the subject as its account imports it."""
-    cdef stream_import_t* by = shadow_of(shadow).by
     cdef msg_t here = msg[0]
-    if by.shown != NULL:
-        here.shown = plane.shown
-        here.shown_len = <uint16_t>transform_subject(plane, by.shown, msg.subject, msg.subject_len, plane.shown)
-    here.subject = here.shown
-    here.subject_len = here.shown_len
-    return give(plane, shadow.of.main, origin, &here) if here.shown_len else 0
+    return give(plane, shadow.of.main, origin, &here) if shown_by(plane, shadow_of(shadow).by, &here) else 0
 
 
 cdef sub_t* local_sink(match_t* match, group_t* group) noexcept nogil:
@@ -355,8 +349,8 @@ cdef uint32_t send_to_routes(
     cdef uint32_t i, sent = 0
     cdef bint is_marked = name_origin(plane, origin)
     cdef route_t* route
-    if is_marked:
-        picks[pick_count].group = &plane.origin_mark
+    note_reply(plane, acct, origin, msg)
+    picks[pick_count].group = &plane.origin_mark    # the last, where it counts
     for i in range(plane.routes.count):
         route = <route_t*>plane.routes.items[i]
         if route.stamp == plane.stamp:

@@ -22,14 +22,22 @@ from jetraft.api.plane._text cimport valid_subject
 from jetraft.api.plane._transforms cimport transform_new
 from jetraft.api.plane._tree cimport node_subject, sublist_add
 from jetraft.api.plane._types cimport (
+    ANSWERS_PREFIX,
+    MEASURE_ANSWER,
+    MEASURE_LATE,
+    MEASURE_REQUEST,
+    MEASURE_SERVED,
+    MEASURE_UNHEARD,
     SUB_LEAF,
     SUB_SERVICE,
     SUBJECT_ROOM,
+    Measure,
     acct_t,
     conn_t,
     crossing_t,
     export_t,
     mapping_t,
+    msg_t,
     plane_t,
     service_import_t,
     sink_t,
@@ -44,6 +52,10 @@ cdef enum:
 
 cdef bint describe_callback(plane_t* plane, conn_t* conn, crossing_t* crossing, text_t* text) noexcept with gil:
     return (<Exchange>plane.owner)._describe(conn, crossing, text)
+
+
+cdef bint measure_callback(plane_t* plane, Measure what, uint64_t number, conn_t* conn, service_import_t* service, msg_t* msg) noexcept with gil:
+    return (<Exchange>plane.owner)._measure(what, number, conn, service, msg)
 
 
 cdef void free_account(acct_t* acct) noexcept:
@@ -99,6 +111,7 @@ cdef class Exchange(Leafs):
         self.request_info = request_info
         self.described = b""
         self.p.cross = cross
+        self.p.measure = measure_callback
         self.p.describe = describe_callback
 
     def __dealloc__(self):
@@ -119,8 +132,11 @@ cdef class Exchange(Leafs):
         free(self.p.shown)
         free(self.p.crossings.items)
 
-    def export_service(self, *, bint many, int64_t threshold_ns):
-        """Export a service, with one answer to a request or many; returns a number for what imports it."""
+    def export_service(self, *, bint many, int64_t threshold_ns, measured=None, bint traced=False):
+        """Export a service, with one answer to a request or many; returns a number for what imports it.
+
+        `measured` is told the latencies of its answers. With `traced` traces go on into the account.
+        """
         cdef export_t* service = <export_t*>calloc(1, sizeof(export_t))
         if service == NULL:
             raise MemoryError
@@ -130,6 +146,8 @@ cdef class Exchange(Leafs):
         service.threshold_ns = threshold_ns
         service.next = self.p.exports
         self.p.exports = service
+        service.traced = traced
+        self._measure_service(service, measured)
         return service.id
 
     cdef export_t* _export(self, uint32_t number) except NULL:
@@ -140,11 +158,32 @@ cdef class Exchange(Leafs):
             raise ValueError(f"no service has the number {number}")
         return found
 
-    def change_service(self, uint32_t number, *, bint many, int64_t threshold_ns):
+    def change_service(self, uint32_t number, *, bint many, int64_t threshold_ns, measured=None, bint traced=False):
         """Let a service have other answers from now on."""
         cdef export_t* service = self._export(number)
         service.many = many
         service.threshold_ns = threshold_ns
+        service.traced = traced
+        self._measure_service(service, measured)
+
+    cdef void _measure_service(self, export_t* service, measured):
+        service.measured = measured is not None
+        if measured is not None:
+            self.latencies = measured
+
+    def measure_account(self, Account account not None, measured):
+        """Tell of requests to an account that come from peers, and of answers that go there; None: of none."""
+        cdef acct_t* acct = account.within(&self.p)
+        acct.measured = measured is not None
+        if measured is not None:
+            self.latencies = measured
+
+    def answers_prefix(self, Account account not None):
+        """What the second token is of the subjects on which this node expects answers in an account."""
+        cdef acct_t* acct = account.within(&self.p)
+        if not open_answers(&self.p, acct):
+            raise MemoryError
+        return acct.answers_subject[4:ANSWERS_PREFIX - 1]
 
     def end_service(self, uint32_t number):
         """Export a service no more; answers that are on their way are lost. Nothing may import it."""
@@ -195,7 +234,7 @@ cdef class Exchange(Leafs):
         sublist_add(&self.p, acct, service.sub, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0)
         return service.id
 
-    def import_stream(self, Account account not None, bytes subject, Account exporter not None, bytes source, *, shown, back):
+    def import_stream(self, Account account not None, bytes subject, Account exporter not None, bytes source, *, shown, back, bint traced=False):
         """Let subscriptions of an account to a subject receive what is published on `source` in another.
 
         `shown` and `back` lead from one to the other, None: they are the same. Returns the import's number.
@@ -211,6 +250,7 @@ cdef class Exchange(Leafs):
         self.p.last_import += 1
         stream.id = self.p.last_import
         stream.exporter = exporter.within(&self.p)
+        stream.traced = traced
         stream.source, stream.source_len = copied(source), <uint16_t>PyBytes_GET_SIZE(source)
         stream.local, stream.local_len = copied(subject), <uint16_t>PyBytes_GET_SIZE(subject)
         stream.shown = NULL if shown is None else transform_new(shown)
@@ -296,6 +336,32 @@ cdef class Exchange(Leafs):
         acct.max_connections = max_connections
         acct.max_subscriptions = max_subscriptions
         acct.max_payload = max_payload
+
+    cdef bint _measure(self, Measure what, uint64_t number, conn_t* conn, service_import_t* by, msg_t* msg) except -1:
+        """Tell of a request whose latency is measured; see Latencies in _exchange.pyi."""
+        told = self.latencies
+        cid = 0 if conn == NULL else conn.cid
+        if what == MEASURE_REQUEST:
+            return conn != NULL and told.requested(
+                by.service.id,
+                number,
+                cid,
+                by.importer.name[:by.importer.name_len].decode(),
+                msg.data[:msg.hdr_len],
+                msg.reply[:msg.reply_len],
+                share=bool(by.share),
+            )
+        if what == MEASURE_ANSWER:
+            told.answered(number, cid, routed=bool(self.p.routed))
+        elif what == MEASURE_UNHEARD:
+            told.unheard(number)
+        elif what == MEASURE_LATE:
+            told.late(number)
+        elif what == MEASURE_SERVED:
+            told.served(msg.reply[:msg.reply_len])
+        else:
+            told.replied(msg.subject[:msg.subject_len], cid)
+        return True
 
     cdef bint _describe(self, conn_t* conn, crossing_t* crossing, text_t* text) except False:
         """Ask for what an exporter is told of a requester. A connection keeps it for the service it asked last."""

@@ -3,9 +3,11 @@
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
+from jetraft.api.plane._answers cimport is_measured
 from jetraft.api.plane._deliver cimport give, give_group, match_for
 from jetraft.api.plane._leaf_out cimport read_origin, send_to_leafs
 from jetraft.api.plane._types cimport (
+    MEASURE_SERVED,
     SUB_LEAF,
     SUB_LEAF_SHADOW,
     SUB_ROUTE,
@@ -50,6 +52,8 @@ cdef void deliver_from_route(
     cdef match_t* match = match_for(plane, acct, msg.subject, msg.subject_len)
     cdef route_t* chosen = NULL
     cdef uint32_t i, first = plane.crossings.count
+    if acct.measured and is_measured(msg.reply, msg.reply_len):
+        plane.measure(plane, MEASURE_SERVED, 0, NULL, NULL, msg)
     if queue_count:
         read_origin(plane, queues, queue_count)
     for i in range(match.count):
@@ -61,5 +65,7 @@ cdef void deliver_from_route(
     if plane.leafs_due.count:
         send_to_leafs(plane, msg)
     if plane.crossings.count != first:
+        plane.routed = 1
         plane.cross(plane, NULL, msg, first)
+        plane.routed = 0
     plane.origin_len = 0

@@ -174,12 +174,18 @@ cdef Py_ssize_t publish(
 
 cdef void map_and_pass_on(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo) noexcept nogil:
     """Deliver what an account with mappings publishes; permissions are for the subject that it is mapped to."""
-    cdef bint is_mapped = map_published(plane, conn.acct, msg)
+    cdef text_t published
+    cdef bint is_mapped
+    published.p = msg.subject
+    published.n = msg.subject_len
+    is_mapped = map_published(plane, conn.acct, msg)
     if is_mapped:
+        plane.unmapped = published
         memo.match = NULL       # the memo keeps no text of its own, and the next subject is written over this one
         memo.permitted = False
     pass_on(plane, conn, msg, memo)
     if is_mapped:
+        plane.unmapped.n = 0
         memo.match = NULL
         memo.permitted = memo.repeats = False
 

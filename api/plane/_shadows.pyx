@@ -6,6 +6,7 @@ subject match, in the exporter's subjects. Messages that come to an account thro
 nats-server.
 """
 
+from libc.stdint cimport uint16_t
 from libc.string cimport memchr, memcmp, memcpy
 from libc.stdlib cimport free
 
@@ -18,6 +19,7 @@ from jetraft.api.plane._types cimport (
     SUB_LEAF_SHADOW,
     SUB_SHADOW,
     SUBJECT_ROOM,
+    msg_t,
     plane_t,
     shadow_of,
     stream_import_t,
@@ -34,6 +36,16 @@ cdef void stream_import_free(stream_import_t* imported) noexcept nogil:
     free(imported.source)
     free(imported.local)
     free(imported)
+
+
+cdef bint shown_by(plane_t* plane, stream_import_t* by, msg_t* msg) noexcept nogil:
+    """Let a message have the subject under which an account imports it; False when it has none."""
+    if by.shown != NULL:
+        msg.shown_len = <uint16_t>transform_subject(plane, by.shown, msg.subject, msg.subject_len, plane.shown)
+        msg.shown = plane.shown
+    msg.subject = msg.shown
+    msg.subject_len = msg.shown_len
+    return msg.shown_len != 0
 
 
 cdef inline Py_ssize_t token_len(const char* s, Py_ssize_t n) noexcept nogil:

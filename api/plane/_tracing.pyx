@@ -6,19 +6,23 @@ such messages are rare, and the others do not come this way.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 
+from jetraft.api.plane._answers cimport answer_new, answer_subject
 from jetraft.api.plane._connections cimport Connections
 from jetraft.api.plane._deliver cimport PICKS_MAX, capture, draw_member, give, match_for, pick_t, send_to_route
 from jetraft.api.plane._from_route cimport is_of_others, named
 from jetraft.api.plane._leaf_out cimport pick_leaf, read_origin, send_to_leafs
 from jetraft.api.plane._permissions cimport LEAVE_NO, may_publish, may_receive
+from jetraft.api.plane._shadows cimport shown_by
 from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport (
     CONN_OPEN,
     SUB_CLIENT,
     SUB_ROUTE,
+    SUB_SERVICE,
+    SUB_SHADOW,
     SUB_SINK,
     TRACE_DROPPED,
     TRACE_OFF,
@@ -26,6 +30,7 @@ from jetraft.api.plane._types cimport (
     VIOLATES_PUBLISH,
     Tracing,
     acct_t,
+    answer_t,
     conn_t,
     group_t,
     match_t,
@@ -34,6 +39,9 @@ from jetraft.api.plane._types cimport (
     plain_of,
     plane_t,
     route_t,
+    service_import_t,
+    shadow_of,
+    stream_import_t,
     sub_t,
     text_t,
 )
@@ -58,6 +66,7 @@ cdef void serve_traces(plane_t* plane) noexcept:
     plane.violate_traced = violate_traced
     plane.deliver_traced = deliver_traced
     plane.deliver_traced_here = deliver_traced_here
+    plane.cross_traced = cross_traced
 
 
 cdef Tracing begin_trace(plane_t* plane, conn_t* conn, route_t* route, acct_t* acct, msg_t* msg) noexcept with gil:
@@ -73,7 +82,7 @@ cdef Tracing begin_trace(plane_t* plane, conn_t* conn, route_t* route, acct_t* a
         conn.cid if conn != NULL else route.id,
         "" if conn != NULL else owner.route_names.get(route.id, ""),
         acct.name[:acct.name_len].decode(),
-        msg.subject[:msg.subject_len],
+        plane.unmapped.p[:plane.unmapped.n] if plane.unmapped.n else msg.subject[:msg.subject_len],
         hdr,
         msg.size,
     )
@@ -90,6 +99,8 @@ cdef Tracing begin_trace(plane_t* plane, conn_t* conn, route_t* route, acct_t* a
         if may_publish(plane, conn, dest.p, dest.n) == LEAVE_NO:
             plane.on_violation(plane, conn, VIOLATES_PUBLISH, dest, nothing, nothing)
             return TRACE_DROPPED
+    if plane.unmapped.n:
+        found.mapped(msg.subject[:msg.subject_len])
     owner.traces.append(found)
     return TRACE_ON
 
@@ -121,7 +132,11 @@ cdef bint give_traced(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg, tr
     cdef Py_ssize_t n
     if sub.kind == SUB_SINK:
         return capture_traced(plane, sub, origin, msg, trace)
-    if sub.kind != SUB_CLIENT:      # what is traced by a leaf node or in another account is its affair
+    if sub.kind == SUB_SHADOW:
+        return give_shadow_traced(plane, sub, origin, msg, trace)
+    if sub.kind == SUB_SERVICE:
+        return give(plane, sub, origin, msg) != 0       # `cross_traced` decides
+    if sub.kind != SUB_CLIENT:      # what is traced by a leaf node is its affair
         return not trace.only and give(plane, sub, origin, msg) != 0
     error = ""
     if sub.closed:
@@ -134,12 +149,49 @@ cdef bint give_traced(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg, tr
         error = DENIED
     n = node_subject(sub.node, text, sizeof(text)) if not sub.closed else 0
     queue = sub.queue.name[:sub.queue.name_len] if sub.queue != NULL and not sub.closed else b""
-    trace.to_client(sub.of.conn.cid, text[:n], queue, error)
+    trace.to_client(sub.of.conn.cid, text[:n], queue, error, account=sub.acct.name[:sub.acct.name_len].decode())
     if error:
         return False
     if not trace.only:
         give(plane, sub, origin, msg)
     return True
+
+
+cdef bint give_shadow_traced(plane_t* plane, sub_t* shadow, conn_t* origin, msg_t* msg, trace):
+    """Deliver to the owner of a shadow, who is named where its account lets it be."""
+    cdef stream_import_t* by = shadow_of(shadow).by
+    cdef sub_t* main = shadow.of.main
+    cdef msg_t here = msg[0]
+    if not shown_by(plane, by, &here):
+        return False
+    trace.to_importer(main.acct.name[:main.acct.name_len].decode(), here.subject[:here.subject_len])
+    if by.traced:
+        return give_traced(plane, main, origin, &here, trace)
+    return not trace.only and give(plane, main, origin, &here) != 0
+
+
+cdef Tracing cross_traced(plane_t* plane, service_import_t* by, msg_t* msg, msg_t* there) noexcept with gil:
+    """A traced request goes to another account: where that lets it be traced, events find their way back."""
+    cdef Connections owner = <Connections>plane.owner
+    cdef char subject[64]
+    cdef answer_t* answer
+    cdef bytes hdr = msg.data[:msg.hdr_len], dest
+    trace = trace_in_work(plane)
+    trace.to_service(
+        by.exporter.name[:by.exporter.name_len].decode(), msg.subject[:msg.subject_len], there.subject[:there.subject_len]
+    )
+    if not by.service.traced:
+        if trace.only:
+            return TRACE_DROPPED
+        put_headers(owner, there, trace.ended(hdr))
+        return TRACE_OFF
+    dest = trace.dest_of(hdr)
+    answer = answer_new(plane, by.exporter, by.importer, PyBytes_AS_STRING(dest), PyBytes_GET_SIZE(dest), by.service)
+    if answer == NULL:
+        return TRACE_DROPPED
+    answer.many = 1
+    put_headers(owner, there, trace.led_to(hdr, subject[:answer_subject(answer, subject)]))
+    return TRACE_ON
 
 
 cdef bint capture_traced(plane_t* plane, sub_t* sub, conn_t* origin, msg_t* msg, trace):
@@ -195,6 +247,7 @@ cdef uint32_t deliver_traced(plane_t* plane, acct_t* acct, conn_t* conn, msg_t* 
     cdef route_t* chosen
     cdef pick_t picks[PICKS_MAX]
     cdef sub_t* sub
+    cdef uint8_t before
     trace = trace_in_work(plane)
     plane.stamp += 1
     for i in range(match.count):
@@ -219,7 +272,10 @@ cdef uint32_t deliver_traced(plane_t* plane, acct_t* acct, conn_t* conn, msg_t* 
     if plane.leafs_due.count:
         send_to_leafs(plane, msg)
     if plane.crossings.count != first:
+        before = plane.tracing
+        plane.tracing = 1
         taken += plane.cross(plane, conn, msg, first)
+        plane.tracing = before
     return taken
 
 

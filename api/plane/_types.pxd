@@ -63,12 +63,22 @@ ctypedef void (*upgrade_fn)(plane_t*, conn_t*, const char*, Py_ssize_t) noexcept
 ctypedef void (*violation_fn)(plane_t*, conn_t*, int, text_t, text_t, text_t) noexcept with gil
 # a message that left `plane.crossings` from a place on have to take; returns the number of receivers
 ctypedef uint32_t (*cross_fn)(plane_t*, conn_t*, msg_t*, uint32_t) noexcept nogil
+# what becomes of a request whose latency is measured; see `Latencies` in _exchange.pyi
+ctypedef bint (*measure_fn)(plane_t*, Measure, uint64_t, conn_t*, service_import_t*, msg_t*) noexcept with gil
 # writes the JSON that tells an exporter of the requester: of this connection (NULL: none), within these crossings
 ctypedef bint (*requester_fn)(plane_t*, conn_t*, crossing_t*, text_t*) noexcept with gil
 
 cdef struct text_t:         # bytes of somebody else
     const char* p
     Py_ssize_t n
+
+cdef enum Measure:
+    MEASURE_REQUEST = 0     # a request is handed over; answers whether it is measured
+    MEASURE_UNHEARD = 1     # nobody received it
+    MEASURE_ANSWER = 2      # its first answer has come
+    MEASURE_LATE = 3        # it did not come in time
+    MEASURE_SERVED = 4      # a peer's request arrives where the service may be
+    MEASURE_REPLIED = 5     # and its answer leaves
 
 cdef enum Violation:
     VIOLATES_PUBLISH = 0
@@ -88,6 +98,8 @@ cdef enum Tracing:
 ctypedef Tracing (*begin_trace_fn)(plane_t*, conn_t*, route_t*, acct_t*, msg_t*) noexcept with gil
 ctypedef void (*violate_traced_fn)(plane_t*, msg_t*) noexcept with gil
 ctypedef uint32_t (*deliver_traced_fn)(plane_t*, acct_t*, conn_t*, msg_t*) noexcept with gil
+# a traced request is handed over, with these headers there; TRACE_OFF: the account there does not let it be traced
+ctypedef Tracing (*cross_traced_fn)(plane_t*, service_import_t*, msg_t*, msg_t*) noexcept with gil
 ctypedef void (*deliver_traced_here_fn)(plane_t*, acct_t*, msg_t*, const char*, uint32_t) noexcept with gil
 
 cdef enum Guard:            # what is asked at each delivery to a connection
@@ -185,10 +197,13 @@ cdef struct stream_import_t:
     uint16_t local_len
     transform_t* shown      # from source to local; NULL: they are the same
     transform_t* back       # from local to source
+    uint8_t traced          # traces tell of its receivers
 
 cdef struct export_t:       # a service, for all that import it
     uint32_t id
     uint8_t many            # answers to one request, until an empty one
+    uint8_t measured        # latencies are sampled
+    uint8_t traced          # traces go on into its account
     int64_t threshold_ns    # how long an answer may take
     uint32_t waiting        # answers that may come
     answer_t* oldest
@@ -214,6 +229,8 @@ cdef struct answer_t:       # the way back of an answer; its subject there is be
     acct_t* to
     export_t* service
     int64_t since_ns
+    uint8_t measured        # its latency is; until the first answer
+    uint8_t many            # answers may come, whatever the service says: traces
     uint16_t n
 
 cdef struct crossing_t:     # a request on its way through services, one inside the other
@@ -391,6 +408,7 @@ cdef struct acct_t:
     stream_import_t* stream_imports
     service_import_t* services      # that it imports
     sub_t* answers          # NULL: no service of the account was imported, and no answer wanted
+    uint8_t measured        # it exports services whose latency is sampled
     char answers_subject[16]        # `_R_.`, six letters and a dot, ANSWERS_PREFIX bytes
     int64_t max_connections         # -1: no limit, here and below
     int64_t max_subscriptions       # of one connection
@@ -545,7 +563,11 @@ cdef struct plane_t:
     uint64_t last_import
     uint64_t random[64]     # from the system, for what must not be guessed
     uint32_t random_left
+    uint8_t routed          # what crosses now came from a peer
+    uint8_t tracing         # what crosses now is traced
+    text_t unmapped         # the subject that a client published, where it is mapped; n 0: it is not
     cross_fn cross
+    measure_fn measure
     requester_fn describe
     connect_fn on_connect
     first_ping_fn on_first_ping
@@ -558,6 +580,7 @@ cdef struct plane_t:
     violate_traced_fn violate_traced
     deliver_traced_fn deliver_traced
     deliver_traced_here_fn deliver_traced_here
+    cross_traced_fn cross_traced
     upgrade_fn on_upgrade   # NULL: no listener for WebSocket
     void* owner             # the Python object of the callbacks
     conn_t* dead_conns

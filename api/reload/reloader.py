@@ -11,12 +11,13 @@ from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.config.build import OptionsError
 from jetraft.api.config.flags import FlagError
 from jetraft.api.interfaces import advertised
-from jetraft.api.logger import Logger, open_for_append
+from jetraft.api.logger import Logger, open_target
 from jetraft.api.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
 from jetraft.api.reload.leafnodes import removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
 from jetraft.api.start_files import StartFilesError
+from jetraft.api.syslog import Syslog, SyslogError
 from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer, destinations
 
@@ -43,7 +44,7 @@ TOO_MANY: Final = b"-ERR 'maximum connections exceeded'\r\n"
 class Opened:
     """What was opened before anything changed, because it can fail."""
 
-    log_file: TextIO | None
+    log: TextIO | Syslog | None
     certificates: list[Callable[[], None]]  # what lets each listener show its own
 
 
@@ -75,7 +76,7 @@ class Reloader:
             raise ReloadError("config reload not supported for Mappings")  # tokens say what accounts share
         if self.jetstream is not None and new.trust is None:
             check_accounts(old, new)
-        opened = Opened(log_file=self._log_file(old, new), certificates=self._certificates(new))
+        opened = Opened(certificates=self._certificates(new), log=self._log(old, new))
         # From here on nothing is refused any more.
         self.sessions.options = new
         for change in found:
@@ -109,11 +110,13 @@ class Reloader:
         except ReloadError as error:
             self.say.error(f"Failed to reload server configuration: {error}")
 
-    def _log_file(self, old: Options, new: Options) -> TextIO | None:
-        if new.log_file == old.log_file or not new.log_file:
+    def _log(self, old: Options, new: Options) -> TextIO | Syslog | None:
+        if written_to(old) == written_to(new):
             return None
         try:
-            return open_for_append(new.log_file)
+            return open_target(new)
+        except SyslogError as error:
+            raise ReloadError(str(error)) from error
         except OSError as error:
             raise ReloadError(f"error opening file: open {new.log_file}: {error.strerror}") from error
 
@@ -145,14 +148,14 @@ class Reloader:
         if surplus:
             self.say.info(f"Closed {len(surplus)} connections to fall within max_connections")
 
-    def follow_log(self, _old: Options, new: Options, opened: Opened) -> None:
+    def follow_log(self, old: Options, new: Options, opened: Opened) -> None:
         """Log at other levels, in another form, to another file."""
         say = self.say
         say.with_time, say.utc, say.debug_on, say.trace_on = new.logtime, new.logtime_utc, new.debug, new.trace
         self.plane.log_protocol(new.trace)
         logging.getLogger().setLevel(logging.DEBUG if new.debug else logging.INFO)
-        if say.path != new.log_file:
-            say.write_to(new.log_file, opened.log_file)
+        if written_to(old) != written_to(new):
+            say.write_to(new.log_file, opened.log)
 
     def follow_limits(self, _old: Options, new: Options, _opened: Opened) -> None:
         """Take other sizes of messages and lines; users keep smaller limits of their own."""
@@ -221,6 +224,13 @@ FOLLOW: Final[Mapping[Step, Callable[[Reloader, Options, Options, Opened], None]
     Step.STALLS: Reloader.follow_stalls,
     Step.LEAFNODES: Reloader.follow_leafnodes,
 }
+
+
+def written_to(options: Options) -> tuple[str, str, bool]:
+    """Where the log goes: what comes first counts alone."""
+    if options.log_file:
+        return options.log_file, "", False
+    return "", options.remote_syslog, options.syslog and not options.remote_syslog
 
 
 def check_accounts(old: Options, new: Options) -> None:

@@ -199,6 +199,8 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
+    "syslog": log_line("syslog"),
+    "remote_syslog": Followed(line="remote_syslog = {}", step=Step.LOG),
     "log_size_limit": Refused(title="LogSizeLimit"),
     "log_max_num": Refused(title="LogMaxFiles"),
     "pid_file": Followed(line="pid_file = {}", step=Step.FILES),

@@ -7,7 +7,7 @@ import pytest
 from jetraft.api.auth.claims import account_claims
 from jetraft.api.auth.tokens import TokenError, decode_token
 from jetraft.api.exchange.admission import Admission
-from jetraft.api.exchange.values import Activation, Export, Import, Sharing, SharingKind
+from jetraft.api.exchange.values import Activation, Export, Import, LatencySampling, Sharing, SharingKind
 from tests.harness.tokens import Keys, TokenOperator, claims_of
 
 OPERATOR = TokenOperator()
@@ -32,6 +32,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "no valid subject": {"exports": [{"type": "stream", "subject": "a..b"}]},
     "unknown response type": {"exports": [{**EXPORT, "response_type": "Many"}]},
     "no wildcard of its subject": {"exports": [{**EXPORT, "account_token_position": 1}]},
+    "between 1-100": {"exports": [{**EXPORT, "service_latency": {"sampling": 101, "results": "l"}}]},
+    "only permitted for services": {"exports": [{**STREAM, "service_latency": {"sampling": 1, "results": "l"}}]},
+    "results subject": {"exports": [{**EXPORT, "service_latency": {"sampling": 1, "results": "l.*"}}]},
     "two exports": {"exports": [EXPORT, EXPORT]},
     "contains another": {"exports": [EXPORT, {**EXPORT, "subject": "*"}]},
     "more exports": {"exports": [EXPORT, STREAM], "limits": {"exports": 1}},
@@ -101,6 +104,14 @@ def test_an_import_is_admitted_when_its_exporter_comes_and_ends_with_it() -> Non
     admission.put(GIVER, Sharing(exports=(STREAMS,)), 0)
     admission.remove(GIVER, 0)
     assert admission.admitted == {}
+
+
+@pytest.mark.parametrize(
+    ("sampling", "more", "percent"), [(7, {}, 7), ("headers", {}, 0), (7, {"response_type": "Stream"}, None)]
+)
+def test_latencies_are_sampled(sampling: object, more: dict[str, str], percent: int | None) -> None:
+    (found,) = shared(exports=[{**EXPORT, **more, "service_latency": {"sampling": sampling, "results": "l"}}]).exports
+    assert found.latency == (None if percent is None else LatencySampling(subject="l", percent=percent))
 
 
 def test_an_activation_counts_in_its_time_alone() -> None:

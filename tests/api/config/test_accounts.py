@@ -103,7 +103,6 @@ def test_users_of_an_account_have_its_permissions_when_they_have_none(tmp_path: 
         ("accounts { A: 1 }", "Expected map entries for accounts"),
         ("accounts [A, A]", "Duplicate Account Entry: A"),
         ('accounts { "A B" {} }', "cannot contain spaces"),
-        ("accounts { A { exports [{service: x, latency: y}] } }", '"latency" in accounts.exports is not served'),
         ("accounts { A { nonsense: 1 } }", 'unknown field "nonsense" in accounts'),
         ("accounts { A { jetstream: sometimes } }", "Expected 'enabled' or 'disabled'"),
         ("accounts { A { jetstream { cluster_traffic: x } } }", "Expected 'system' or 'owner' string value"),

@@ -12,6 +12,7 @@ from jetraft.api.exchange.values import (
     Destination,
     Export,
     Import,
+    LatencySampling,
     Mapping,
     ServiceResponseType,
     Sharing,
@@ -57,6 +58,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
                     subject="q.>",
                     accounts=("B",),
                     response_type=ServiceResponseType.CHUNKED,
+                    allow_trace=True,
                     threshold_ns=3 * NS_PER_S,
                 ),
                 Export(kind=STREAM, subject="s.*.t", token_position=2),
@@ -66,7 +68,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
         "B": Sharing(
             imports=(
                 Import(kind=SERVICE, account="A", subject="q.1", local="mine", share=True),
-                Import(kind=STREAM, account="A", subject="s.B.t", prefix="of.a"),
+                Import(kind=STREAM, account="A", subject="s.B.t", prefix="of.a", allow_trace=True),
             ),
             mappings=(
                 Mapping(
@@ -85,6 +87,26 @@ def test_accounts_that_share_nothing_cost_nothing(tmp_path: Path) -> None:
     assert options(tmp_path, "accounts [A, B]").sharing == {}
 
 
+@pytest.mark.parametrize(
+    ("given", "percent"),
+    [
+        ("x", 100),
+        ("{subject: x}", 100),
+        ("{sampling: 7, subject: x}", 7),
+        ('{sampling: "8%", subject: x, more: 1}', 8),
+        ('{sampling: " Headers ", subject: x}', 0),
+    ],
+)
+def test_latencies_are_sampled(tmp_path: Path, given: str, percent: int) -> None:
+    found = options(tmp_path, f"accounts {{ A {{ exports [{{service: s, latency: {given}}}] }} }}")
+    assert found.sharing["A"].exports[0].latency == LatencySampling(subject="x", percent=percent)
+
+
+def test_without_a_system_account_there_are_no_latencies(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match="system account not setup"):
+        options(tmp_path, "no_system_account: true\naccounts { A { exports [{service: s, latency: x}] } }")
+
+
 EXPORTS = [
     ("5", "Exports should be an array, got int64"),
     ("[5,]", "Export Items should be a map with type entry, got int64"),
@@ -101,6 +123,28 @@ EXPORTS = [
     ("[{response_type: stream, stream: x}]", "Detected response directive on non-service"),
     ('[{stream: x, threshold: "1s"}]', "Detected response directive on non-service"),
     ("[{stream: x, allow_trace: true}]", "Detected allow_trace directive on non-service"),
+    ("[{latency: x, stream: s}]", "Detected latency directive on non-service"),
+    ("[{service: s, latency: 1}]", "Expected latency entry to be a map/struct or string, got int64"),
+    ("[{service: s, latency: {}}]", "Latency subject required, but missing"),
+    ("[{service: s, latency: {sampling: 0, subject: x}}]", ": bad sampling percentage, should be 1-100"),
+    ("[{service: s, latency: {sampling: 101, subject: x}}]", "bad sampling percentage, should be 1-100"),
+    (
+        "[{service: s, latency: {sampling: q, subject: x}}]",
+        'Failed to parse latency sample: strconv.Atoi: parsing "q": invalid syntax',
+    ),
+    (
+        "[{service: s, latency: {sampling: true, subject: x}}]",
+        "Expected latency sample to be a string or map/struct, got bool",
+    ),
+    ("[{service: s, latency: {subject: 1}}]", "Expected latency subject to be a string, got string"),
+    (
+        '[{service: s, latency: {subject: "x.*"}}]',
+        'Error adding service latency sampling for "s" on subject "x.*": invalid publish subject',
+    ),
+    (
+        "[{service: s, latency: x, response: stream}]",
+        'Error adding service latency sampling for "s" on subject "x": bad service response type',
+    ),
     ("[{service: x, bogus: 1}]", 'unknown field "bogus"'),
     ("[{service: x, accounts: Z}]", "interface conversion: interface {} is string, not []interface {}"),
     ("[{service: x, accounts: [Z]}]", '1:1: "Z" account not defined for service export'),
