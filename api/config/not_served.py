@@ -10,8 +10,7 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
-        feature_flags gateway mqtt ocsp ocsp_cache prof_port proxy_protocol remote_syslog resolver_tls syslog
-        write_timeout
+        feature_flags gateway mqtt ocsp ocsp_cache prof_port proxy_protocol remote_syslog syslog write_timeout
     """),
     "accounts": words("nkey"),
     "accounts.exports": words("latency"),
