@@ -34,6 +34,7 @@ from jetraft.store.model.signal import Signal
 if TYPE_CHECKING:
     from jetraft.api.auth.callouts import Callouts
     from jetraft.api.auth.claims import AccountClaims
+    from jetraft.api.auth.lookups import AccountLookups
     from jetraft.api.auth.registry import AccountRegistry
     from jetraft.api.auth.trust import Eviction
 
@@ -83,6 +84,7 @@ class Logins:
     verifications: Verifications = attrs.field(factory=Verifications)
     callouts: "Callouts | None" = None  # where a service says who clients are
     registry: "AccountRegistry | None" = None  # of the accounts that operators have signed
+    lookups: "AccountLookups | None" = None  # of those that are not in it
     checks: PasswordChecks = attrs.field(factory=PasswordChecks)
     grants: Grants = attrs.field(factory=Grants)
     on_account_changed: "Signal[[str, AccountClaims | None]]" = attrs.field(factory=Signal, init=False)
@@ -139,17 +141,18 @@ class Logins:
         is_of_key = bool(self.authenticator.rules.nkeys and document.get("nkey")) or "proxy_sig" in document
         return is_of_key or self.registry is not None or self.callouts is not None
 
-    def _judge_later(self, cid: int, document: dict[str, Any]) -> None:
+    def _judge_later(self, cid: int, document: dict[str, Any], *, is_last: bool = False) -> None:
         """The turn of a connection that was held has come."""
         session = self.sessions.by_cid.get(cid)
         assert self._plane is not None
         if session is None:
             return
-        options = self._judge(session, document)
+        options = self._judge(session, document, is_last=is_last)
         if not options.is_pending:
             self._plane.release(cid, options)
 
-    def _judge(self, session: Session, document: dict[str, Any]) -> ConnectOptions:
+    def _judge(self, session: Session, document: dict[str, Any], *, is_last: bool = False) -> ConnectOptions:
+        """`is_last`: its account was looked up, and is there or not."""
         cid = session.cid
         if self.registry is not None and not document.get("jwt") and (default := self.registry.rules.default_sentinel):
             document = {**document, "jwt": default}
@@ -160,6 +163,8 @@ class Logins:
         if self.callouts is not None and not self.callouts.is_exempt(offered):
             return self._ask(session, document, facts, None)
         outcome = self._authenticator_of(session).judge(offered, facts)
+        if not is_last and self._looks_up(session, document, outcome):
+            return PENDING
         if self.callouts is not None and isinstance(outcome, Verdict) and (rules := self.callouts.rules_for(outcome)):
             return self._ask(session, document, facts, rules)
         if isinstance(outcome, SlowCheck):
@@ -172,6 +177,13 @@ class Logins:
             )
             return PENDING if queued else self._refuse(session, offered, "too many passwords wait to be hashed")
         return self._settle(session, document, outcome)
+
+    def _looks_up(self, session: Session, document: dict[str, Any], outcome: Outcome) -> bool:
+        """Whether the account of a refused user is looked up, and the client judged again after that."""
+        if self.lookups is None or not isinstance(outcome, LoginRefusal) or not outcome.account:
+            return False
+        again = partial(self._judge_later, session.cid, document, is_last=True)
+        return self.lookups.find(outcome.account, session.ip, partial(self.verifications.put, again))
 
     def _ask(
         self, session: Session, document: dict[str, Any], facts: ConnectionFacts, rules: CalloutRules | None

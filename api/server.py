@@ -15,6 +15,7 @@ from jetraft import __version__
 from jetraft.api.auth.assembly import (
     build_callouts,
     build_claims_service,
+    build_lookups,
     build_registry,
     live_accounts,
     new_server_key,
@@ -144,8 +145,9 @@ class Server:
         self.sessions = Sessions(options, self.identity, self.clock, port=port, jetstream=options.jetstream is not None)
         self.registry = build_registry(options, self.say)
         self.accounts = live_accounts(options, self.registry)
-        callouts = build_callouts(self.sessions, self.server_key, self.registry)
-        self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry)
+        lookups = build_lookups(options, self.registry, self.clock, self.say)
+        callouts = build_callouts(self.sessions, self.server_key, self.registry, lookups)
+        self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry, lookups=lookups)
         self.tracer = Tracer(self.sessions, self.logins.log.line)
         self.leaf = make_leaf(self)
         on_leaf_text = self.leaf.leafnodes.on_text if self.leaf else None

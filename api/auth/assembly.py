@@ -12,10 +12,12 @@ from jetraft.api.logger import Logger
 from jetraft.api.login import Logins
 from jetraft.api.reactor import Reactor
 from jetraft.api.session import Sessions
+from jetraft.store.model.clock import Clock
 
 if TYPE_CHECKING:
     from jetraft.api.auth.callouts import Callouts
     from jetraft.api.auth.claims_service import ClaimsService
+    from jetraft.api.auth.lookups import AccountLookups
     from jetraft.api.auth.registry import AccountRegistry
     from jetraft.api.auth.server_key import ServerKey
 
@@ -29,15 +31,29 @@ def new_server_key(options: Options) -> "ServerKey | None":
     return ServerKey.new()
 
 
+def build_lookups(
+    options: Options, registry: "AccountRegistry | None", clock: Clock, say: Logger
+) -> "AccountLookups | None":
+    """What finds accounts that are not known here; None where all of them are."""
+    if options.trust is None or registry is None or options.trust.resolver.kind == "memory":
+        return None
+    from jetraft.api.auth.lookups import AccountLookups  # noqa: PLC0415
+
+    return AccountLookups(registry, clock, say)
+
+
 def build_callouts(
-    sessions: Sessions, key: "ServerKey | None", registry: "AccountRegistry | None"
+    sessions: Sessions,
+    key: "ServerKey | None",
+    registry: "AccountRegistry | None",
+    lookups: "AccountLookups | None",
 ) -> "Callouts | None":
     """What asks services who clients are; None where the configuration says it."""
     if key is None:
         return None
     from jetraft.api.auth.callouts import Callouts  # noqa: PLC0415
 
-    return Callouts(sessions, sessions.options.auth.callout, key, registry)
+    return Callouts(sessions, sessions.options.auth.callout, key, registry, lookups)
 
 
 def build_registry(options: Options, say: Logger) -> "AccountRegistry | None":

@@ -29,6 +29,7 @@ from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.versioning import SERVER_VERSION
 
 if TYPE_CHECKING:
+    from jetraft.api.auth.lookups import AccountLookups
     from jetraft.api.auth.registry import AccountRegistry
     from jetraft.api.auth.sealing import SealingKeys
 
@@ -58,6 +59,7 @@ class Callouts:
     rules: CalloutRules | None  # of the configuration; with operators accounts have their own
     key: ServerKey
     registry: "AccountRegistry | None" = None
+    lookups: "AccountLookups | None" = None
     asked: int = 0
     refused: int = 0
     _in_flight: dict[str, _Asking] = attrs.field(factory=dict)  # by the last word of the reply subject
@@ -186,8 +188,17 @@ class Callouts:
                 del self._in_flight[word]
                 self._verifications.put(partial(self._answered, capture.payload, asking))
 
-    def _answered(self, payload: bytes, asking: _Asking) -> None:
-        asking.done(self._judge(payload, asking))
+    def _answered(self, payload: bytes, asking: _Asking, *, is_last: bool = False) -> None:
+        outcome = self._judge(payload, asking)
+        if not is_last and self.lookups is not None and isinstance(outcome, LoginRefusal) and outcome.account:
+            again = partial(self._answered, payload, asking, is_last=True)
+            if self.lookups.find(outcome.account, asking.ip, partial(self._later, again)):
+                return
+        asking.done(outcome)
+
+    def _later(self, work: Callable[[], None]) -> None:
+        assert self._verifications is not None
+        self._verifications.put(work)
 
     def _judge(self, payload: bytes, asking: _Asking) -> Verdict | LoginRefusal:
         """Who the client is; an answer to a sealed request may be sealed, or not."""

@@ -75,6 +75,7 @@ class OperatorClaims:
     strict: bool = False
     system_account: str = ""
     assert_version: str = ""
+    account_server_url: str = attrs.field(default="", repr=False)  # may have a password
 
     @property
     def keys(self) -> frozenset[str]:
@@ -206,6 +207,7 @@ def operator_claims(token: Token) -> OperatorClaims:
         strict=flag(nats, "strict_signing_key_usage"),
         system_account=system,
         assert_version=string(nats, "assert_server_version"),
+        account_server_url=string(nats, "account_server_url"),
     )
 
 

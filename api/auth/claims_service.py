@@ -2,12 +2,14 @@
 
 Requests are taken one after the other: a token is verified, written to the directory, and then in force; the answer
 comes last. Nodes of a cluster compare digests when one of them comes, and from time to time, and send what the other
-lacks; the newer token of an account counts. Texts are nats-server's (server/accounts.go).
+lacks; the newer token of an account counts. What a node has looked up it tells the others. Texts are nats-server's
+(server/accounts.go).
 """
 
 import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -16,11 +18,13 @@ import orjson
 import trio
 
 from jetraft.api.auth.claims import AccountClaims
+from jetraft.api.auth.lookups import AccountLookups
 from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.opening import note_unserved
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.auth.token_directory import TokenDirectory
+from jetraft.api.auth.token_source import TokenSource
 from jetraft.api.auth.tokens import TokenError, decode_token, items
 from jetraft.api.config.options import ResolverOptions
 from jetraft.api.logger import Logger
@@ -34,6 +38,7 @@ LIST: Final = "$SYS.REQ.CLAIMS.LIST"
 DELETE: Final = "$SYS.REQ.CLAIMS.DELETE"
 PACK: Final = "$SYS.REQ.CLAIMS.PACK"
 COMPARE: Final = "$SYS.JETRAFT.CLAIMS.PACK"  # as PACK, to all other nodes of jetraft instead of one
+FOUND: Final = "$SYS.JETRAFT.CLAIMS.FOUND"  # an account that a node has looked up, for the others
 RESPONDER: Final = b"responder"  # the queue of PACK
 WAITING_MAX: Final = 1024  # requests; each holds a token of up to the largest message
 WAITING_BYTES_MAX: Final = 16 << 20
@@ -66,6 +71,8 @@ class ClaimsService:
     sharing: SignedSharing
     clock: Clock
     say: Logger
+    lookups: AccountLookups | None = None
+    source: TokenSource | None = None  # where these find accounts
     refused: int = 0
     _waiting: deque[_Request] = attrs.field(factory=deque)
     _waiting_bytes: int = 0
@@ -77,21 +84,36 @@ class ClaimsService:
         handles = [self._listen(subject, self._on_batch) for subject in UPDATES]
         watch = None
         if self.directory is not None:
-            handles += [self._listen(subject, self._on_batch) for subject in (LIST, DELETE, LOOKUP)]
+            handles += [self._listen(subject, self._on_batch) for subject in (LIST, DELETE)]
+        if self.resolver.kind == "full":
+            handles.append(self._listen(LOOKUP, self._on_batch))
             handles.append(self._listen(PACK, self._on_batch, queue=RESPONDER))
-            handles += [self._listen(subject, self._on_batch) for subject in (COMPARE, self.inbox.decode())]
+        if self.compares:
+            handles += [self._listen(subject, self._on_batch) for subject in (COMPARE, FOUND, self.inbox.decode())]
             watch = self.outbox.watch_interest(COMPARE.encode(), self._peers_changed)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve)
                 nursery.start_soon(self.sharing.run)
-                if self.directory is not None:
+                if self.compares:
                     nursery.start_soon(self._compare_often)
+                if self.lookups is not None and self.source is not None:
+                    nursery.start_soon(self.lookups.run, self.source, self.take)
         finally:
             for handle in handles:
                 self.outbox.remove_sink(handle)
             if watch is not None:
                 self.outbox.unwatch_interest(watch)
+
+    @property
+    def compares(self) -> bool:
+        """Whether nodes tell each other what they know."""
+        return self.resolver.kind != "memory"
+
+    async def take(self, account: SignedAccount) -> None:
+        """An account was looked up: it is kept, in force, and the other nodes are told. Raises TokenError, OSError."""
+        await self._store(account)
+        self.outbox.send(FOUND.encode(), payload=f"{account.claims.subject}|{account.token}".encode())
 
     def _peers_changed(self) -> None:
         self._compare.set()
@@ -133,7 +155,7 @@ class ClaimsService:
             self._reply(request, (self.registry.token_of(tokens[3]) or "").encode())
         elif request.subject in (PACK, COMPARE):
             self._pack(request)
-        elif request.subject == self.inbox.decode():
+        elif request.subject in (self.inbox.decode(), FOUND):
             await self._merge(request)
         else:
             await self._update(request, key="" if request.subject == UPDATES[0] else tokens[-3])
@@ -142,7 +164,8 @@ class ClaimsService:
 
     async def _update(self, request: _Request, *, key: str) -> None:
         """A new token for an account, which the subject may name."""
-        failed = "jwt update resulted in error"
+        cache = " cache" if self.resolver.kind == "cache" else ""
+        failed = f"jwt update{cache} resulted in error"
         try:
             account = SignedAccount.read(request.payload)
         except TokenError as error:
@@ -153,14 +176,14 @@ class ClaimsService:
             if key and key != subject:
                 raise TokenError("subject does not match jwt content")  # noqa: TRY301  one answer for every reason
             self.registry.check_issuer(account.claims)
-            if self.directory is None and self.registry.get(subject) is None:
-                self._answer(request, "jwt update skipped", account=subject)
+            if self.resolver.kind != "full" and self.registry.get(subject) is None:
+                self._answer(request, f"jwt update{cache} skipped", account=subject)
                 return
             await self._store(account)
         except (TokenError, OSError) as error:
             self._answer(request, failed, account=key or subject, error=str(error))
             return
-        self._answer(request, "jwt updated", account=subject)
+        self._answer(request, f"jwt updated{cache}", account=subject)
 
     async def _store(self, account: SignedAccount) -> None:
         """Write a token, then let it be in force. Raises TokenError, OSError."""
@@ -168,7 +191,7 @@ class ClaimsService:
         if self.registry.token_of(subject) == account.token:
             return
         is_new = self.registry.get(subject) is None
-        if is_new and len(self.registry) >= (self.resolver.limit or math.inf):
+        if is_new and self.resolver.kind == "full" and len(self.registry) >= (self.resolver.limit or math.inf):
             raise TokenError("jwt store is full")
         if self.directory is not None:
             await trio.to_thread.run_sync(self.directory.write, subject, account.token)
@@ -249,6 +272,9 @@ class ClaimsService:
             with trio.move_on_after(self.resolver.interval_ns / NS_PER_S):
                 await self._compare.wait()
             self._compare = trio.Event()
+            if self.resolver.kind == "cache" and self.directory is not None:
+                with suppress(OSError):  # the next write says so
+                    await trio.to_thread.run_sync(self.directory.expire)
 
     # -- answers
 

@@ -1,18 +1,24 @@
 """Joins the accounts of operators to what they change, connections and JetStream, and to the system account."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.claims_service import COMPARE, ClaimsService
 from jetraft.api.auth.opening import directory_of
+from jetraft.api.auth.peer_lookup import PeerSource
 from jetraft.api.auth.registry import AccountRegistry
 from jetraft.api.auth.signed_sharing import SignedSharing
+from jetraft.api.config.options import ResolverOptions
 from jetraft.api.login import Logins
 from jetraft.api.outbox import PlaneOutboxes
 from jetraft.api.reactor import Reactor
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.fields import Moment
 from jetraft.store.model.versioning import SERVER_VERSION
+
+if TYPE_CHECKING:
+    from jetraft.api.auth.token_source import TokenSource
 
 
 def claims_service(
@@ -31,6 +37,11 @@ def claims_service(
         if claims is not None and claims.subject != system:
             accounts.set(claims.subject, None if after is None else after.jetstream)
 
+    def resolver_now() -> ResolverOptions:
+        trust = sessions.options.trust
+        assert trust is not None
+        return trust.resolver
+
     def server() -> dict[str, Any]:
         identity = sessions.identity
         return {
@@ -43,16 +54,28 @@ def claims_service(
             "time": Moment().encode(sessions.clock.unix_ns()),
         }
 
+    resolver = options.trust.resolver
+    inbox = f"{COMPARE}.{sessions.identity.server_id}"
+    outbox = PlaneOutboxes(reactor.plane, reactor)(system)
+    source: TokenSource
+    if resolver.kind == "url":
+        from jetraft.api.auth.web_lookup import FollowingSource  # noqa: PLC0415  only servers with a URL
+
+        source = FollowingSource(resolver_now)
+    else:
+        source = PeerSource(outbox, f"$SYS._INBOX.{sessions.identity.server_id}.jwt", resolver.timeout_ns / NS_PER_S)
     return ClaimsService(
         registry=registry,
         directory=directory_of(options.trust),
-        resolver=options.trust.resolver,
+        resolver=resolver,
         system_account=system,
         server=server,
-        inbox=f"{COMPARE}.{sessions.identity.server_id}".encode(),
-        outbox=PlaneOutboxes(reactor.plane, reactor)(system),
+        inbox=inbox.encode(),
+        outbox=outbox,
         on_change=changed,
         sharing=sharing,
         clock=sessions.clock,
         say=logins.say,
+        lookups=logins.lookups,
+        source=source,
     )

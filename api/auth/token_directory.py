@@ -1,9 +1,10 @@
-"""A directory of accounts' tokens, `<account>.jwt` each, laid out as by nats-server's resolver of the type `full`.
+"""A directory of accounts' tokens, `<account>.jwt` each, laid out as by nats-server's resolvers `full` and `cache`.
 
 A token is on disk, under its name, when `write` returns. The calls block: they are made in a thread, one at a time.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,12 +27,15 @@ class TokenDirectory:
     """See the module."""
 
     path: Path
+    keeps: int = 0  # of a cache: files, the last written ones; 0: all
+    ttl_s: float = 0  # and for how long; 0: without end
 
     def open(self) -> None:
         """Make the directory when it is missing, and remove what a crash has left. Raises OSError."""
         self.path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         for left in self.path.glob(f"*{SUFFIX}{TEMPORARY}"):
             left.unlink()
+        self.expire()
 
     def read(self) -> Iterator[tuple[str, bytes]]:
         """Each account's key, and what its file has; a file that is too long is given as empty. Raises OSError."""
@@ -56,7 +60,18 @@ class TokenDirectory:
             with suppress(OSError):
                 temporary.unlink()
             raise
+        self.expire()
         self._sync()
+
+    def expire(self) -> None:
+        """Remove the files of a cache that are too old or too many. Raises OSError."""
+        if not self.keeps and not self.ttl_s:
+            return
+        files = sorted(((file.stat().st_mtime, file) for file in self.path.glob(f"*{SUFFIX}")), reverse=True)
+        oldest_s = time.time() - self.ttl_s if self.ttl_s else 0
+        for number, (written_s, file) in enumerate(files):
+            if written_s < oldest_s or (self.keeps and number >= self.keeps):
+                file.unlink()
 
     def remove(self, key: str, *, is_hard: bool) -> None:
         """Delete an account's file, or give it a name under which it is not read. Raises OSError."""

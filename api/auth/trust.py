@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 USER_REVOKED: Final = b"-ERR 'User Authentication Revoked'\r\n"
 VIOLATION: Final = b"-ERR 'Authorization Violation'\r\n"
+ACCOUNT_EXPIRED_HERE: Final = "Account JWT has expired or is not yet valid"
 ACCOUNT_EXPIRED: Final = b"-ERR 'Account Authentication Expired'\r\n"
 
 
@@ -85,9 +86,11 @@ class TokenJudge:
         self, user: UserClaims, offered: Credentials | None, facts: ConnectionFacts
     ) -> Verdict | LoginRefusal:
         """Who this is whose token is verified and within its time; `offered` None: it is the user without a proof."""
+        if self.rules.pinned and user.account not in self.rules.pinned:
+            return LoginRefusal("Account not listed as operator pinned account")
         account = self.account_of(user.account)
-        if account is None or (self.rules.pinned and user.account not in self.rules.pinned):
-            return LoginRefusal("Account JWT lookup error: account missing or not pinned")
+        if account is None:
+            return LoginRefusal("Account JWT lookup error: account missing", account=user.account)
         try:
             rights = rights_in(account, user)
         except TemplateError as error:
@@ -98,7 +101,9 @@ class TokenJudge:
         problem = next(self._problems(user, rights, account, offered, facts), "")
         if not problem and until_s is None:
             problem = "Outside connect times"
-        return LoginRefusal(problem) if problem else verdict_of(user, rights, account, until_s or 0.0)
+        if problem:
+            return LoginRefusal(problem, account=user.account if problem == ACCOUNT_EXPIRED_HERE else "")
+        return verdict_of(user, rights, account, until_s or 0.0)
 
     def judge_issued(self, user: UserClaims, facts: ConnectionFacts) -> Verdict | LoginRefusal:
         """Who this is whose token a service has made for the connection: nothing has to be proved."""
@@ -118,7 +123,7 @@ class TokenJudge:
         if not user.rights.conditions.admits_kind(facts.kind) or not rights.conditions.admits_kind(facts.kind):
             yield "Connection type not allowed"
         if not account.holds_at(facts.unix_ns / NS_PER_S):
-            yield "Account JWT has expired or is not yet valid"
+            yield ACCOUNT_EXPIRED_HERE
         if offered is not None and (problem := self._proof_problem(user, rights, account, offered, facts)):
             yield problem
         if account.has_revoked(user):

@@ -81,10 +81,14 @@ class Verdict:
 
 @attrs.frozen(slots=True)
 class LoginRefusal:
-    """The client may not connect; `why` is for debug lines and names no secret."""
+    """The client may not connect; `why` is for debug lines and names no secret.
+
+    `account`: whose token is not known here or has expired; where another place may have it, it is looked up.
+    """
 
     why: str
     needs_proxy: bool = False
+    account: str = ""
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -140,6 +140,17 @@ def of_operators(name: str) -> Apply:
     return apply
 
 
+def of_resolvers(name: str) -> Apply:
+    """The same for config/resolvers.py."""
+
+    def apply(settings: Settings, value: Any) -> None:
+        from jetraft.api.config import resolvers  # noqa: PLC0415  only servers with operators pay for it
+
+        getattr(resolvers, name)(settings, value)
+
+    return apply
+
+
 def proxies(settings: Settings, value: Any) -> None:
     """Which proxies may speak for clients."""
     from jetraft.api.config.proxies import proxies as read  # noqa: PLC0415  few servers have one
@@ -238,7 +249,8 @@ TOP: Mapping[str, Apply] = {
     **spelled(put("system_account", text), "system_account", "system"),
     "no_system_account": put("no_system_account", boolean),
     **spelled(of_operators("operators"), "operator", "operators", "root", "roots"),
-    **spelled(of_operators("resolver"), "resolver", "account_resolver", "accounts_resolver"),
+    **spelled(of_resolvers("resolver"), "resolver", "account_resolver", "accounts_resolver"),
+    "resolver_tls": of_resolvers("resolver_tls"),
     "resolver_preload": of_operators("preload"),
     "resolver_pinned_accounts": of_operators("pinned"),
     **spelled(of_operators("trusted_keys"), "trusted", "trusted_keys"),

@@ -1,34 +1,32 @@
-"""Operators, the accounts that they have signed, and where these are kept: `operator`, `resolver` and its keys.
+"""Operators and the accounts that they have signed: `operator`, `resolver_preload` and the like.
 
-Texts of errors are nats-server's where it has them. Tokens stand in the file or in files of their own.
+Texts of errors are nats-server's where it has them. Tokens stand in the file or in files of their own. Where accounts
+are looked up is in `resolvers.py`.
 """
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import attrs
 
 from jetraft.api.auth.claims import AccountClaims, OperatorClaims, account_claims, operator_claims, user_claims
 from jetraft.api.auth.nkeys import is_account_key, is_operator_key
 from jetraft.api.auth.tokens import TOKEN_BYTES_MAX, TokenError, decode_token
 from jetraft.api.auth.trust import TrustRules
-from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
+from jetraft.api.config.blocks import PlacedError
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.options import ResolverOptions, TrustOptions
-from jetraft.api.config.values import boolean, duration_ns, integer, text, texts
+from jetraft.api.config.resolvers import url_resolver
+from jetraft.api.config.values import texts
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.versioning import SERVER_VERSION
 
-MEMORY: Final = re.compile(r"(MEM|MEMORY)\s*", re.IGNORECASE)
-URL: Final = re.compile(r"URL\(", re.IGNORECASE)
 DECORATED: Final = re.compile(r"-{3,}[^\n]*-{3,}\n(.+)(?:\n\s*-{3,}[^\n]*-{3,}\n)")
 VERSION: Final = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 STARTS_WITH: Final = "eyJ"
-RESOLVER_NEEDED: Final = (
-    'error parsing account resolver, should be MEM or  URL("url") or a map containing dir and type state=[FULL|CACHE])'
-)
 
 
 def operators(settings: Settings, value: Any) -> None:
@@ -97,53 +95,6 @@ def pinned(settings: Settings, value: Any) -> None:
     settings["pinned_accounts"] = frozenset(keys)
 
 
-def resolver(settings: Settings, value: Any) -> None:
-    """`MEMORY`, or a block for a directory. A URL is not served."""
-    if isinstance(value, str):
-        if URL.match(value.strip()):
-            raise OptionsError("resolver: URL(...) is not served by jetraft yet")
-        if not MEMORY.match(value.strip()):
-            raise OptionsError(RESOLVER_NEEDED)
-        settings["resolver"] = ResolverOptions()
-        return
-    if not isinstance(value, Table):
-        raise OptionsError("error parsing operator resolver, wrong type")
-    found: Settings = {}
-    apply_all("resolver", value, RESOLVER, found)
-    settings["resolver"] = directory_options(found)
-
-
-def directory_options(found: Settings) -> ResolverOptions:
-    """The block of a resolver with a directory. Raises OptionsError."""
-    kind = str(found.pop("kind", "")).lower()
-    if kind == "cache":
-        raise OptionsError("resolver: type CACHE is not served by jetraft yet")
-    if kind != "full" or not found.get("directory"):
-        raise OptionsError(RESOLVER_NEEDED)
-    if found.get("hard_delete") and not found.get("allow_delete"):
-        raise OptionsError("hard_delete has no effect without delete")
-    if found.get("interval_ns", 1) <= 0:
-        del found["interval_ns"]
-    return ResolverOptions(kind=kind, **found)
-
-
-def ttl(_settings: Settings, _value: Any) -> None:
-    """How long a cache keeps an account."""
-    raise OptionsError("FULL does not accept ttl")
-
-
-RESOLVER: Mapping[str, Apply] = {
-    "type": put("kind", text, "type"),
-    **spelled(put("directory", text, "dir"), "dir", "directory"),
-    "limit": put("limit", integer),
-    "ttl": ttl,
-    "interval": put("interval_ns", duration_ns, "interval"),
-    "timeout": put("timeout_ns", duration_ns, "timeout"),  # of a look-up at another node: there is none
-    "allow_delete": put("allow_delete", boolean),
-    "hard_delete": put("hard_delete", boolean),
-}
-
-
 def trust_options(settings: Settings) -> TrustOptions | None:
     """What the keys say together; None without operators. Raises OptionsError, in nats-server's words and order."""
     found: tuple[OperatorClaims, ...] = settings.get("operators") or ()
@@ -156,10 +107,7 @@ def trust_options(settings: Settings) -> TrustOptions | None:
         if any(settings.get(key) for key in ("resolver", "resolver_preload", "pinned_accounts")):
             raise OptionsError("a resolver needs an operator")
         return None
-    store: ResolverOptions | None = settings.get("resolver")
-    if store is None and found:
-        raise OptionsError("operators require an account resolver to be configured")
-    store = store or ResolverOptions()
+    store = store_of(settings, found)
     if settings.get("accounts"):
         raise OptionsError("operators do not allow Accounts to be configured directly")
     if settings.get("users") or settings.get("account_users"):
@@ -182,6 +130,17 @@ def trust_options(settings: Settings) -> TrustOptions | None:
         preload=tuple(tokens.values()),
         system_account=system,
     )
+
+
+def store_of(settings: Settings, found: tuple[OperatorClaims, ...]) -> ResolverOptions:
+    """Where accounts are: what the configuration says, or else the one operator. Raises OptionsError."""
+    store: ResolverOptions | None = settings.get("resolver")
+    if store is None and len(found) == 1 and found[0].account_server_url:
+        store = url_resolver(f"{found[0].account_server_url}/accounts")  # where `nsc push` puts them
+    if store is None and found:
+        raise OptionsError("operators require an account resolver to be configured")
+    store = store or ResolverOptions()
+    return attrs.evolve(store, tls=settings.get("resolver_tls")) if store.kind == "url" else store
 
 
 def checked_sentinel(token: str) -> str:
@@ -208,7 +167,7 @@ def system_key(given: str, found: tuple[OperatorClaims, ...], store: ResolverOpt
         return given
     if not found:
         return ""
-    if not found[0].system_account and store.kind != "memory":
+    if not found[0].system_account and store.directory:
         raise OptionsError(
             "using nats based account resolver - the system account needs to be specified in configuration or the "
             "operator jwt"

@@ -116,13 +116,16 @@ class JetStreamAccounts:
 
 @attrs.frozen(kw_only=True)
 class ResolverOptions:
-    """Where tokens of accounts are kept: in memory, or in a directory (`full`)."""
+    """Where tokens of accounts are: in memory, in a directory (`full`, `cache`), behind a URL (`url`)."""
 
     kind: str = "memory"
     directory: str = ""
+    url: str = attrs.field(default="", repr=False)  # may have a password
+    tls: TlsOptions | None = None  # of connections to the URL
     limit: int = 0  # accounts; 0: no limit
+    ttl_ns: int = 0  # how long a file of a cache is kept; 0: until there are too many
     interval_ns: int = 60 * NS_PER_S  # between two comparisons with another node
-    timeout_ns: int = 1_900_000_000  # read and without effect: nothing is looked up at another node
+    timeout_ns: int = 1_900_000_000  # of looking up an account
     allow_delete: bool = False
     hard_delete: bool = False
 

@@ -72,6 +72,7 @@ class LeafParts:
             LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator),
             logins.checks,
             logins.verifications,
+            logins.lookups,
             DomainNames(
                 identity.domain,
                 lambda account: options.jetstream is not None and account != options.system_account,

@@ -54,6 +54,7 @@ from jetraft.store.model.gosyntax import go_quote
 
 if TYPE_CHECKING:
     from jetraft.api.auth.claims import AccountClaims
+    from jetraft.api.auth.lookups import AccountLookups
 
 LINKS_MAX: Final = 4096  # with those that have not said who they are
 JETSTREAM_SPACES: Final = (b"$JS.", b"$KV.", b"$OBJ.")
@@ -70,6 +71,7 @@ class Leafnodes:
     entry: LeafEntry
     checks: PasswordChecks
     verifications: Verifications
+    lookups: "AccountLookups | None"
     names: DomainNames
     listener: dict[str, Any] = attrs.field(factory=dict)  # what INFO says of it
     tls: TlsClients | None = None  # handshakes of the listener
@@ -212,10 +214,16 @@ class Leafnodes:
         else:
             self._judge(link, offered)
 
-    def _judge(self, link: LeafLink, offered: Credentials) -> None:
+    def _judge(self, link: LeafLink, offered: Credentials, *, is_last: bool = False) -> None:
+        """`is_last`: its account was looked up, and is there or not."""
         if link.cid not in self.links:
             return
         outcome = self.entry.judge(link, offered, self.clock.unix_ns())
+        if self.lookups is not None and not is_last and isinstance(outcome, LoginRefusal) and outcome.account:
+            again = partial(self.verifications.put, partial(self._judge, link, offered, is_last=True))
+            if self.lookups.find(outcome.account, link.ip, again):
+                self.plane.hold_leaf(link.cid)
+                return
         if isinstance(outcome, SlowCheck):
             self._hash(link, offered, outcome)
         else:

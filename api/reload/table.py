@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from jetraft.api.config.options import ClusterOptions, JetStreamOptions, Options, TrustOptions
+from jetraft.api.config.options import ClusterOptions, JetStreamOptions, Options, ResolverOptions, TrustOptions
 from jetraft.api.reload import leafnodes
 from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
@@ -116,6 +116,11 @@ def shown_account(name: str) -> str:
     return "" if name == SYSTEM_ACCOUNT else name
 
 
+def same_resolver(before: ResolverOptions, after: ResolverOptions) -> str:
+    """Another URL and other TLS are followed; another kind of resolver, or another directory, is not."""
+    return "" if before.kind == after.kind == "url" else "AccountResolver"
+
+
 def log_line(name: str) -> Followed:
     """An option of the log that is on or off."""
     return Followed(line=f"{name} = {{}}", step=Step.LOG, show=go_bool)
@@ -154,7 +159,7 @@ HOW: Final[Mapping[str, How]] = {
     "proxies": not_supported("Proxies"),
     "trust": not_supported("TrustedOperators"),
     "trust.rules": not_supported("TrustedOperators"),
-    "trust.resolver": not_supported("AccountResolver"),
+    "trust.resolver": Judged(line="accounts", judge=same_resolver),
     "trust.preload": not_supported("resolver_preload"),
     "trust.system_account": Refused(title="SystemAccount"),
     "no_system_account": Refused(title="NoSystemAccount", show=go_bool),

@@ -1,0 +1,15 @@
+"""Where an account that is not known here may be found, and why it was not."""
+
+from typing import Protocol
+
+
+class AccountLookupError(Exception):
+    """An account was not found; the text is one line without secrets."""
+
+
+class TokenSource(Protocol):
+    """Another place with tokens of accounts."""
+
+    async def fetch(self, key: str) -> bytes:
+        """The token of an account, which nobody has verified. Raises AccountLookupError, in bounded time."""
+        ...
