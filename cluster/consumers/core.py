@@ -90,7 +90,7 @@ class ConsumerCore:
 
     def _done(self, seqs: Runs, now: Now) -> None:
         self._last_active_ns, self._last_ack_unix_ns = now.mono_ns, now.unix_ns
-        if self.config.ack_policy is AckPolicy.ALL:
+        if self.config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL):
             self.pending.remove_up_to(seqs.last)
             self._out.commands.append(commands.AckedUpTo(self.name, seqs.last))
             return

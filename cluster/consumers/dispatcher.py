@@ -27,6 +27,7 @@ from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, ConsumerRunner, make_core, needs_runner
 from jetraft.cluster.state import commands
+from jetraft.cluster.state.headers import parse_seq
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind
@@ -190,7 +191,9 @@ class ConsumerDispatcher:
             if runner is None or not runner.core.config.flow_control:
                 self._nobody(answered.subject, answered.reply)
             elif isinstance(runner.core, PushConsumer):
-                runner.core.flow_answered(answered.subject, now)
+                if not runner.is_held:  # an answer to what was asked before a reset
+                    stored = message.get(answered.hdr, message.LAST_STREAM) or b""
+                    runner.core.flow_answered(answered.subject, now, stored_seq=parse_seq(stored))
                 touched[name] = runner
         self._step(touched.values(), now)
 
