@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.founding import Record
     from jetraft.cluster.meta.profile import NodeProfile
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
+    from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.raft.mesh.peers import Mesh
     from jetraft.store.ledger.node_dir import NodeDir
@@ -105,6 +106,11 @@ class Shared:
     advisories: NodeAdvisories
     held_bytes: Callable[[], Mapping[StorageType, int]]  # of the messages of this node's replicas
     is_short: Callable[[], bool]  # of space, now
+
+    def has_no_row(self, row: StreamAssignment) -> bool:
+        """Whether the table has this stream no more."""
+        found = self.machine.table.get(row.key)
+        return found is None or found.group_id != row.group_id
 
 
 def shared_parts(setting: NodeSetting, ports: NodePorts) -> Shared:
@@ -346,6 +352,7 @@ def _site_maker(
         link_heard_ns=shared.view.link_heard_ns,
         changes=shared.changes,
         is_table_proved=lambda: requests.currency.is_proved,
+        has_no_row=shared.has_no_row,
         on_settled=requests.inquiries.report_settled,
         on_abandoned=requests.backups.abandon,
         has_begun_empty=logs.stream_admission.has_begun_empty,
@@ -359,6 +366,7 @@ def _site_maker(
 
     def make(account: str) -> Site:
         return of_node(
+            account=account,
             outbox=ports.outboxes(account),
             traces=ports.traces,
             advisories=shared.advisories.of(account),

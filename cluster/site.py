@@ -10,6 +10,7 @@ import attrs
 from jetraft.cluster.advisories import Advisories
 from jetraft.cluster.state.changes import StreamChanges
 from jetraft.cluster.streams.batch_room import BatchRoom
+from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
 
@@ -37,6 +38,7 @@ class Site:
     timers: Timers
     clock: SteadyClock
     traces: Traces | None = None  # None: no message is traced
+    account: str = GLOBAL_ACCOUNT  # of the streams
     cluster_name: str = ""
     domain: str = ""  # of JetStream on this server
     name_of: Callable[[NodeId], str] = str  # a node's server name, for people
@@ -52,6 +54,7 @@ class Site:
     handovers: Handovers | None = None  # of publishes, from leader to leader; None where no other node is
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
+    has_no_row: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: False)  # the stream is removed
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its restore has stopped
     has_begun_empty: Callable[[GroupId], bool] = attrs.field(

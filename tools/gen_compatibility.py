@@ -1,7 +1,7 @@
 """Write docs/compatibility.md: `python tools/gen_compatibility.py`; `--check` compares.
 
 The page says of each API subject, field of a configuration and error code whether it is as in nats-server 2.15.1. It is
-made from the list of operations, the configurations, the features that are refused by name, the scenes that are run
+made from the list of operations, the configurations, the scenes that are run
 against both servers (tests/conformance), and the differences that are meant (tests/conformance/known.py).
 """
 
@@ -26,7 +26,6 @@ from jetraft.api.jetstream import unserved  # noqa: E402  (the tests are beside 
 from jetraft.api.jetstream.dispatch import OPERATIONS, find  # noqa: E402
 from jetraft.store.model import errors  # noqa: E402
 from jetraft.store.model.config import ConsumerConfig, StreamConfig  # noqa: E402
-from jetraft.store.model.unsupported import CONSUMER_FEATURES, STREAM_FEATURES  # noqa: E402
 from tests.conformance.known import KNOWN, Known  # noqa: E402
 from tests.conformance.scenes import SCENES  # noqa: E402
 from tests.conformance.steps import Call, Publish, Until  # noqa: E402
@@ -41,7 +40,6 @@ CREATES: Final = {
 }
 ELSEWHERE: Final = {  # what scenes on one server do not ask for
     "SERVER.REMOVE": "tests/cluster/membership/test_members.py",
-    "sourcing": "tests/store/model/test_validate.py",
 }
 USED: Final = re.compile(r"\berrors\.([A-Z][A-Z_0-9]+)")
 HEAD: Final = """# Compatibility with nats-server 2.15.1
@@ -98,16 +96,8 @@ def fields() -> Iterator[tuple[str, list[str]]]:
         body = _object(payload)
         if kind is not None:
             tried[kind].update(list(body if kind == "stream" else _object(body.get("config"))))
-    for kind, cls, features in (
-        ("stream", StreamConfig, STREAM_FEATURES),
-        ("consumer", ConsumerConfig, CONSUMER_FEATURES),
-    ):
-        rows = []
-        for field in attrs.fields(cls):
-            refused = [one.name for one in features if field.name.removesuffix("s") in one.name.replace("-", "_")]
-            shown = f"same, {_tried(tried[kind], field.name)}"
-            rows.append(f"| `{field.name}` | {shown}{'; refused: ' + ', '.join(refused) if refused else ''} |")
-        yield kind, rows
+    for kind, cls in (("stream", StreamConfig), ("consumer", ConsumerConfig)):
+        yield kind, [f"| `{field.name}` | same, {_tried(tried[kind], field.name)} |" for field in attrs.fields(cls)]
 
 
 def _tried(asked: Counter[str], name: str) -> str:

@@ -46,6 +46,8 @@ PARKED_MAX: Final = 1024  # that wait for a stream to have a leader; these cost 
 REFUSED_LINE_S: Final = 10.0  # a line in the log, and an advisory, say how many were refused since the one before
 OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
 IDENTITY: Final = b"Nats-Stream-Identity"
+SOURCING: Final = b'"sourcing"'  # in the configuration of a consumer through which a server reads
+READERS_ASK: Final = (ResponseType.CONSUMER_CREATE, ResponseType.CONSUMER_RESET)  # who reads a stream, which one it is
 REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 
 
@@ -288,10 +290,11 @@ class ApiGateway:
         self._kick()
 
     def _reply(self, found: Found, captured: Captured, body: bytes) -> None:
-        """Send an answer; to a server that asks for it with its consumer, also which stream of this name it is."""
+        """Send an answer; to a server that asks for a consumer to read a stream, also which one of this name it is."""
         outbox = self._outboxes[captured.account]
         identity = ""
-        if IDENTITY in captured.hdr and found.operation.kind is ResponseType.CONSUMER_CREATE:
+        kind = found.operation.kind
+        if kind in READERS_ASK and (IDENTITY in captured.hdr or (SOURCING in body and SOURCING in captured.payload)):
             identity = self._service.identity_of(captured.account, found.names[0])
         if identity:
             outbox.send(captured.reply, hdr=message.build({IDENTITY: identity.encode()}), payload=body)

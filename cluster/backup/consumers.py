@@ -15,7 +15,6 @@ import orjson
 from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.store.model import errors
 from jetraft.store.model.config import ConsumerConfig, StreamConfig
-from jetraft.store.model.unsupported import check_consumer_is_served
 from jetraft.store.model.validate_consumer import normalise_consumer
 from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
@@ -58,7 +57,6 @@ def unpack_consumer(name: str, body: bytes, stream: StreamConfig, now_unix_ns: i
         whole = orjson.loads(body)
         config = ConsumerConfig.from_json(orjson.dumps(_object(whole, "config")))
         config = normalise_consumer(config, stream)
-        check_consumer_is_served(config)
         if (config.durable_name or config.name or name) != name:
             raise CorruptArchiveError(f"consumer {name!r:.80} has another name")
         state, ours = _object(whole, "state"), _object({OURS: {}, **whole}, OURS)

@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 import orjson
 
+from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.consumers._acks import ack_places
 from jetraft.store.model.gotime import parse_duration
 
@@ -63,6 +64,12 @@ def parse_ack_subject(subject: bytes) -> AckSubject | None:
         return None
     consumer, count, stream_seq, consumer_seq = found
     return AckSubject(consumer, stream_seq, consumer_seq, count)
+
+
+def named_in(batch: bytes, consumer: bytes) -> dict[int, int]:
+    """The deliveries of a consumer that captured acks name: stream sequence to consumer sequence."""
+    found = (parse_ack_subject(captured.subject) for captured in captures(batch))
+    return {ack.stream_seq: ack.consumer_seq for ack in found if ack is not None and ack.consumer == consumer}
 
 
 def parse_ack_body(body: bytes) -> Ack:

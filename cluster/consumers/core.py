@@ -26,7 +26,7 @@ from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jetraft.cluster.consumers.acks import Ack, AckSubject
     from jetraft.cluster.consumers.delivery import Run
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 DELIVERIES_PER_STEP_MAX: Final = 1000  # the bound on one consumer's work in one turn
 CHOSEN_AHEAD: Final = 64  # new messages looked up at a time, when they are given out one by one
+NONE_NAMED: Final[Mapping[int, int]] = {}
 ONCE: Final = b"\x01"  # the column of delivery counts of first deliveries: as many of these
 
 
@@ -82,15 +83,15 @@ class ConsumerCore:
 
     # --- events
 
-    def acknowledge(self, seqs: Runs, now: Now) -> None:
-        """Plain acks of these stream sequences."""
+    def acknowledge(self, seqs: Runs, now: Now, *, named: Mapping[int, int] = NONE_NAMED) -> None:
+        """Plain acks of these stream sequences; `named` says which deliveries they name, where `names_count`."""
         if self._metric:
-            self._sample(seqs, now)
+            self._sample(seqs, now, named)
         self._done(seqs, now)
 
     def _done(self, seqs: Runs, now: Now) -> None:
         self._last_active_ns, self._last_ack_unix_ns = now.mono_ns, now.unix_ns
-        if self.config.ack_policy is AckPolicy.ALL:
+        if self.config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL):
             self.pending.remove_up_to(seqs.last)
             self._out.commands.append(commands.AckedUpTo(self.name, seqs.last))
             return
@@ -116,7 +117,7 @@ class ConsumerCore:
             self._out.commands.append(commands.ConsumerProgress(self.name, now.unix_ns, Runs((seq,))))
         elif ack.kind in ACKNOWLEDGING:
             if self._metric and ack.kind is not AckKind.TERM:
-                self._sample(Runs((seq,)), now, of_ack=subject.consumer_seq)
+                self._sample(Runs((seq,)), now, {seq: subject.consumer_seq})
             self._done(Runs((seq,)), now)
             if not self._out.commands:
                 self._out.commands.append(commands.Acked(self.name, Runs((seq,))))  # may be in flight: wait behind it
@@ -160,10 +161,15 @@ class ConsumerCore:
         out.is_abandoned = self._is_abandoned(now)
         return out
 
-    def _sample(self, seqs: Runs, now: Now, *, of_ack: int = 0) -> None:
+    @property
+    def names_count(self) -> bool:
+        """Whether it matters which delivery an ack names: acks are measured, and there are several of a message."""
+        return bool(self._metric) and self.pending.num_redelivered > 0
+
+    def _sample(self, seqs: Runs, now: Now, named: Mapping[int, int]) -> None:
         """Record how long these acks took, while the metric's subject has subscribers.
 
-        `of_ack` is the consumer sequence that the ack named. Plain acks come without: theirs is the first delivery's.
+        `named` are the consumer sequences that acks named. What is not there has the first delivery's.
         """
         if not self._has_interest(self._metric):
             return
@@ -171,7 +177,7 @@ class ConsumerCore:
             found = self.pending.last_delivery(seq, now.mono_ns)
             if found is not None:
                 consumer_seq, elapsed_ns, count = found
-                self._out.samples.append(AckSample(of_ack or consumer_seq, seq, elapsed_ns, count))
+                self._out.samples.append(AckSample(named.get(seq, consumer_seq), seq, elapsed_ns, count))
 
     @property
     def has_samples(self) -> bool:

@@ -21,12 +21,14 @@ import attrs
 from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.ack_batching import AckBatch
-from jetraft.cluster.consumers.acks import AckKind, AckSubject, parse_ack_body, parse_ack_subject
+from jetraft.cluster.consumers.acks import AckKind, AckSubject, named_in, parse_ack_body, parse_ack_subject
+from jetraft.cluster.consumers.core import NONE_NAMED
 from jetraft.cluster.consumers.effects import Now
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.runner import STATUS_DELETED, STATUS_LEADER, ConsumerRunner, make_core, needs_runner
 from jetraft.cluster.state import commands
+from jetraft.cluster.state.headers import parse_seq
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind
@@ -75,7 +77,7 @@ class ConsumerDispatcher:
         self._machine = machine
         self._notes = AckBatch()
         self._committed: list[Callable[[], None]] = []
-        self._put_off: list[tuple[dict[bytes, Runs], Now]] = []  # plain acks of this turn that are not noted yet
+        self._put_off: list[tuple[dict[bytes, Runs], Now, bytes]] = []  # plain acks of this turn, not noted yet
         self._is_urgent = False  # a client waits for the commit of these commands
         self._in_flight = 0  # entries proposed, not yet applied
         self._rest_ends_ns = 0
@@ -171,7 +173,7 @@ class ConsumerDispatcher:
         plain, others = sort_acks(batch)
         if not self._put_off:
             self.site.outbox.later(self._settle)
-        self._put_off.append((plain, now))
+        self._put_off.append((plain, now, batch))
         if not others:
             return
         self._settle()
@@ -190,20 +192,23 @@ class ConsumerDispatcher:
             if runner is None or not runner.core.config.flow_control:
                 self._nobody(answered.subject, answered.reply)
             elif isinstance(runner.core, PushConsumer):
-                runner.core.flow_answered(answered.subject, now)
+                if not runner.is_held:  # an answer to what was asked before a reset
+                    stored = message.get(answered.hdr, message.LAST_STREAM) or b""
+                    runner.core.flow_answered(answered.subject, now, stored_seq=parse_seq(stored))
                 touched[name] = runner
         self._step(touched.values(), now)
 
     def _settle(self) -> None:
         """Note the acks that were put off."""
         put_off, self._put_off = self._put_off, []
-        for plain, now in put_off:
+        for plain, now, batch in put_off:
             touched = []
             for consumer, seqs in plain.items():
                 runner = self.runner(consumer.decode(errors="replace"))
                 if runner is None or runner.is_held or not runner.takes_acks:
                     continue
-                runner.core.acknowledge(seqs, now)
+                named = named_in(batch, consumer) if runner.core.names_count else NONE_NAMED
+                runner.core.acknowledge(seqs, now, named=named)
                 if runner.core.is_hungry or runner.core.has_samples:
                     touched.append(runner)
                 else:

@@ -22,8 +22,8 @@ from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.limits import NO_LIMITS
+from jetraft.store.model.sourcing import asks_to_read, is_upgraded, upgraded
 from jetraft.store.model.state import ConsumerInfo, PriorityGroupState, SequencePair
-from jetraft.store.model.unsupported import check_consumer_is_served
 from jetraft.store.model.validate_consumer import (
     check_consumer_action,
     check_consumer_fits,
@@ -53,7 +53,7 @@ class ConsumerCreated:
     """The outcome of a create request."""
 
     name: str
-    is_new: bool = attrs.field(kw_only=True)
+    begins: bool = attrs.field(kw_only=True)  # it is new, or begins again: the answer tells where it starts
 
 
 class _Configs(Mapping[str, "ConsumerConfig"]):
@@ -98,7 +98,13 @@ class ConsumerFrontend:
     async def _create(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerCreated:
         stream = self._machine.config
         assert stream is not None
+        if asks_to_read(config) and not is_upgraded(config, stream):
+            config = attrs.evolve(config, name=f"{config.name}-{self._new_name()}")
         kept = self._machine.consumers.get(config.durable_name or config.name)
+        if is_upgraded(config, stream):
+            config, begins_again = upgraded(config, None if kept is None else kept.config), kept is not None
+        else:
+            begins_again = False
         if kept is not None:
             config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE changes it
         of_account = self._site.limits()
@@ -107,7 +113,6 @@ class ConsumerFrontend:
         name = config.durable_name or config.name or self._new_name()
         existing = self._machine.consumers.get(name)
         config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits, is_new=existing is None)
-        check_consumer_is_served(config)
         check_consumer_action(existing.config if existing else None, config, action)
         if existing is not None:
             config = with_kept_threshold(config, existing.config)
@@ -116,13 +121,15 @@ class ConsumerFrontend:
             command: commands.ConsumerCommand = commands.CreateConsumer(
                 name, encode_config(config), self._site.clock.unix_ns()
             )
-        elif existing.config == config:
-            return ConsumerCreated(name, is_new=False)
+        elif existing.config == config and not begins_again:
+            return ConsumerCreated(name, begins=False)
         else:
             self._check_not_in_use(existing.config, config)
             command = commands.UpdateConsumer(name, encode_config(config))
+        if begins_again:
+            return ConsumerCreated(name, begins=await self._reset(name, 0, command) is not None)
         is_new = await self._propose(command) and existing is None
-        return ConsumerCreated(name, is_new=is_new)
+        return ConsumerCreated(name, begins=is_new)
 
     async def pause(self, name: str, until_ns: int | None) -> int | None:
         """Deliver nothing until then (Unix time; None or past: go on at once). Committed when this returns.
@@ -151,21 +158,26 @@ class ConsumerFrontend:
         meanwhile: the log would have it behind the reset.
         Source: consumer.go, resetStartingSeq.
         """
-        runner, state = self._dispatcher.runner(name), self._machine.consumers.get(name)
-        if runner is None or state is None:
-            return None
-        if seq:
+        state = self._machine.consumers.get(name)
+        if state is not None and seq:
             check_reset(state.config, seq, self._machine.store)
-        else:
-            seq = runner.core.statistics().ack_floor[1] + 1
+        found = await self._reset(name, seq)
+        info = None if found is None else self.info(name, cluster, initial=True)
+        return None if found is None or info is None else (info, found)
+
+    async def _reset(self, name: str, seq: int, *before: commands.ConsumerCommand) -> int | None:
+        """Reset a consumer, in one entry with what goes before; the sequence, or None without such a one."""
+        runner = self._dispatcher.runner(name)
+        if runner is None:
+            return None
+        seq = seq or runner.core.statistics().ack_floor[1] + 1
         self._dispatcher.propose_noted()
         runner.hold()
         try:
-            is_done = await self._propose(commands.ResetConsumer(name, seq))
+            is_done = await self._propose(*before, commands.ResetConsumer(name, seq))
         finally:
             runner.release()
-        info = self.info(name, cluster, initial=True) if is_done else None
-        return None if info is None else (info, seq)
+        return seq if is_done else None
 
     def unpin(self, name: str, group: str) -> bool:
         """Take the pin of a priority group from its client; False without such a consumer. Raises ApiError 10160."""
@@ -241,12 +253,12 @@ class ConsumerFrontend:
     def _is_bound(self, config: ConsumerConfig) -> bool:
         return self._site.outbox.has_interest(config.deliver_subject.encode())
 
-    async def _propose(self, command: commands.ConsumerCommand) -> bool:
+    async def _propose(self, *batch: commands.ConsumerCommand) -> bool:
         self._dispatcher.propose_noted()
-        proposal = Proposal(kind=Kind.CONSUMER_OP, body=commands.encode_consumer_commands([command]))
+        proposal = Proposal(kind=Kind.CONSUMER_OP, body=commands.encode_consumer_commands(batch))
         results = await self._group.propose_and_wait(proposal)
         assert isinstance(results, list)
-        return bool(results[0])
+        return all(results)
 
     def _new_name(self) -> str:
         while True:

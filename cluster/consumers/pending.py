@@ -37,9 +37,7 @@ class WaitPolicy:
     @classmethod
     def of(cls, config: ConsumerConfig) -> WaitPolicy:
         """The part of a configuration that decides about redelivery."""
-        return cls(
-            ack_wait_ns=config.ack_wait or NEVER_NS // 2, backoff_ns=config.backoff, max_deliver=config.max_deliver
-        )
+        return cls(ack_wait_ns=config.ack_wait or NEVER_NS, backoff_ns=config.backoff, max_deliver=config.max_deliver)
 
     def wait_ns(self, count: int) -> int:
         """The wait after the n-th delivery."""

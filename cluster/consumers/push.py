@@ -6,6 +6,10 @@ Flow control: the consumer counts the bytes it has sent and not yet heard of. Ov
 `100 FlowControl Request` whose reply subject names the request; over the whole window it stops. The client's answer
 takes off what had been sent when it was asked, and doubles the window up to 32 MiB. A heartbeat during a stall repeats
 the question, in case it was lost. Source: consumer.go (needFlowControl, processFlowControl), ADR-9.
+
+With `ack_policy: flow_control` an answer says in its headers what is stored, and so acknowledges. Nothing is delivered
+again before a reset: the reader notices what it misses. So the consumer asks as well when `max_ack_pending` is reached,
+and behind each heartbeat while something is unacknowledged. Source: ADR-60, observed.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from jetraft.cluster.consumers.delivery import Run
 from jetraft.cluster.consumers.effects import Now, StatusMessage
 from jetraft.cluster.consumers.pending import NEVER_NS
 from jetraft.store.model import message
+from jetraft.store.model.config import AckPolicy
+from jetraft.store.stream._runs import Runs
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.selector import Selector
@@ -57,13 +63,14 @@ class FlowWindow:
         """The question leaves with this reply subject."""
         self.asked_with, self._asked_bytes = reply, self.pending_bytes
 
-    def answered(self, reply: bytes) -> None:
-        """The answer came; an answer to another question changes nothing."""
+    def answered(self, reply: bytes) -> bool:
+        """The answer came; False: an answer to another question, which changes nothing."""
         if reply != self.asked_with:
-            return
+            return False
         self.limit_bytes = min(self.limit_bytes * 2, WINDOW_BYTES_MAX)
         self.pending_bytes = max(0, self.pending_bytes - self._asked_bytes)
         self.asked_with, self._asked_bytes = b"", 0
+        return True
 
 
 class PushConsumer(ConsumerCore):
@@ -79,10 +86,11 @@ class PushConsumer(ConsumerCore):
 
     # --- events
 
-    def flow_answered(self, reply: bytes, now: Now) -> None:
-        """The client has read everything up to a flow control request."""
+    def flow_answered(self, reply: bytes, now: Now, *, stored_seq: int = 0) -> None:
+        """The client has read everything up to a flow control request, and stored it up to this stream sequence."""
         self._last_active_ns = now.mono_ns
-        self._window.answered(reply)
+        if self._window.answered(reply) and self._acks_by_flow and stored_seq > 0:
+            self._done(Runs((min(stored_seq, self.delivered_stream),)), now)
 
     def configure(self, config: ConsumerConfig, selector: Selector) -> None:
         """A new configuration took effect; the deliver subject may be another."""
@@ -107,6 +115,8 @@ class PushConsumer(ConsumerCore):
             if self._window.asked_with:
                 fields[message.CONSUMER_STALLED] = self._window.asked_with
             self._out.sends.append(StatusMessage(self._to, message.status(100, b"Idle Heartbeat", fields)))
+            if self._acks_by_flow and len(self.pending) and not self._window.asked_with:
+                self._ask()
 
     def _deliver(self, now: Now) -> bool:
         if self._pace.is_free:
@@ -144,7 +154,7 @@ class PushConsumer(ConsumerCore):
         """Put one message into the run; returns the run for the next one, another after a flow control question."""
         size = self._size_of(seq, redelivery=redelivery) if self.config.flow_control else 0
         self._take(run, seq, now, redelivery=redelivery)
-        if not (self.config.flow_control and self._window.sent(size, size)):
+        if not self._is_time_to_ask(size, size):
             return run
         self._send(run)
         self._ask()
@@ -160,7 +170,7 @@ class PushConsumer(ConsumerCore):
             count, size, last_size = self._measure(seqs, self._window.room_bytes)
             seqs = seqs.part(0, count)
         self._send_new((self._to,), seqs, now)
-        if self.config.flow_control and self._window.sent(size, last_size):
+        if self._is_time_to_ask(size, last_size):
             self._ask()
         return len(seqs)
 
@@ -179,6 +189,18 @@ class PushConsumer(ConsumerCore):
     @property
     def _is_stalled(self) -> bool:
         return self.config.flow_control and self._window.is_stalled
+
+    @property
+    def _acks_by_flow(self) -> bool:
+        return self.config.ack_policy is AckPolicy.FLOW_CONTROL
+
+    def _is_time_to_ask(self, size: int, last_size: int) -> bool:
+        """Count messages that are sent; whether the client has to be asked now."""
+        if not self.config.flow_control:
+            return False
+        is_half_full = self._window.sent(size, last_size)
+        is_at_limit = self._acks_by_flow and self._is_at_ack_limit() and not self._window.asked_with
+        return is_half_full or is_at_limit
 
     def _ask(self) -> None:
         """Ask the client to say when it has read this far."""

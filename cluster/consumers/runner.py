@@ -64,8 +64,8 @@ class ConsumerRunner:
 
     @property
     def takes_acks(self) -> bool:
-        """False where nothing is acknowledged: as in nats-server an ack finds no responder there."""
-        return self.core.config.ack_policy is not AckPolicy.NONE
+        """False where nothing is acknowledged in this way: as in nats-server an ack finds no responder there."""
+        return self.core.config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL)
 
     @property
     def sends_at_once(self) -> bool:

@@ -36,7 +36,6 @@ from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.validate import (
     NO_LIMITS,
     ServerLimits,
-    check_stream_is_served,
     check_stream_update,
     normalise_stream,
     same_stream,
@@ -98,10 +97,8 @@ class MetaFrontend:
         self._allocator = Allocator(machine=machine, cluster=cluster, unique_tag=bounds.unique_tag, is_short=is_short)
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
-        """Return the config as it would be kept. Raises ApiError when it is not valid, or not served yet."""
-        normal = normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
-        check_stream_is_served(normal)
-        return normal
+        """Return the config as it would be kept. Raises ApiError when it is not valid."""
+        return normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
 
     async def create(self, account: str, config: StreamConfig, *, pedantic: bool) -> StreamCreated:
         """Create a stream, or return the one that exists with this very config.

@@ -1,8 +1,10 @@
 """The request for the consumer through which an origin is read, and its answer. Pure.
 
 The consumer is like that of a nats-server that reads the origin: unacknowledged, pushed, with flow control and
-heartbeats, and it goes away by itself. The header asks which stream of this name it is (`source_header`).
-Source: nats-server 2.15 stream.go (setupMirrorConsumer, trySetupSourceConsumer), observed.
+heartbeats, and it goes away by itself. The server of an origin that removes what is acknowledged makes it durable
+(store/model/sourcing.py): so its name is the same for each attempt and each leader. Where the configuration names a
+durable consumer, that one is reset instead. The header asks which stream of this name it is (`source_header`).
+Source: nats-server 2.15 stream.go (setupMirrorConsumer, trySetupSourceConsumer), ADR-60, observed.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ import attrs
 import orjson
 
 from jetraft.cluster.origins.deliveries import NUMBER_MAX
+from jetraft.cluster.state.source_header import key_of, short_hash
 from jetraft.store.model import message
 from jetraft.store.model.api_error import ApiError
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.config import AckPolicy
 from jetraft.store.model.gotime import format_time
 
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ class Answer:
     delivered_seq: int = 0
     num_pending: int = 0
     identity: bytes = b""
+    acks_by_flow: bool = False  # what is stored is acknowledged, by answers to flow control requests
     error: ApiError | None = None
 
 
@@ -45,6 +50,17 @@ def api_prefix(source: StreamSource) -> str:
     """Where the API of the origin's server is."""
     external = source.external
     return external.api if external is not None and external.api else API_PREFIX
+
+
+def consumer_name(account: str, stream: str, source: StreamSource, *, letter: str) -> str:
+    """The name of the consumer that is asked for: others that read the same stream have other names."""
+    text = b"%s %s %s" % (account.encode(), stream.encode(), key_of(source))
+    return f"JS_{'MIRROR' if letter == 'M' else 'SRC'}_{short_hash(text).decode()}"
+
+
+def reset_subject(source: StreamSource, consumer: str) -> bytes:
+    """The subject of the request that begins a named consumer again, behind what was acknowledged."""
+    return f"{api_prefix(source)}.CONSUMER.RESET.{source.name}.{consumer}".encode()
 
 
 def create_subject(source: StreamSource, consumer: str) -> bytes:
@@ -92,6 +108,7 @@ def create_body(
         "inactive_threshold": INACTIVE_NS,
         "num_replicas": 0,
         "direct": True,
+        "sourcing": True,
         "metadata": metadata,
     }
     return orjson.dumps({"stream_name": source.name, "config": config, "action": ""})
@@ -109,6 +126,7 @@ def read_answer(hdr: bytes, payload: bytes) -> Answer:
             delivered_seq=_number(body["delivered"]["stream_seq"]),
             num_pending=_number(body["num_pending"]),
             identity=_word(message.get(hdr, IDENTITY) or b""),
+            acks_by_flow=(body.get("config") or {}).get("ack_policy") == AckPolicy.FLOW_CONTROL.value,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return Answer(error=ApiError(code=500, err_code=0, description=UNREADABLE))

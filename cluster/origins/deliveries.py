@@ -79,6 +79,11 @@ class Deliveries:
         self.last_seq = numbers.stream_seq
         return Arrived(numbers.stream_seq, numbers.ts_ns, captured.subject, hdr, captured.payload, captured.reply)
 
+    def stored_hdr(self) -> bytes:
+        """What an answer to flow control says: the origin's sequences up to which everything is taken care of."""
+        hdr = message.append(b"", message.LAST_CONSUMER, b"%d" % self.consumer_seq)
+        return message.append(hdr, message.LAST_STREAM, b"%d" % self.last_seq)
+
     def _status(self, captured: Capture) -> FlowControl | None:
         code = captured.hdr[len(STATUS_START) :][: len(CONTROL)]
         if code != CONTROL:

@@ -57,7 +57,7 @@ class Origins:
     def follow(self, config: StreamConfig) -> None:
         """Read what this configuration names, and nothing else."""
         if config.mirror is None and self._mirror is not None:
-            self._mirror.end()
+            self._mirror.end(for_good=True)
             self._mirror = None
         elif config.mirror is not None and self._mirror is None:
             self._subjects = SubjectChanges(
@@ -70,7 +70,7 @@ class Origins:
         wanted = {key_of(source): source for source in named_sources(config)}
         for key in [key for key, reader in self._sources.items() if wanted.get(key) != reader.source]:
             reader = self._sources.pop(key)
-            reader.end()
+            reader.end(for_good=True)
             # What it has proposed may not be applied yet: should the source come back, it goes on behind that.
             self._positions[key] = reader.intake.position
         for key, source in wanted.items():
@@ -86,10 +86,10 @@ class Origins:
         for reader in self._sources.values():
             reader.applied(last_seq)
 
-    def end(self) -> None:
-        """Leadership is over."""
+    def end(self, *, is_removed: bool) -> None:
+        """Leadership is over, or the stream is removed."""
         for reader in self._readers():
-            reader.end()
+            reader.end(for_good=is_removed)
         self._mirror, self._sources = None, {}
 
     @property
@@ -114,7 +114,7 @@ class Origins:
         intake = MirrorIntake(
             self._group, self._machine, subjects=subjects, refusal=leader.refusal, stored=leader.mirrored
         )
-        metadata = {"_nats.mirror.stream": stream}
+        metadata = self._metadata("mirror", stream)
         return OriginReader(
             self._site,
             origin,
@@ -129,8 +129,13 @@ class Origins:
         subjects = SubjectChanges(origin.subject_transforms, self._site.rng.randrange)
         begun = self._positions.pop(key_of(origin), 0)
         intake = SourceIntake(self._group, self._machine, self._leader, origin, subjects=subjects, behind=begun)
-        metadata = {"_nats.src.stream": stream}
+        metadata = self._metadata("src", stream)
         return OriginReader(self._site, origin, intake, stream=stream, letter="S", metadata=metadata)
+
+    def _metadata(self, kind: str, stream: str) -> dict[str, str]:
+        """What the consumer says of who reads."""
+        found = {f"_nats.{kind}.acc": self._site.account, f"_nats.{kind}.stream": stream}
+        return {**found, f"_nats.{kind}.domain": self._site.domain} if self._site.domain else found
 
 
 def named_sources(config: StreamConfig) -> list[StreamSource]:

@@ -2,6 +2,10 @@
 
 The shell around `Deliveries`. Each attempt has subjects of its own, so nothing of an earlier consumer is taken for
 this one's. What fails is tried again after a wait that grows; the error is shown in the stream's info meanwhile.
+
+A durable consumer (of an origin that removes what is acknowledged, or one that the configuration names) stays when the
+reader ends, and is deleted only when nothing is to be read any more. What is applied is acknowledged to it by the
+answers to its flow control requests. The subject of one that is named is listened to when it was reset, not before.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import attrs
 from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.origins import asking
 from jetraft.cluster.origins.deliveries import Arrived, Deliveries, FlowControl
+from jetraft.store.model import errors
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.ids import ALPHABET
@@ -30,6 +35,7 @@ SILENCE_NS: Final = 5 * asking.HEARTBEAT_NS
 RETRY_NS: Final = NS_PER_S
 RETRY_NS_MAX: Final = 10 * NS_PER_S
 TOKEN_CHARS: Final = 8
+WRONG_POLICY: Final = {"M": errors.MIRROR_CONSUMER_REQUIRES_ACK_FC, "S": errors.SOURCE_CONSUMER_REQUIRES_ACK_FC}
 EARLY_BATCHES_MAX: Final = 1024  # that come before the answer: at most the consumer's first window
 
 
@@ -92,10 +98,12 @@ class OriginReader:
         self._letter = letter
         self._metadata = metadata
         self._sinks: list[int] = []
-        self._consumer = ""
+        self._consumer = asking.consumer_name(site.account, stream, source, letter=letter)
+        self._acks_by_flow = source.consumer is not None
+        self._made = ""  # the consumer that the origin's server has made; empty before its answer
         self._deliveries: Deliveries | None = None  # None until the request is answered
         self._early: list[bytes] = []
-        self._unanswered: Fifo[tuple[int, bytes]] = Fifo()  # (own sequence to be applied, reply to flow control)
+        self._unanswered: Fifo[tuple[int, bytes, bytes]] = Fifo()  # (own sequence to be applied, reply, its headers)
         self._timer: TimerHandle | None = None
         self._heard_ns: int | None = None
         self._retry_ns = RETRY_NS
@@ -107,29 +115,32 @@ class OriginReader:
     def start(self) -> None:
         """Ask for a consumer of what follows the position."""
         self._stop()
-        outbox, token = self._site.outbox, self._token()
-        self._consumer = f"JS_{'MIRROR' if self._letter == 'M' else 'SRC'}_{token}"
-        deliver = asking.deliver_subject(self.source, self._stream, self._token(), letter=self._letter)
+        outbox, named = self._site.outbox, self.source.consumer
         reply = b"$JSC.R." + self._token().encode()
-        self._sinks = [
-            outbox.capture_deliveries(deliver, self._on_batch),
-            outbox.add_sink(reply, self._on_answer),
-        ]
+        self._sinks = [outbox.add_sink(reply, self._on_answer)]
+        self._arm(ANSWER_WAIT_NS)
+        if named is not None:
+            outbox.send(asking.reset_subject(self.source, named.name), reply=reply, hdr=asking.ASKING)
+            return
+        deliver = asking.deliver_subject(self.source, self._stream, self._token(), letter=self._letter)
+        self._sinks.append(outbox.capture_deliveries(deliver, self._on_batch))
         body = asking.create_body(
             self.source, self._consumer, deliver, last_seq=self.intake.position, metadata=self._metadata
         )
-        self._arm(ANSWER_WAIT_NS)
         outbox.send(asking.create_subject(self.source, self._consumer), reply=reply, hdr=asking.ASKING, payload=body)
 
-    def end(self) -> None:
-        """The term, or this origin, is over."""
+    def end(self, *, for_good: bool) -> None:
+        """The term is over, or this origin is read no more, `for_good`."""
         self._ended = True
         self._stop()
+        if for_good and self.source.consumer is None:  # there may be a durable one of an earlier term
+            self._site.outbox.send(asking.delete_subject(self.source, self._consumer))
 
     def applied(self, last_seq: int) -> None:
         """The stream has come this far: answer what waits for that, so that the consumer goes on."""
         while self._unanswered and self._unanswered[0][0] <= last_seq:
-            self._site.outbox.send(self._unanswered.popleft()[1])
+            _, reply, hdr = self._unanswered.popleft()
+            self._site.outbox.send(reply, hdr=hdr)
         has_all = self._deliveries is not None and not self._lag and last_seq >= self.intake.proposed_seq
         if has_all and self._caught_up is not None:
             caught_up, self._caught_up = self._caught_up, None
@@ -148,14 +159,19 @@ class OriginReader:
         if self._deliveries is not None:
             return
         answer = asking.read_answer(captured.hdr, captured.payload)
-        if answer.error is not None:
-            self._fail(answer.error)
+        named, error = self.source.consumer, answer.error
+        if error is None and named is not None and not answer.acks_by_flow:
+            error = WRONG_POLICY[self._letter].with_values()
+        if error is not None:
+            self._fail(error)
             return
+        self._made, self._acks_by_flow = answer.consumer, answer.acks_by_flow
         if not self.intake.begins(answer):
             self.start()
             return
         self._error, self._retry_ns = None, RETRY_NS
-        self._consumer = answer.consumer
+        if named is not None:
+            self._sinks.append(self._site.outbox.capture_deliveries(named.deliver_subject.encode(), self._on_batch))
         self._lag = answer.num_pending
         self._deliveries = Deliveries(self.intake.position)
         early, self._early = self._early, []
@@ -197,7 +213,8 @@ class OriginReader:
                 if not self._store(arrived):
                     return False
                 arrived = []
-                self._unanswered.append((self.intake.proposed_seq, found.reply))
+                hdr = deliveries.stored_hdr() if self._acks_by_flow else b""
+                self._unanswered.append((self.intake.proposed_seq, found.reply, hdr))
             elif found is not None:
                 arrived.append(found)
         return self._store(arrived)
@@ -235,15 +252,16 @@ class OriginReader:
             self.start()
 
     def _stop(self) -> None:
-        """End the consumer, if there is one, and forget what it was asked."""
+        """End the consumer, if there is one that is not durable, and forget what it was asked."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         sinks, self._sinks = self._sinks, []
         for handle in sinks:
             self._site.outbox.remove_sink(handle)
-        if sinks:
-            self._site.outbox.send(asking.delete_subject(self.source, self._consumer))
+        made, self._made = self._made, ""
+        if made and not self._acks_by_flow:
+            self._site.outbox.send(asking.delete_subject(self.source, made))
         self._deliveries, self._early = None, []
         self._unanswered.clear()
 

@@ -3,7 +3,8 @@
     Nats-Stream-Source: <origin> <sequence> <filters> <destinations> <subject> <identity>
 
 `origin`, filters and destinations make up the key of a source: the name of the stream (with a hash of the prefix where
-it is external), the subjects that are asked for and what they become, `>` for all and for no change. The identity tells
+it is external, and of the durable consumer where one is named), the subjects that are asked for and what they become,
+`>` for all and for no change. The identity tells
 an origin from a later stream of the same name; it is missing where the origin's server says none.
 Source: nats-server 2.15 stream.go (genSourceHeader, composeIName, streamAndSeq), observed.
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ALL: Final = b">"
 SEPARATOR: Final = b"\f"  # between several filters, or destinations
 PARTS_MIN: Final = 4  # without the origin's subject, as servers before 2.11 wrote it
+SUBJECT_AT: Final = 4
 IDENTITY_AT: Final = 5
 HASH_CHARS: Final = 8
 _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -65,15 +67,26 @@ def position_in(hdr: bytes) -> tuple[bytes, SourcePosition] | None:
     return b"%s %s %s" % (parts[0], parts[2], parts[3]), SourcePosition(seq, identity)
 
 
+def origin_in(hdr: bytes) -> tuple[str, str] | None:
+    """The origin that a stored message's headers tell, and the message's subject there; None when they tell neither."""
+    parts = (message.get(hdr, message.STREAM_SOURCE) or b"").split(b" ")
+    if len(parts) <= SUBJECT_AT:
+        return None
+    return parts[0].decode(errors="replace"), parts[SUBJECT_AT].decode(errors="replace")
+
+
 def _key_parts(source: StreamSource) -> tuple[bytes, bytes, bytes]:
     name = source.name.encode()
     if source.external is not None:
-        name += b":" + _hash(source.external.api.encode())
+        name += b":" + short_hash(source.external.api.encode())
+    if source.consumer is not None:
+        name += b":C=" + short_hash(source.consumer.name.encode())
     if source.subject_transforms:
         filters = SEPARATOR.join(transform.src.encode() for transform in source.subject_transforms)
         return name, filters, SEPARATOR.join(transform.dest.encode() for transform in source.subject_transforms)
     return name, source.filter_subject.encode() or ALL, ALL
 
 
-def _hash(text: bytes) -> bytes:
+def short_hash(text: bytes) -> bytes:
+    """Eight letters and digits, as in nats-server."""
     return bytes(_DIGITS[byte % len(_DIGITS)] for byte in sha256(text).digest()[:HASH_CHARS])

@@ -251,7 +251,7 @@ class PublishAdmission:
 
     def add(self, publish: Publish, message: Candidate, batch: bytes, start: int, *, acked: bool) -> None:
         """Give a message that was checked its sequence. Raises PublishRefused, and then nothing has changed."""
-        total = self._counters.sum_with(message) if self._counters is not None else None
+        total = self._counters.sum_with(message, batch, start) if self._counters is not None else None
         if total is not None:
             check_size(len(total.hdr), len(total.payload), self.config)
         hdr, flags = as_stored(message, self.config)

@@ -7,6 +7,7 @@ stops the copies. Source: stream.go (processInboundSourceMsg), observed on 2.15.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.capture._capture import captures
@@ -57,9 +58,11 @@ def _take(admission: PublishAdmission, turn: Turn, batch: bytes) -> tuple[int, A
             is_new = _is_new(admission, publish, copy)
         except PublishRefused as refused:
             return sum(1 for _ in captures(batch[position:])), refused.error
-        left = 0 if is_new else left + 1
         if is_new:
-            admission.add(publish, copy, batch, position, acked=False)
+            with suppress(PublishRefused):  # a stream of counters wants counters
+                admission.add(publish, copy, batch, position, acked=False)
+                left = -1
+        left += 1
         position = copy.end
     return left, None
 

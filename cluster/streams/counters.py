@@ -3,19 +3,25 @@
 The leader adds when it admits a message, to what the last message of the subject says: one in flight, else the applied
 one. So the sum is in the log like any payload, and replicas do not calculate. Values are decimal numbers of any length;
 `decimal` reads, adds and writes them in time that grows with their length, which `int` does not (and it refuses more
-than 4,300 digits). `Nats-Counter-Sources`, which sourcing will fill, is kept from message to message. Source: ADR-49;
-the order of checks was observed on 2.15.1.
+than 4,300 digits). `Nats-Counter-Sources` is kept from message to message. Source: ADR-49; the order of checks was
+observed on 2.15.1.
+
+A copy of an origin's counter adds what that counter has grown by since the last copy: its sum less the one that
+`Nats-Counter-Sources` has for the origin and its subject. So an origin that begins again, or whose start is left out,
+counts as what it says. A copy that says no sum is not wanted.
 """
 
 from __future__ import annotations
 
 import re
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_DOWN, Context, Decimal, Inexact, InvalidOperation, Overflow
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 import orjson
 
+from jetraft.cluster.capture._capture import capture_at
+from jetraft.cluster.state.source_header import origin_in
 from jetraft.cluster.streams.candidate import PublishRefused
 from jetraft.store.model import errors, message
 from jetraft.store.port import StoreCorrupt
@@ -96,15 +102,33 @@ class Counters:
             None  # by a publish that may be taken back
         )
 
-    def sum_with(self, candidate: Candidate) -> Sum:
-        """What the counter comes to with this message. Raises PublishRefused."""
+    def sum_with(self, candidate: Candidate, batch: bytes, start: int) -> Sum:
+        """What the counter comes to with this message, which is at this offset. Raises PublishRefused."""
+        if candidate.is_copy:
+            return self._sum_with_copy(candidate, capture_at(batch, start).payload)
         text = _increment(candidate)
         if not text:
             raise PublishRefused(errors.MESSAGE_INCR_MISSING.with_values())
-        in_flight = self._in_flight.get(candidate.subject)
-        before = in_flight[0] if in_flight is not None else self._applied_sum(candidate.subject)
-        added = _EXACT.add(_EXACT.create_decimal(before.value.decode()), _EXACT.create_decimal(text.decode()))
-        return Sum(format(added or _ZERO, "f").encode(), _with_sources_of(before.hdr, candidate.hdr))
+        before = self._before(candidate.subject)
+        added = _EXACT.add(_number(before.value), _number(text))
+        return Sum(_text(added), _with_sources_of(before.hdr, candidate.hdr))
+
+    def _sum_with_copy(self, candidate: Candidate, payload: bytes) -> Sum:
+        found = origin_in(candidate.hdr)
+        if not _increment(candidate) or found is None:
+            raise PublishRefused(errors.MESSAGE_INCR_MISSING.with_values())
+        (origin, subject), told = found, _number(_value_of(payload))
+        before = self._before(candidate.subject)
+        sources = _sources_in(before.hdr)
+        of_origin = sources.get(origin, {})
+        known = of_origin.get(subject, "0") if isinstance(of_origin, dict) else None
+        if not isinstance(known, str) or not _NUMBER.fullmatch(known.encode()):
+            raise PublishRefused(errors.MESSAGE_COUNTER_BROKEN.with_values())
+        grown = _EXACT.subtract(told, _number(known.encode()))
+        sources[origin] = {**of_origin, subject: _text(told).decode()}
+        hdr = message.replace(candidate.hdr, message.MSG_INCR, _text(grown))
+        hdr = message.replace(hdr, COUNTER_SOURCES, orjson.dumps(sources, option=orjson.OPT_SORT_KEYS))
+        return Sum(_text(_EXACT.add(_number(before.value), grown)), hdr)
 
     def note(self, subject: bytes, total: Sum, publish: Publish) -> None:
         """A message with this sum is in flight."""
@@ -136,6 +160,10 @@ class Counters:
             if found is not None and found[1] is publish:
                 del self._in_flight[subject]
 
+    def _before(self, subject: bytes) -> Sum:
+        in_flight = self._in_flight.get(subject)
+        return in_flight[0] if in_flight is not None else self._applied_sum(subject)
+
     def _applied_sum(self, subject: bytes) -> Sum:
         seq = self._applied.last_for(subject)
         try:
@@ -165,14 +193,27 @@ def _value_of(payload: bytes) -> bytes:
 
 def _with_sources_of(before: bytes, hdr: bytes) -> bytes:
     """A header block with what the one before says of sources, if that is anything. Raises PublishRefused."""
-    text = message.get(before, COUNTER_SOURCES)
-    sources = _object(text) if text else {}
+    sources = _sources_in(before)
     if not sources:
         return hdr
     return message.append(message.strip(hdr, COUNTER_SOURCES), COUNTER_SOURCES, orjson.dumps(sources))
 
 
-def _object(text: bytes) -> dict[str, object]:
+def _sources_in(hdr: bytes) -> dict[str, Any]:
+    """What a header block says of sources: sums by origin and subject. Raises PublishRefused."""
+    text = message.get(hdr, COUNTER_SOURCES)
+    return _object(text) if text else {}
+
+
+def _number(text: bytes) -> Decimal:
+    return _EXACT.create_decimal(text.decode())
+
+
+def _text(number: Decimal) -> bytes:
+    return format(number or _ZERO, "f").encode()
+
+
+def _object(text: bytes) -> dict[str, Any]:
     """A JSON object. Raises PublishRefused."""
     try:
         found = orjson.loads(text)

@@ -316,15 +316,18 @@ class StreamLeadership:
         if self._promoted_at is not None:
             self._take_publishes()
 
-    def end(self, reason: bytes = STATUS_LEADER) -> None:
-        """Leadership is over: stop listening, drop everything that was in flight; who waits for messages hears why."""
+    def end(self, reason: bytes = STATUS_LEADER, *, is_removed: bool = False) -> None:
+        """Leadership is over: stop listening, drop everything that was in flight; who waits for messages hears why.
+
+        `is_removed`: the stream is.
+        """
         self._ended = True
         self._leave_sink()
         if self._transfer_timer is not None:
             self._transfer_timer.cancel()
         self._end_direct_of_origin()
         if self.origins is not None:
-            self.origins.end()
+            self.origins.end(is_removed=is_removed)
         self.dispatcher.end(reason)
         self._expiry.end()
         if self._scheduler is not None:

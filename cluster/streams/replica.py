@@ -214,7 +214,7 @@ class StreamReplica:
     async def create_consumer(self, config: ConsumerConfig, *, action: ConsumerAction, pedantic: bool) -> ConsumerInfo:
         """Create or update a consumer, as its action allows; committed when this returns. Raises ApiError."""
         created = await self._leading().consumers.create(config, action=action, pedantic=pedantic)
-        info = self._leading().consumers.info(created.name, self.cluster(), initial=created.is_new)
+        info = self._leading().consumers.info(created.name, self.cluster(), initial=created.begins)
         if info is None:
             raise errors.CONSUMER_NOT_FOUND.with_values()  # deleted meanwhile
         return info
@@ -257,7 +257,7 @@ class StreamReplica:
 
     def stop(self) -> None:
         """End the replica on this node; the log stays as it is, for its owner to close or erase."""
-        self._end_leadership()
+        self._end_leadership(is_removed=self._site.has_no_row(self.assignment))
         self._direct.end()
         self._site.manager.remove(self.group.group_id)
 
@@ -365,11 +365,11 @@ class StreamReplica:
             self.restoration.end()
             self.restoration = None
 
-    def _end_leadership(self, reason: bytes = STATUS_LEADER) -> None:
+    def _end_leadership(self, reason: bytes = STATUS_LEADER, *, is_removed: bool = False) -> None:
         self._end_restoration()
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
-            leadership.end(reason)
+            leadership.end(reason, is_removed=is_removed)
         reshaper, self._reshaper = self._reshaper, None
         if reshaper is not None:
             reshaper.end()

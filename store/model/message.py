@@ -96,6 +96,15 @@ def append(hdr: bytes, name: bytes, value: bytes) -> bytes:
     return begun + line(name, value) + LINE_END
 
 
+def replace(hdr: bytes, name: bytes, value: bytes) -> bytes:
+    """The block with another value in the first line of this name, or with a line appended. Raises as `append`."""
+    start = _find(hdr, name)
+    end = hdr.find(LINE_END, start) if start >= 0 else -1
+    if end < 0:
+        return append(hdr, name, value)
+    return hdr[:start] + line(name, value) + hdr[end + len(LINE_END) :]
+
+
 def build(fields: Mapping[bytes, bytes]) -> bytes:
     """A block of these lines, empty when there are none. Raises BadHeaderError, see `line`."""
     if not fields:

@@ -1,11 +1,10 @@
 """The validation of configurations, for import by other layers.
 
 The usual order for a create: `check_*_create_request` (against the request subject), `normalise_*` (against
-nats-server's rules), `check_*_is_served` (against this server's features), then checks that need the other assets.
+nats-server's rules), then checks that need the other assets.
 """
 
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
-from jetraft.store.model.unsupported import check_consumer_is_served, check_stream_is_served
 from jetraft.store.model.validate_consumer import (
     CreateForm,
     check_consumer_action,
@@ -29,10 +28,8 @@ __all__ = [
     "check_consumer_action",
     "check_consumer_create_request",
     "check_consumer_fits",
-    "check_consumer_is_served",
     "check_consumer_update",
     "check_stream_create_request",
-    "check_stream_is_served",
     "check_stream_update",
     "check_stream_update_request",
     "normalise_consumer",

@@ -114,8 +114,12 @@ def check_consumer_fits(
 
     A work queue delivers each message to one consumer: explicit acks, deliver all, and disjoint filters.
     """
-    if stream.retention is RetentionPolicy.WORK_QUEUE:
-        rivals = {other: kept for other, kept in others.items() if other != name}
+    if stream.retention is RetentionPolicy.WORK_QUEUE and not (config.direct or config.sourcing):
+        rivals = {
+            other: kept
+            for other, kept in others.items()
+            if other != name and not (kept.direct or kept.sourcing)  # through which servers read the stream
+        }
         if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
             raise errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.with_values()
         if config.deliver_policy is not DeliverPolicy.ALL:

@@ -14,7 +14,7 @@ from jetraft.store.model.config import AckPolicy, ConsumerConfig, PersistMode, P
 from jetraft.store.model.gotime import ZERO_TIME_NS
 
 # The level and version in answers, on which clients enable features: those of nats-server 2.15.1, whose protocol this
-# server implements. Features that are not supported yet are refused, see unsupported.py.
+# server implements.
 API_LEVEL: Final = 5
 SERVER_VERSION: Final = "2.15.1"
 

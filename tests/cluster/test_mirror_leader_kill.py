@@ -15,6 +15,7 @@ from tests.harness.raw import RawClient
 from tests.harness.server import Kind, Server
 
 ROWS = 600
+QUEUED = 240
 BATCH = 500
 
 
@@ -61,9 +62,37 @@ def held(cluster: Cluster, stream: str) -> list[tuple[int, bytes]]:
                 return found
 
 
+def messages(cluster: Cluster, stream: str) -> int:
+    state = api(cluster, f"STREAM.INFO.{stream}").get("state")
+    return int(state["messages"]) if isinstance(state, dict) else -1
+
+
 def last_seq(cluster: Cluster, stream: str) -> int:
     state = api(cluster, f"STREAM.INFO.{stream}").get("state")
     return int(state["last_seq"]) if isinstance(state, dict) else -1
+
+
+@pytest.mark.parametrize("copies", [{"mirror": {"name": "O"}}, {"sources": [{"name": "O"}]}], ids=["mirror", "source"])
+@pytest.mark.parametrize("killed_of", ["C", "O"], ids=["of the copy", "of the work queue"])
+def test_a_work_queue_ends_up_once_in_its_copy_over_a_change_of_leader(
+    kind: Kind, tmp_path: Path, copies: dict[str, object], killed_of: str
+) -> None:
+    """What the copy acknowledges is removed: an ack of something that is not stored would lose it."""
+    origin = {"name": "O", "subjects": ["o.>"], "num_replicas": 3, "retention": "workqueue"}
+    with Cluster(kind, 3, directory=tmp_path) as cluster:
+        assert "error" not in api(cluster, "STREAM.CREATE.O", origin)
+        assert "error" not in api(
+            cluster, "STREAM.CREATE.C", {"name": "C", "num_replicas": 3, "allow_direct": True, **copies}
+        )
+        publish(cluster, 0, QUEUED // 3)
+        killed = leader(cluster, killed_of)
+        killed.kill()
+        publish(cluster, QUEUED // 3, QUEUED // 3)
+        killed.start()
+        cluster.wait_healthy()
+        publish(cluster, 2 * QUEUED // 3, QUEUED - 2 * (QUEUED // 3))
+        wait(cluster, lambda: last_seq(cluster, "C") >= QUEUED and messages(cluster, "O") == 0)
+        assert [int(payload) for _, payload in held(cluster, "C")] == list(range(QUEUED))
 
 
 @pytest.mark.parametrize("copies", [{"mirror": {"name": "O"}}, {"sources": [{"name": "O"}]}], ids=["mirror", "source"])

@@ -68,8 +68,10 @@ def header(name: str, given: str) -> str:
     if name == "Nats-Request-Info":
         told = {key: item for key, item in json.loads(given).items() if key != "rtt"}  # jetraft does not measure it
         return json.dumps(value("", told | ({"id": "<id>"} if told.get("id") else {})))
-    if name == "Nats-Subject":
+    if name in ("Nats-Subject", "Nats-Consumer-Stalled"):
         return reply(given)
+    if name == "Nats-Stream-Identity":
+        return "<identity>"
     if name == "Nats-Stream-Source":
         return re.sub(r" \w{8}$", " <identity>", given)
     if name == "Nats-Time-Stamp":

@@ -136,6 +136,68 @@ def test_a_stalled_consumer_goes_on_after_the_answer() -> None:
     assert subjects_of(client.receive()) == [b"s.big"]
 
 
+def stored(seq: int) -> bytes:
+    """The headers of an answer: everything is stored up to a sequence."""
+    return b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n" % (seq, seq)
+
+
+def flow_acked(*subjects: bytes, **fields: Any) -> Subscriber:
+    return Subscriber(*subjects, ack_policy=AckPolicy.FLOW_CONTROL, durable_name="p", **fields)
+
+
+def questions(sent: list[Sent]) -> list[Sent]:
+    return [message for message in sent if b"FlowControl" in message.hdr]
+
+
+def test_what_an_answer_says_is_stored_is_acknowledged() -> None:
+    client = flow_acked(*[b"s.a"] * 5, max_ack_pending=3)
+    sent = client.receive()
+    assert len(subjects_of(sent)) == 3
+    (question,) = questions(sent)
+    assert sent[-1] is question, "as soon as no more may be delivered"
+    client.node.publish(question.reply, hdr=stored(2))
+    sent = client.receive()
+    assert [message.reply.split(b".")[5] for message in sent if message.to != message.subject] == [b"4", b"5"]
+    info = info_of(client.replica, "p")
+    assert (info.ack_floor.stream_seq, info.num_ack_pending) == (2, 3)
+
+
+def test_while_something_is_unacknowledged_each_heartbeat_asks() -> None:
+    client = flow_acked(b"s.a")
+    assert questions(client.receive(900 * MS)) == []
+    (question,) = questions(client.receive(200 * MS))
+    client.node.publish(question.reply)
+    (question,) = questions(client.receive(S))
+    assert info_of(client.replica, "p").num_ack_pending == 1, "an answer that says nothing acknowledges nothing"
+    client.node.publish(question.reply, hdr=stored(1))
+    assert questions(client.receive(3 * S)) == []
+    assert info_of(client.replica, "p").num_ack_pending == 0
+
+
+def test_what_is_not_delivered_yet_cannot_be_acknowledged() -> None:
+    client = flow_acked(*[b"s.a"] * 4, max_ack_pending=2)
+    (question,) = questions(client.receive())
+    client.node.publish(question.reply, hdr=stored(99))
+    assert len(subjects_of(client.receive())) == 2
+    assert info_of(client.replica, "p").ack_floor.stream_seq == 2
+
+
+def test_nothing_is_delivered_again_before_a_reset() -> None:
+    client = flow_acked(b"s.a", b"s.b")
+    client.receive()
+    assert subjects_of(client.receive(3600 * S)) == []
+    finish(client.node, lambda: client.replica.reset_consumer("p", 0))
+    assert subjects_of(client.receive()) == [b"s.a", b"s.b"]
+
+
+def test_an_ack_subject_finds_nobody() -> None:
+    client = flow_acked(b"s.a")
+    (sent,) = client.receive()
+    client.node.publish(sent.reply, reply=b"_INBOX.r")
+    assert statuses(client.receive())[0].startswith(b"NATS/1.0 503")
+    assert info_of(client.replica, "p").num_ack_pending == 1
+
+
 def test_the_window_grows_with_every_answer_up_to_its_limit() -> None:
     window = FlowWindow()
     limits = []

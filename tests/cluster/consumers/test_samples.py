@@ -41,6 +41,20 @@ def test_a_sample_says_which_delivery_was_acknowledged_and_how_long_it_took() ->
     assert (event["stream_seq"], event["ack_time"], event["deliveries"]) == (2, 3 * S // 2, 2)
 
 
+def test_a_plain_ack_of_a_redelivery_is_measured_as_the_delivery_that_it_names() -> None:
+    client = Client(b"s.a", b"s.b", ack_policy=AckPolicy.EXPLICIT, sample_freq="100%", ack_wait=2 * S)
+    client.node.subscriptions.add(METRIC)
+    client.pull(b'{"batch":2}')
+    again = client.pull(b'{"batch":2,"expires":60000000000}', sleep_ns=5 * S // 2)
+    for message in again:
+        client.node.publish(message.reply)
+    events = sampled(client)
+    assert [(event["stream_seq"], event["consumer_seq"], event["deliveries"]) for event in events] == [
+        (1, 3, 2),
+        (2, 4, 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "body"),
     [

@@ -7,6 +7,7 @@ import pytest
 
 from jetraft.cluster.origins.asking import (
     UNREADABLE,
+    consumer_name,
     create_body,
     create_subject,
     deliver_subject,
@@ -102,5 +103,33 @@ def test_an_answer_that_no_server_gives_is_an_error_and_not_believed(change: dic
 def test_an_identity_that_is_no_word_is_an_error() -> None:
     body = orjson.dumps({"name": "c", "delivered": {"stream_seq": 3}, "num_pending": 2})
     error = read_answer(message.build({b"Nats-Stream-Identity": b"a b"}), body).error
+    assert error is not None
+    assert error.description == UNREADABLE
+
+
+def test_the_name_of_a_consumer_is_the_same_for_each_leader_and_another_for_each_source() -> None:
+    names = {
+        consumer_name(account, stream, source, letter=letter)
+        for account in ("A", "B")
+        for stream in ("S", "T")
+        for source in (PLAIN, FILTERED, ELSEWHERE)
+        for letter in "MS"
+    }
+    assert len(names) == 24
+    assert consumer_name("A", "S", PLAIN, letter="S") in names
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [({"ack_policy": "flow_control"}, True), ({"ack_policy": "none"}, False), ({}, False), (None, False)],
+)
+def test_an_answer_says_how_the_consumer_is_acknowledged(config: object, *, expected: bool) -> None:
+    body = {"name": "c", "delivered": {"stream_seq": 0}, "num_pending": 0, "config": config}
+    assert read_answer(b"", orjson.dumps(body)).acks_by_flow is expected
+
+
+def test_a_configuration_that_is_none_is_no_answer() -> None:
+    body = {"name": "c", "delivered": {"stream_seq": 0}, "num_pending": 0, "config": 7}
+    error = read_answer(b"", orjson.dumps(body)).error
     assert error is not None
     assert error.description == UNREADABLE

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetraft.cluster.capture._capture import encode_capture
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model import message
 from jetraft.store.model.requests import JSApiStreamPurgeRequest
@@ -95,3 +96,50 @@ def test_a_refused_increment_changes_nothing(reply: bytes) -> None:
     add(node, b"s.a", "x", reply=reply)
     assert replica.info().state.messages == 0
     assert values(add(node, b"s.a", "1")) == ["1"]
+
+
+def copy(seq: int, payload: bytes, *lines: bytes) -> bytes:
+    """A copy of an origin's message, as a source hands it to its stream."""
+    hdr = message.append(b"", b"Nats-Stream-Source", b"O %d > > o.x id" % seq)
+    for line in lines:
+        name, _, value = line.partition(b": ")
+        hdr = message.append(hdr, name, value)
+    return encode_capture(b"s.x", hdr=hdr, payload=payload)
+
+
+def test_a_copy_adds_what_its_origin_has_grown_by() -> None:
+    node = Node()
+    replica = start_stream(node, allow_msg_counter=True)
+    leadership = replica._leadership
+    assert leadership is not None
+    add(node, b"s.x", "100")
+    copies = [copy(seq, b'{"val":"%s"}' % told, b"Nats-Incr: 1") for seq, told in enumerate([b"5", b"7", b"-3"], 1)]
+    assert leadership.admit_copies(b"".join(copies)) == (0, None)
+    node.turn()
+    found = [replica.machine.store.load(seq) for seq in (2, 3, 4)]
+    assert [one.payload for one in found if one] == [b'{"val":"105"}', b'{"val":"107"}', b'{"val":"97"}']
+    assert [message.get(one.hdr, b"Nats-Incr") for one in found if one] == [b"5", b"2", b"-10"]
+    assert found[2] is not None
+    assert message.get(found[2].hdr, b"Nats-Counter-Sources") == b'{"O":{"o.x":"-3"}}'
+
+
+@pytest.mark.parametrize(
+    "unwanted",
+    [
+        copy(1, b"x"),
+        copy(1, b"x", b"Nats-Incr: 1"),
+        copy(1, b'{"val":7}', b"Nats-Incr: 1"),
+        copy(1, b'{"val":"7"}'),
+        encode_capture(b"s.x", hdr=b"NATS/1.0\r\nNats-Incr: 1\r\n\r\n", payload=b'{"val":"7"}'),
+    ],
+)
+def test_a_copy_that_is_no_counter_is_passed_over(unwanted: bytes) -> None:
+    node = Node()
+    replica = start_stream(node, allow_msg_counter=True)
+    leadership = replica._leadership
+    assert leadership is not None
+    wanted = copy(2, b'{"val":"4"}', b"Nats-Incr: 4")
+    assert leadership.admit_copies(wanted + unwanted) == (1, None)
+    assert leadership.admit_copies(unwanted + wanted) == (0, None)
+    node.turn()
+    assert replica.machine.last_seq == 2

@@ -1,7 +1,9 @@
 """Streams of counters: sums, refusals and their order, what stays of sources."""
 
+import json
+
 from tests.conformance.scenes.rewriting import publish, stored
-from tests.conformance.steps import Call, Expect, Publish, Scene, Step, Subscribe, stream
+from tests.conformance.steps import Call, Expect, Publish, Scene, Step, Subscribe, Until, stream
 
 INCR = "Nats-Incr"
 Given = tuple[tuple[str, str], ...]
@@ -10,6 +12,12 @@ Given = tuple[tuple[str, str], ...]
 def add(name: str, subject: str, incr: str, *headers: tuple[str, str], payload: bytes = b"") -> Call:
     """A publish that adds to a counter."""
     return publish(name, subject, (INCR, incr), *headers, payload=payload)
+
+
+def until_sum(of: str, seq: int, total: str) -> Until:
+    """A copy, when it is there; infos have sources in the order of a Go map."""
+    name = f"{of} {seq}"
+    return Until(name=name, subject=f"$JS.API.DIRECT.GET.{of}", payload={"seq": seq}, field="val", value=total)
 
 
 ADDED = ("+1", "1", "-5", "0", "-0", "x", "", "+", "1_0", " 2 ", "0x10", "007", "--1", "1.0", "1e3", "9" * 5000, "1")
@@ -76,6 +84,39 @@ SOURCES: tuple[Step, ...] = (
     add("breaks the counter", "c.b", "1"),
 )
 
+AGGREGATE = {
+    "name": "T",
+    "subjects": ["t.>"],
+    "allow_msg_counter": True,
+    "allow_direct": True,
+    "sources": [{"name": name, "subject_transforms": [{"src": f"{name.lower()}.>", "dest": "t.>"}]} for name in "AB"],
+}
+AGGREGATED: tuple[Step, ...] = (
+    stream("A", allow_msg_counter=True),
+    stream("B", allow_msg_counter=True),
+    add("5 to a", "a.x", "5"),
+    add("7 to a", "a.x", "7"),
+    add("3 to another of a", "a.y", "3"),
+    Publish(name="aggregate of a and b", subject="$JS.API.STREAM.CREATE.T", payload=json.dumps(AGGREGATE).encode()),
+    *(until_sum("T", seq, total) for seq, total in ((1, "5"), (2, "12"), (3, "3"))),
+    add("100 to b", "b.x", "100"),
+    until_sum("T", 4, "112"),
+    add("1 of its own", "t.x", "1"),
+    add("-4 to a", "a.x", "-4"),
+    until_sum("T", 6, "109"),
+    stored("its own", "T", 5),
+    Call(
+        name="aggregate of it all",
+        subject="$JS.API.STREAM.CREATE.U",
+        payload={"name": "U", "allow_msg_counter": True, "allow_direct": True, "sources": [{"name": "T"}]},
+    ),
+    until_sum("U", 1, "5"),
+    until_sum("U", 6, "109"),
+    Call(name="purge", subject="$JS.API.STREAM.PURGE.T", payload=b""),
+    add("2 to b", "b.x", "2"),
+    until_sum("T", 7, "102"),
+)
+
 LIMITS: tuple[Step, ...] = (
     stream("C", allow_msg_counter=True, max_msg_size=60),
     add("fits", "c.a", "9" * 15),
@@ -108,5 +149,6 @@ LIMITS: tuple[Step, ...] = (
 SCENES = (
     Scene(name="counters/sums", steps=COUNTERS),
     Scene(name="counters/sources", steps=SOURCES),
+    Scene(name="counters/aggregated", steps=AGGREGATED),
     Scene(name="counters/limits", steps=LIMITS),
 )

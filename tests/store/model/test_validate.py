@@ -9,23 +9,14 @@ from jetraft.store.model import errors
 from jetraft.store.model.config import (
     AckPolicy,
     ConsumerConfig,
-    ConsumerLimits,
     DeliverPolicy,
-    PriorityPolicy,
-    Republish,
     RetentionPolicy,
     StreamConfig,
-    StreamConsumerSource,
-    StreamSource,
-    SubjectTransform,
 )
 from jetraft.store.model.errors import ApiError
-from jetraft.store.model.unsupported import CONSUMER_FEATURES, STREAM_FEATURES
 from jetraft.store.model.validate import (
     ServerLimits,
     check_consumer_fits,
-    check_consumer_is_served,
-    check_stream_is_served,
     normalise_consumer,
     normalise_stream,
     same_stream,
@@ -135,39 +126,14 @@ def test_where_a_work_queue_consumer_starts_is_checked_before_its_rivals() -> No
         check_consumer_fits("d", late, queue, {"c": PULL})
 
 
-STREAM_USES = {
-    "mirror consumer": StreamConfig(mirror=StreamSource(name="O", consumer=StreamConsumerSource(name="d"))),
-    "source consumer": StreamConfig(sources=(StreamSource(name="O", consumer=StreamConsumerSource(name="d")),)),
-    "mirror with republish": StreamConfig(mirror=StreamSource(name="O"), republish=Republish()),
-    "mirror with subject_transform": StreamConfig(mirror=StreamSource(name="O"), subject_transform=SubjectTransform()),
-    "sources with allow_msg_counter": StreamConfig(sources=(StreamSource(name="O"),), allow_msg_counter=True),
-    "allow_msg_ttl": StreamConfig(allow_msg_ttl=True),
-}
-CONSUMER_USES = {
-    "ack_policy flow_control": ConsumerConfig(ack_policy=AckPolicy.FLOW_CONTROL),
-    "sourcing": ConsumerConfig(sourcing=True, ack_policy=AckPolicy.ALL),
-    "pause_until": ConsumerConfig(pause_until=0),
-    "priority_policy": ConsumerConfig(priority_policy=PriorityPolicy.OVERFLOW),
-}
+def test_those_who_read_a_work_queue_for_a_server_are_no_rivals() -> None:
+    queue = attrs.evolve(STREAM, retention=RetentionPolicy.WORK_QUEUE)
+    reader = attrs.evolve(PULL, sourcing=True, ack_policy=AckPolicy.FLOW_CONTROL)
 
-
-@pytest.mark.parametrize("name", [feature.name for feature in STREAM_FEATURES])
-def test_an_unserved_stream_feature_is_refused_by_name(name: str) -> None:
-    reason = f"{name} is not supported by this server yet"
-    with refused(errors.STREAM_INVALID_CONFIG.with_values(err=reason)):
-        check_stream_is_served(STREAM_USES[name])
-
-
-@pytest.mark.parametrize("name", [feature.name for feature in CONSUMER_FEATURES])
-def test_an_unserved_consumer_feature_is_refused_by_name(name: str) -> None:
-    reason = f"{name} is not supported by this server yet"
-    with refused(errors.CONSUMER_CREATE_FAILED.with_values(err=reason)):
-        check_consumer_is_served(CONSUMER_USES[name])
-
-
-def test_everything_else_is_served() -> None:
-    check_stream_is_served(attrs.evolve(STREAM, consumer_limits=ConsumerLimits(max_ack_pending=1), sealed=True))
-    check_consumer_is_served(PULL)
+    check_consumer_fits("r", reader, queue, {"c": PULL})
+    check_consumer_fits("c", PULL, queue, {"r": reader})
+    with refused(errors.CONSUMER_WQ_MULTIPLE_UNFILTERED.with_values()):
+        check_consumer_fits("d", PULL, queue, {"c": PULL, "r": reader})
 
 
 def test_corrections_do_not_depend_on_each_other() -> None:
