@@ -20,6 +20,7 @@ from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
+from jetraft.store.model.extensions import check_consumer_extensions
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.state import ConsumerInfo, PriorityGroupState, SequencePair
@@ -108,6 +109,7 @@ class ConsumerFrontend:
         existing = self._machine.consumers.get(name)
         config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits, is_new=existing is None)
         check_consumer_is_served(config)
+        check_consumer_extensions(config, stream)
         check_consumer_action(existing.config if existing else None, config, action)
         if existing is not None:
             config = with_kept_threshold(config, existing.config)

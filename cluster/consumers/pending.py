@@ -157,6 +157,11 @@ class PendingTable:
         self._wait(deadline_ns, seq, seq)
         return count
 
+    def is_newest(self, seq: int, consumer_seq: int, count: int) -> bool:
+        """Whether a message waits for an ack, and of this delivery. The consumer sequence kept is the first one's."""
+        row = self._unacked.get(seq)
+        return row is not None and row[2] == count and (count > 1 or row[0] == consumer_seq)
+
     def count(self, seq: int) -> int:
         """Deliveries of a message so far, 0 when it is not pending."""
         row = self._unacked.get(seq)

@@ -31,6 +31,7 @@ from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
+from jetraft.store.model.extensions import check_stream_extensions
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.validate import (
@@ -101,6 +102,7 @@ class MetaFrontend:
         """Return the config as it would be kept. Raises ApiError when it is not valid, or not served yet."""
         normal = normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
         check_stream_is_served(normal)
+        check_stream_extensions(normal)
         return normal
 
     async def create(self, account: str, config: StreamConfig, *, pedantic: bool) -> StreamCreated:
