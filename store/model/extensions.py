@@ -9,7 +9,7 @@ describes the keys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
@@ -24,8 +24,21 @@ PREFIX: Final = "jetraft."
 DEAD_LETTER: Final = PREFIX + "dead_letter"
 NAK_BACKOFF: Final = PREFIX + "nak_backoff"
 STRICT_ACKS: Final = PREFIX + "strict_acks"
+MAX_SUBJECTS: Final = PREFIX + "max_subjects"
+RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
+RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
+DIGITS_MAX: Final = 12  # of a number
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamExtensions:
+    """What the keys of a stream ask for; 0 is no limit."""
+
+    max_subjects: int = 0
+    rate_msgs_per_s: int = 0
+    rate_bytes_per_s: int = 0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -38,6 +51,7 @@ class ConsumerExtensions:
 
 
 NOTHING: Final = ConsumerExtensions()
+NO_STREAM_EXTENSIONS: Final = StreamExtensions()
 
 
 class BadExtensionError(ValueError):
@@ -45,28 +59,42 @@ class BadExtensionError(ValueError):
 
 
 def check_stream_extensions(config: StreamConfig) -> None:
-    """Raise ApiError 10052 for a key that is not known; `config` is normalised."""
-    for key in config.metadata:
-        if key.startswith(PREFIX):
-            raise errors.STREAM_INVALID_CONFIG.with_values(err=f"unknown key {key:.80} in the metadata of a stream")
+    """Raise ApiError 10052 for a key that is not known or cannot be; `config` is normalised."""
+    try:
+        found = _parse(config.metadata, _STREAM_KEYS, "stream")
+    except BadExtensionError as error:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=error) from error
+    if found and (config.mirror is not None or config.sources):
+        key = PREFIX + next(iter(found))
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{key} is for streams without origins")
+
+
+def stream_extensions(config: StreamConfig) -> StreamExtensions:
+    """What is in force; nothing where that was not checked and cannot be."""
+    try:
+        found = _parse(config.metadata, _STREAM_KEYS, "stream")
+    except BadExtensionError:
+        return NO_STREAM_EXTENSIONS
+    return StreamExtensions(**found) if found else NO_STREAM_EXTENSIONS
 
 
 def check_consumer_extensions(config: ConsumerConfig, stream: StreamConfig) -> None:
     """Raise ApiError 10012 for a key that is not known or cannot be; both configurations are normalised."""
     try:
-        found = _parse(config.metadata)
-        if found is not NOTHING:
-            _check_fits(found, config, stream)
+        found = _parse(config.metadata, _CONSUMER_KEYS, "consumer")
+        if found:
+            _check_fits(ConsumerExtensions(**found), config, stream)
     except BadExtensionError as error:
         raise errors.CONSUMER_CREATE_FAILED.with_values(err=error) from error
 
 
 def consumer_extensions(config: ConsumerConfig) -> ConsumerExtensions:
-    """What is in force; NOTHING for what was not checked and cannot be."""
+    """The same for a consumer."""
     try:
-        return _parse(config.metadata)
+        found = _parse(config.metadata, _CONSUMER_KEYS, "consumer")
     except BadExtensionError:
         return NOTHING
+    return ConsumerExtensions(**found) if found else NOTHING
 
 
 def dead_letter_subject(prefix: str, stream: str, consumer: str) -> str:
@@ -74,16 +102,16 @@ def dead_letter_subject(prefix: str, stream: str, consumer: str) -> str:
     return f"{prefix}.{stream}.{consumer}"
 
 
-def _parse(metadata: Mapping[str, str]) -> ConsumerExtensions:
-    given = {key: value for key, value in metadata.items() if key.startswith(PREFIX)}
-    if not given:
-        return NOTHING
-    values: dict[str, object] = {}
-    for key, value in given.items():
-        if key not in _CONSUMER_KEYS:
-            _refuse(f"unknown key {key:.80} in the metadata of a consumer")
-        values[key.removeprefix(PREFIX)] = _CONSUMER_KEYS[key](key, value)
-    return ConsumerExtensions(**values)  # type: ignore[arg-type]  # each key's reader gives its field's type
+def _parse(metadata: Mapping[str, str], readers: Mapping[str, Callable[[str, str], Any]], what: str) -> dict[str, Any]:
+    """The values of our keys, by field. Raises BadExtensionError."""
+    found: dict[str, Any] = {}
+    for key, value in metadata.items():
+        if not key.startswith(PREFIX):
+            continue
+        if key not in readers:
+            _refuse(f"unknown key {key:.80} in the metadata of a {what}")
+        found[key.removeprefix(PREFIX)] = readers[key](key, value)
+    return found
 
 
 def _check_fits(found: ConsumerExtensions, config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -122,7 +150,18 @@ def _prefix(key: str, value: str) -> str:
     return value
 
 
-_CONSUMER_KEYS: Final[dict[str, Callable[[str, str], object]]] = {
+def _number(key: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX) or int(value) == 0:
+        _refuse(f"{key} is a number from 1 to {'9' * DIGITS_MAX}, not {value[:40]!r}")
+    return int(value)
+
+
+_STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
+    MAX_SUBJECTS: _number,
+    RATE_MSGS: _number,
+    RATE_BYTES: _number,
+}
+_CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,
     NAK_BACKOFF: _flag,
     STRICT_ACKS: _flag,

@@ -212,6 +212,52 @@ def test_an_ack_of_an_older_delivery_is_refused(servers: Sequence[Server], strea
     run(check)
 
 
+def test_a_stream_has_as_many_subjects_as_it_may(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[0].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream, subjects=[f"{stream}.>"], num_replicas=replicas, metadata={"jetraft.max_subjects": "2"}
+            )
+            await context.add_stream(config)
+            for subject in ("a", "b", "a"):
+                await context.publish(f"{stream}.{subject}", b"x")
+            with pytest.raises(APIError, match="maximum subjects exceeded") as refused:
+                await context.publish(f"{stream}.c", b"x")
+            assert refused.value.err_code == 10077
+            await context.purge_stream(stream, subject=f"{stream}.a")
+            await context.publish(f"{stream}.c", b"x")
+            await context.update_stream(config.evolve(metadata={}))
+            await context.publish(f"{stream}.d", b"x")
+            assert (await context.stream_info(stream)).state.messages == 3
+
+    run(check)
+
+
+def test_a_publisher_that_is_too_fast_is_told_how_long_to_wait(
+    servers: Sequence[Server], stream: str, replicas: int
+) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream, subjects=[f"{stream}.>"], num_replicas=replicas, metadata={"jetraft.rate_msgs_per_s": "5"}
+            )
+            await context.add_stream(config)
+            outcomes = await asyncio.gather(
+                *(context.publish(f"{stream}.a", b"x") for _ in range(60)), return_exceptions=True
+            )
+            refused = [outcome for outcome in outcomes if isinstance(outcome, APIError)]
+            assert 40 <= len(refused) <= 54
+            assert {(error.code, error.err_code) for error in refused} == {(429, 10167)}
+            assert refused[-1].description is not None
+            assert refused[-1].description.startswith("too many requests: wait ")
+            assert refused[-1].description.endswith("ms")
+            assert (await context.stream_info(stream)).state.messages == 60 - len(refused)
+
+    run(check)
+
+
 def test_giving_up_is_neither_lost_nor_doubled_when_the_leader_is_killed(tmp_path: Path) -> None:
     """The messages are terminated in a row while the leader of their stream dies; each has one letter at the end."""
     messages = 60

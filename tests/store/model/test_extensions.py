@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig
+from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig, StreamSource
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.extensions import (
     NOTHING,
     ConsumerExtensions,
+    StreamExtensions,
     check_consumer_extensions,
     check_stream_extensions,
     consumer_extensions,
+    stream_extensions,
 )
 
 STREAM = StreamConfig(name="S", subjects=("s.>",))
@@ -92,3 +96,26 @@ def test_a_key_of_a_stream_that_is_not_known_is_refused() -> None:
 @pytest.mark.parametrize("metadata", [{"jetraft.of_a_newer_version": "1"}, {"jetraft.strict_acks": "perhaps"}])
 def test_a_key_that_nobody_has_checked_does_nothing(metadata: dict[str, str]) -> None:
     assert consumer_extensions(consumer(metadata)) is NOTHING
+
+
+def test_the_keys_of_a_stream() -> None:
+    metadata = {"jetraft.max_subjects": "7", "jetraft.rate_msgs_per_s": "8", "jetraft.rate_bytes_per_s": "9", "x": "y"}
+    config = StreamConfig(name="S", metadata=metadata)
+    check_stream_extensions(config)
+    assert stream_extensions(config) == StreamExtensions(max_subjects=7, rate_msgs_per_s=8, rate_bytes_per_s=9)
+    assert stream_extensions(StreamConfig(metadata={"jetraft.max_subjects": "-1"})) == StreamExtensions()
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "+1", "1.5", " 1", "1_0", "²", "1" * 13, "x" * 500])
+def test_a_number_is_a_number(value: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        check_stream_extensions(StreamConfig(name="S", metadata={"jetraft.max_subjects": value}))
+    text = f"jetraft.max_subjects is a number from 1 to 999999999999, not {value[:40]!r}"
+    assert (refused.value.err_code, refused.value.description) == (10052, text)
+
+
+@pytest.mark.parametrize("origin", [{"mirror": StreamSource(name="O")}, {"sources": (StreamSource(name="O"),)}])
+def test_a_stream_with_origins_has_no_limits_of_publishes(origin: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as refused:
+        check_stream_extensions(StreamConfig(name="S", metadata={"jetraft.rate_msgs_per_s": "1"}, **origin))
+    assert refused.value.description == "jetraft.rate_msgs_per_s is for streams without origins"
