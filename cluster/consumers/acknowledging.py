@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.consumers.acks import ACKNOWLEDGING, AckKind
 from jetraft.cluster.consumers.effects import ConsumerEffects
+from jetraft.cluster.consumers.key_lanes import KeyedPending
 from jetraft.cluster.consumers.pending import PendingTable, WaitPolicy
 from jetraft.cluster.consumers.samples import is_sampled, samples_of
 from jetraft.cluster.state import commands
@@ -49,9 +50,9 @@ class Acknowledging:
         self.config = state.config
         self.extensions = consumer_extensions(state.config)
         self.delivered_stream = state.delivered_stream
-        self.pending = PendingTable.of_state(
-            state, WaitPolicy.of(state.config), now_ns=now.mono_ns, now_unix_ns=now.unix_ns
-        )
+        policy, rule = WaitPolicy.of(state.config), self.extensions.key_order
+        self.pending = PendingTable(policy) if rule is None else KeyedPending(policy, self._key_of)
+        self.pending.take_over(state, now_ns=now.mono_ns, now_unix_ns=now.unix_ns)
         self.takes_acks_ahead = True  # of deliveries that this state does not know: an earlier leader's
         self.stale_acks = 0  # refused in this term
         self._acked_ahead = set(state.acked_ahead)
@@ -183,6 +184,10 @@ class Acknowledging:
         self._last_ack_unix_ns = now.unix_ns
         self.pending.remove(Runs((seq,)))
         self._give_up(Runs((seq,)), now, TERM, reason)
+
+    def _key_of(self, seq: int) -> bytes | None:
+        rule = self.extensions.key_order
+        return None if rule is None else self._selector.key(seq, rule)
 
     def _nak_delay_ns(self, seq: int, ack: Ack) -> int:
         """How long a message rests that was negatively acknowledged."""

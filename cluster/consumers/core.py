@@ -83,6 +83,7 @@ class ConsumerCore(Acknowledging):
 
     def step(self, now: Now) -> ConsumerEffects:
         """Deliver what can be delivered, and hand over everything that has collected."""
+        self.pending.arrange()
         self._give_up(self.pending.expire(now.mono_ns), now)
         self._sweep(now)
         self._left = self._num_pending() if self._wants_messages() else 0
@@ -147,7 +148,7 @@ class ConsumerCore(Acknowledging):
         seq = self._next_redelivery()
         if seq is not None:
             return (seq, True) if self._pace.is_free or self._may_go(seq, now, redelivery=True) else None
-        if self._is_at_ack_limit():
+        if self._is_at_ack_limit() or self.extensions.key_order is not None:
             return None
         if not self._fresh:
             self._fresh.extend(self._choose(CHOSEN_AHEAD))
@@ -201,6 +202,15 @@ class ConsumerCore(Acknowledging):
         if self.config.ack_policy is not AckPolicy.NONE and self.config.max_ack_pending > 0:
             wanted = min(wanted, self.config.max_ack_pending - self._num_ack_pending)
         return self._choose(wanted) if wanted > 0 else NOTHING
+
+    def _take_ahead(self, wanted: int, now: Now) -> None:
+        """Take new messages from the stream until so many may be sent, in the order of their keys, or none is left."""
+        while self.pending.queued < wanted and (seqs := self._choose_many(CHOSEN_AHEAD)):
+            first = self.delivered_consumer + 1
+            self._count_new(seqs, now)
+            self._delivered = NOTHING
+            self._out.commands.append(commands.Delivered(self.name, now.unix_ns, first, seqs))
+            self._selector.delivered(self.delivered_stream, self._left)
 
     def _send_new(self, receivers: Sequence[bytes], seqs: Runs, now: Now) -> None:
         """Deliver new messages to these receivers in turn; every one gets as many."""

@@ -20,7 +20,7 @@ from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
-from jetraft.store.model.extensions import check_consumer_extensions
+from jetraft.store.model.extensions import check_consumer_extensions, check_extensions_update
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.state import ConsumerInfo, PriorityGroupState, SequencePair
@@ -113,6 +113,7 @@ class ConsumerFrontend:
         check_consumer_action(existing.config if existing else None, config, action)
         if existing is not None:
             config = with_kept_threshold(config, existing.config)
+            check_extensions_update(existing.config, config)
         check_consumer_fits(name, config, stream, _Configs(self._machine.consumers))
         if existing is None:
             command: commands.ConsumerCommand = commands.CreateConsumer(

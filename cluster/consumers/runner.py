@@ -262,7 +262,8 @@ class ConsumerRunner:
 def sends_at_once(dispatcher: ConsumerDispatcher, state: ConsumerState) -> bool:
     """True when what a consumer delivers need not be in the log before it leaves."""
     config = state.config
-    if consumer_extensions(config).strict_acks:
+    extensions = consumer_extensions(config)
+    if extensions.strict_acks or extensions.key_order is not None:
         return False  # the next leader, or this one after a crash, has to know which delivery is the newest
     return config.mem_storage or (config.num_replicas or dispatcher.stream_replicas) == 1
 

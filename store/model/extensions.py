@@ -9,12 +9,13 @@ describes the keys.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
 from jetraft.store.model import errors
-from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig
+from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig
 from jetraft.store.model.subject import overlaps, valid_publish_subject
 
 if TYPE_CHECKING:
@@ -24,12 +25,15 @@ PREFIX: Final = "jetraft."
 DEAD_LETTER: Final = PREFIX + "dead_letter"
 NAK_BACKOFF: Final = PREFIX + "nak_backoff"
 STRICT_ACKS: Final = PREFIX + "strict_acks"
+KEY_ORDER: Final = PREFIX + "key_order"
 MAX_SUBJECTS: Final = PREFIX + "max_subjects"
 RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
 DIGITS_MAX: Final = 12  # of a number
+TOKEN: Final = re.compile(r"token ([1-9][0-9]?)")
+HEADER: Final = re.compile(r"header ([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -42,12 +46,21 @@ class StreamExtensions:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class KeyRule:
+    """Where a message has its key: in a token of its subject, counted from 1, or in a header."""
+
+    token: int = 0
+    header: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class ConsumerExtensions:
     """What the keys of a consumer ask for."""
 
     dead_letter: str = ""  # what the subjects of dead letters begin with; empty: there are none
     nak_backoff: bool = False  # a negative ack without a delay waits as `backoff` says
     strict_acks: bool = False  # an ack counts only for the newest delivery of a message
+    key_order: KeyRule | None = None  # of the messages of one key, one is in flight at a time
 
 
 NOTHING: Final = ConsumerExtensions()
@@ -97,6 +110,12 @@ def consumer_extensions(config: ConsumerConfig) -> ConsumerExtensions:
     return ConsumerExtensions(**found) if found else NOTHING
 
 
+def check_extensions_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
+    """Raise ApiError 10012 for a change that cannot be; `new` was checked."""
+    if consumer_extensions(old).key_order != consumer_extensions(new).key_order:
+        raise errors.CONSUMER_CREATE_FAILED.with_values(err=f"{KEY_ORDER} can not be updated")
+
+
 def dead_letter_subject(prefix: str, stream: str, consumer: str) -> str:
     """Where the dead letters of a consumer are published."""
     return f"{prefix}.{stream}.{consumer}"
@@ -116,13 +135,20 @@ def _parse(metadata: Mapping[str, str], readers: Mapping[str, Callable[[str, str
 
 def _check_fits(found: ConsumerExtensions, config: ConsumerConfig, stream: StreamConfig) -> None:
     """Check what the keys ask of the rest of the configuration."""
-    if (found.dead_letter or found.strict_acks) and config.ack_policy is not AckPolicy.EXPLICIT:
-        _refuse(f"{DEAD_LETTER if found.dead_letter else STRICT_ACKS} needs ack policy explicit")
+    for key, is_used in (
+        (DEAD_LETTER, found.dead_letter),
+        (STRICT_ACKS, found.strict_acks),
+        (KEY_ORDER, found.key_order),
+    ):
+        if is_used and config.ack_policy is not AckPolicy.EXPLICIT:
+            _refuse(f"{key} needs ack policy explicit")
+        if is_used and key != STRICT_ACKS and config.max_ack_pending <= 0:
+            _refuse(f"{key} needs a max ack pending")
+    if found.key_order and (config.deliver_subject or config.priority_policy is not PriorityPolicy.NONE):
+        _refuse(f"{KEY_ORDER} is for pull consumers without priority groups")
     if found.nak_backoff and not config.backoff:
         _refuse(f"{NAK_BACKOFF} needs a backoff")
     if found.dead_letter:
-        if config.max_ack_pending <= 0:
-            _refuse(f"{DEAD_LETTER} needs a max ack pending")
         _check_no_circle(found.dead_letter, config, stream)
 
 
@@ -156,6 +182,14 @@ def _number(key: str, value: str) -> int:
     return int(value)
 
 
+def _key_rule(key: str, value: str) -> KeyRule:
+    if found := TOKEN.fullmatch(value):
+        return KeyRule(token=int(found[1]))
+    if found := HEADER.fullmatch(value):
+        return KeyRule(header=found[1])
+    return _refuse(f"{key} is 'token N' or 'header NAME', not {value[:40]!r}")
+
+
 _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     MAX_SUBJECTS: _number,
     RATE_MSGS: _number,
@@ -165,6 +199,7 @@ _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,
     NAK_BACKOFF: _flag,
     STRICT_ACKS: _flag,
+    KEY_ORDER: _key_rule,
 }
 
 

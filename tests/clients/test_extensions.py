@@ -258,6 +258,39 @@ def test_a_publisher_that_is_too_fast_is_told_how_long_to_wait(
     run(check)
 
 
+def test_of_each_key_one_message_is_in_flight(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            await context.add_stream(StreamConfig(name=stream, subjects=[f"{stream}.>"], num_replicas=replicas))
+            await context.add_consumer(stream, worker({"jetraft.key_order": "token 2"}))
+            for number in range(30):
+                await context.publish(f"{stream}.{number % 3}", b"%d" % number)
+            working: set[str] = set()
+            done: list[int] = []
+
+            async def work() -> None:
+                subscription = await context.pull_subscribe_bind("c", stream)
+                while len(done) < 30:
+                    try:
+                        (found,) = await subscription.fetch(1, timeout=0.5)
+                    except TimeoutError:
+                        continue
+                    assert found.subject not in working, "another worker has a message of this key"
+                    working.add(found.subject)
+                    await client.flush()  # the others get their turn
+                    working.remove(found.subject)
+                    done.append(int(found.data))
+                    await found.ack()
+
+            await asyncio.gather(*(work() for _ in range(5)))
+            assert sorted(done) == list(range(30))
+            for key in range(3):
+                assert [number for number in done if number % 3 == key] == list(range(key, 30, 3))
+
+    run(check)
+
+
 def test_giving_up_is_neither_lost_nor_doubled_when_the_leader_is_killed(tmp_path: Path) -> None:
     """The messages are terminated in a row while the leader of their stream dies; each has one letter at the end."""
     messages = 60

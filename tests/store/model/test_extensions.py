@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig, StreamSource
+from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig, StreamSource
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.extensions import (
     NOTHING,
     ConsumerExtensions,
+    KeyRule,
     StreamExtensions,
     check_consumer_extensions,
+    check_extensions_update,
     check_stream_extensions,
     consumer_extensions,
     stream_extensions,
@@ -35,6 +37,8 @@ def consumer(metadata: dict[str, str], **fields: object) -> ConsumerConfig:
         ({"jetraft.nak_backoff": "true"}, ConsumerExtensions(nak_backoff=True)),
         ({"jetraft.nak_backoff": "false"}, ConsumerExtensions()),
         ({"jetraft.strict_acks": "true"}, ConsumerExtensions(strict_acks=True)),
+        ({"jetraft.key_order": "token 12"}, ConsumerExtensions(key_order=KeyRule(token=12))),
+        ({"jetraft.key_order": "header X-Key"}, ConsumerExtensions(key_order=KeyRule(header="X-Key"))),
     ],
 )
 def test_a_key_that_can_be_is_in_force(metadata: dict[str, str], expected: ConsumerExtensions) -> None:
@@ -119,3 +123,30 @@ def test_a_stream_with_origins_has_no_limits_of_publishes(origin: dict[str, Any]
     with pytest.raises(ApiError) as refused:
         check_stream_extensions(StreamConfig(name="S", metadata={"jetraft.rate_msgs_per_s": "1"}, **origin))
     assert refused.value.description == "jetraft.rate_msgs_per_s is for streams without origins"
+
+
+@pytest.mark.parametrize(
+    "value", ["", "token", "token 0", "token 01", "token 100", "token ²", "header", "header a b", "header a:", "key 1"]
+)
+def test_a_rule_for_keys_is_a_token_or_a_header(value: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        check_consumer_extensions(consumer({"jetraft.key_order": value}), STREAM)
+    assert refused.value.description == f"jetraft.key_order is 'token N' or 'header NAME', not {value!r}"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"deliver_subject": "d"}, {"priority_policy": PriorityPolicy.OVERFLOW, "priority_groups": ("g",)}],
+)
+def test_the_order_of_keys_is_for_plain_pull_consumers(fields: dict[str, Any]) -> None:
+    with pytest.raises(ApiError, match="is for pull consumers without priority groups"):
+        check_consumer_extensions(consumer({"jetraft.key_order": "token 1"}, **fields), STREAM)
+
+
+def test_the_rule_for_keys_stays_as_it_is() -> None:
+    old = consumer({"jetraft.key_order": "token 1"})
+    check_extensions_update(old, consumer({"jetraft.key_order": "token 1", "jetraft.strict_acks": "true"}))
+    for metadata in ({}, {"jetraft.key_order": "token 2"}):
+        with pytest.raises(ApiError) as refused:
+            check_extensions_update(old, consumer(metadata))
+        assert refused.value.description == "jetraft.key_order can not be updated"
