@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.consumers.effects import PinEvent
     from jetraft.cluster.ports import Outbox, Outboxes
     from jetraft.store.model.clock import Clock
+    from jetraft.store.stream.dead_letter import DeadLetter
 
 SUBJECT_PREFIX: Final = "$JS.EVENT.ADVISORY."
 TYPE_PREFIX: Final = "io.nats.jetstream.advisory.v1."
@@ -131,6 +132,16 @@ class Advisories:
         """A message was delivered as often as its consumer allows."""
         fields = {"stream": stream, "consumer": consumer, "stream_seq": stream_seq, "deliveries": deliveries}
         self._tell(f"CONSUMER.MAX_DELIVERIES.{stream}.{consumer}", "max_deliver", fields)
+
+    def dead_lettered(  # noqa: PLR0913  (the fields of the event)
+        self, stream: str, consumer: str, stream_seq: int, letter: DeadLetter, *, to_stream: str, to_seq: int
+    ) -> None:
+        """A message that was given up is kept by another stream: ours alone."""
+        fields = {"stream": stream, "consumer": consumer, "stream_seq": stream_seq, "deliveries": letter.deliveries}
+        why = {"cause": letter.cause, **({"reason": letter.reason} if letter.reason else {})}
+        kept = {"dead_letter_stream": to_stream, "dead_letter_seq": to_seq}
+        subject = f"CONSUMER.DEAD_LETTERED.{stream}.{consumer}"
+        self._tell(subject, OURS + "dead_lettered", {**fields, **why, **kept})
 
     def pin_changed(self, stream: str, consumer: str, event: PinEvent) -> None:
         """A client of a priority group was pinned, or is no longer."""

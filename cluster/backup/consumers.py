@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import attrs
 import orjson
 
 from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.store.model import errors
 from jetraft.store.model.config import ConsumerConfig, StreamConfig
+from jetraft.store.model.extensions import DEAD_LETTER, check_consumer_extensions
 from jetraft.store.model.validate_consumer import normalise_consumer
 from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
+from jetraft.store.stream.dead_letter import MAX_DELIVER, REASON_CHARS_MAX, TERM, DeadLetter
 
 SEQ_MAX: Final = (1 << 62) - 1  # what the store counts to
 COUNT_MAX: Final = (1 << 31) - 1
 OURS: Final = "jetraft"
+_TIMES: Final = ("Timestamp", "created", "delivered", "given_up_ns")
 
 
 def pack_consumer(state: ConsumerState) -> bytes:
@@ -45,6 +49,8 @@ def pack_consumer(state: ConsumerState) -> bytes:
         "delivered": state.delivered_ns,
         "acked_ahead": sorted(state.acked_ahead),
     }
+    if state.dead:
+        ours["dead"] = {str(seq): attrs.asdict(letter) for seq, letter in sorted(state.dead.items())}
     return orjson.dumps({"config": state.config.to_json_dict(), "state": kept, OURS: ours})
 
 
@@ -57,6 +63,7 @@ def unpack_consumer(name: str, body: bytes, stream: StreamConfig, now_unix_ns: i
         whole = orjson.loads(body)
         config = ConsumerConfig.from_json(orjson.dumps(_object(whole, "config")))
         config = normalise_consumer(config, stream)
+        check_consumer_extensions(config, stream)
         if (config.durable_name or config.name or name) != name:
             raise CorruptArchiveError(f"consumer {name!r:.80} has another name")
         state, ours = _object(whole, "state"), _object({OURS: {}, **whole}, OURS)
@@ -93,7 +100,22 @@ def _state(
         delivered_ns=_number(ours, "delivered"),
         pending=pending,
         acked_ahead={seq for seq in _numbers(ours, "acked_ahead") if seq > delivered_stream},
+        dead=_dead(config, _object({"dead": {}, **ours}, "dead"), pending),
     )
+
+
+def _dead(config: ConsumerConfig, given: dict[str, Any], pending: UnackedTable) -> dict[int, DeadLetter]:
+    """The dead letters that wait to be handed on, no more than the consumer could have."""
+    found: dict[int, DeadLetter] = {}
+    for seq in sorted(map(int, given))[: max(0, config.max_ack_pending)] if DEAD_LETTER in config.metadata else ():
+        row = _object(given, str(seq))
+        cause, reason = row["cause"], row["reason"]
+        if not 0 < seq <= SEQ_MAX or cause not in (MAX_DELIVER, TERM) or not isinstance(reason, str):
+            raise ValueError(f"dead letter {seq} is {row!r:.80}")
+        if seq not in pending:
+            count = min(_number(row, "deliveries"), COUNT_MAX)
+            found[seq] = DeadLetter(count, _number(row, "given_up_ns"), cause, reason[:REASON_CHARS_MAX])
+    return found
 
 
 def _object(value: Any, key: str) -> dict[str, Any]:
@@ -108,7 +130,7 @@ def _number(value: dict[str, Any], key: str) -> int:
     number = value.get(key, 0)
     if type(number) is not int or not 0 <= number < 1 << 63:
         raise ValueError(f"{key} is {number!r:.40}")
-    return min(number, SEQ_MAX) if key not in ("Timestamp", "created", "delivered") else number
+    return min(number, SEQ_MAX) if key not in _TIMES else number
 
 
 def _numbers(value: dict[str, Any], key: str) -> list[int]:

@@ -146,8 +146,11 @@ cdef class SeqList:
         return 0
 
 
-def sort_acks(const uint8_t[::1] batch):
-    """Plain acks as {consumer: Runs of stream sequences}, and the offsets of the capture records that are left."""
+def sort_acks(const uint8_t[::1] batch, set strict=None):
+    """Plain acks as {consumer: Runs of stream sequences}, and the offsets of the capture records that are left.
+
+    No ack of a consumer in `strict` is plain.
+    """
     cdef Captured message
     cdef const uint8_t *starts[TOKENS_MAX]
     cdef size_t lengths[TOKENS_MAX]
@@ -175,6 +178,8 @@ def sort_acks(const uint8_t[::1] batch):
             at = consumer_place(count)
             if at:
                 seq = number(starts[at + 2], lengths[at + 2])
+                if strict and PyBytes_FromStringAndSize(<char *>starts[at], lengths[at]) in strict:
+                    seq = 0
         if seq:
             if last == NULL or lengths[at] != last_len or memcmp(starts[at], last, last_len) != 0:
                 last, last_len = starts[at], lengths[at]

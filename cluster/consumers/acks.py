@@ -51,6 +51,7 @@ class Ack:
     kind: AckKind
     delay_ns: int = 0  # of a NAK
     body: bytes = b""  # of NEXT: the pull request
+    reason: str = ""  # of TERM
 
 
 PLAIN: Final = Ack(AckKind.ACK)
@@ -83,7 +84,7 @@ def parse_ack_body(body: bytes) -> Ack:
     if body.startswith(b"+NXT"):
         return Ack(AckKind.NEXT, body=body.removeprefix(b"+NXT").strip())
     if body.startswith(b"+TERM"):
-        return Ack(AckKind.TERM)
+        return Ack(AckKind.TERM, reason=body.removeprefix(b"+TERM").strip().decode(errors="replace"))
     return NOTHING
 
 

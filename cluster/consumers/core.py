@@ -1,9 +1,9 @@
-"""The part of a consumer that pull and push share: acks, redelivery, and the choice of the next message. Pure.
+"""The part of a consumer that pull and push share: redelivery, and the choice of the next message. Pure.
 
 A core is the leader's working copy of one consumer, made from the replicated state (store/stream/consumer_state.py)
 when leadership begins. It runs ahead of that state: a delivery or ack changes the core at once, and comes back as a
-committed command later. Events are methods (`acknowledge`, `answer`, ...); they collect effects, and `step` adds what
-can be delivered now and hands them over. Nothing here reads a clock or sends a byte.
+committed command later. Events are methods (those of acks are in acknowledging.py); they collect effects, and `step`
+adds what can be delivered now and hands them over. Nothing here reads a clock or sends a byte.
 
 Choice: what waits for redelivery goes first, then new messages in stream order, up to `max_ack_pending` unacked.
 Source: consumer.go (getNextMsg, processAckMsg, checkPending), ADR-13, ADR-15.
@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from jetraft.cluster.consumers.acks import ACKNOWLEDGING, AckKind
-from jetraft.cluster.consumers.effects import AckSample, ConsumerEffects, CoreStatistics
+from jetraft.cluster.consumers.acknowledging import Acknowledging
+from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
 from jetraft.cluster.consumers.pausing import Pausing, left_ns
-from jetraft.cluster.consumers.pending import NEVER_NS, PendingTable, WaitPolicy
+from jetraft.cluster.consumers.pending import NEVER_NS
 from jetraft.cluster.consumers.rate_limiter import BURST_BYTES, RateLimiter
 from jetraft.cluster.ports import DeliveryRun
 from jetraft.cluster.state import commands
@@ -26,9 +26,8 @@ from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from jetraft.cluster.consumers.acks import Ack, AckSubject
     from jetraft.cluster.consumers.delivery import Run
     from jetraft.cluster.consumers.effects import Now
     from jetraft.cluster.consumers.selector import Selector
@@ -37,11 +36,10 @@ if TYPE_CHECKING:
 
 DELIVERIES_PER_STEP_MAX: Final = 1000  # the bound on one consumer's work in one turn
 CHOSEN_AHEAD: Final = 64  # new messages looked up at a time, when they are given out one by one
-NONE_NAMED: Final[Mapping[int, int]] = {}
 ONCE: Final = b"\x01"  # the column of delivery counts of first deliveries: as many of these
 
 
-class ConsumerCore:
+class ConsumerCore(Acknowledging):
     """See the module. Subclasses decide where messages go: `_deliver`, `_sweep` and `_is_idle`."""
 
     def __init__(  # noqa: PLR0913  (what a core asks of its surroundings, by name)
@@ -54,81 +52,20 @@ class ConsumerCore:
         now: Now,
         burst_bytes: int = BURST_BYTES,
     ) -> None:
-        self.name = state.name
-        self.config = state.config
+        super().__init__(state, selector, stream=stream, has_interest=has_interest, now=now)
         self._burst_bytes = burst_bytes
         self._pace = RateLimiter(state.config, burst_bytes)
         self._held_until_ns = NEVER_NS  # when the pace lets the next message go; valid within a step
         self._pausing = Pausing()
         self.delivered_consumer = state.delivered_consumer
-        self.delivered_stream = state.delivered_stream
-        self.pending = PendingTable.of_state(
-            state, WaitPolicy.of(state.config), now_ns=now.mono_ns, now_unix_ns=now.unix_ns
-        )
-        self._acked_ahead = set(state.acked_ahead)
-        self.takes_acks_ahead = True  # of deliveries that this state does not know: an earlier leader's
-        self._selector = selector
-        self._has_interest = has_interest
         self._ack_prefix = f"$JS.ACK.{stream}.{state.name}.".encode()
-        self.metric_subject = f"$JS.EVENT.METRIC.CONSUMER.ACK.{stream}.{state.name}".encode()
-        self._metric = self.metric_subject if is_sampled(state.config) else b""
-        self._out = ConsumerEffects()
         self._fresh: deque[int] = deque()  # chosen, not yet delivered; valid within a step
         self._redelivered: list[tuple[int, int]] = []  # (stream sequence, count) of this step
         self._delivered = NOTHING  # new stream sequences of this step
         self._left = 0  # messages after the last delivery; valid within a step
-        self._last_active_ns = now.mono_ns
         self._last_delivered_unix_ns = state.delivered_ns
-        self._last_ack_unix_ns = 0
 
     # --- events
-
-    def acknowledge(self, seqs: Runs, now: Now, *, named: Mapping[int, int] = NONE_NAMED) -> None:
-        """Plain acks of these stream sequences; `named` says which deliveries they name, where `names_count`."""
-        if self._metric:
-            self._sample(seqs, now, named)
-        self._done(seqs, now)
-
-    def _done(self, seqs: Runs, now: Now) -> None:
-        self._last_active_ns, self._last_ack_unix_ns = now.mono_ns, now.unix_ns
-        if self.config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL):
-            self.pending.remove_up_to(seqs.last)
-            self._out.commands.append(commands.AckedUpTo(self.name, seqs.last))
-            return
-        done = self.pending.remove(seqs)
-        if len(done) < len(seqs) and (late := self._selector.late(seqs, done, self.delivered_stream)):
-            self._out.commands.append(commands.AckedLate(self.name, late))
-        if seqs.last > self.delivered_stream and self.takes_acks_ahead:
-            ahead = Runs(seq for seq in seqs.above(self.delivered_stream) if self._selector.exists(seq))
-            self._acked_ahead.update(ahead)
-            done.extend(ahead)
-        if done:
-            self._out.commands.append(commands.Acked(self.name, done))
-
-    def answer(self, subject: AckSubject, ack: Ack, reply: bytes, now: Now) -> None:
-        """An ack that asks for more than to be noted; `reply` is answered when it is committed, unless it is empty."""
-        seq = subject.stream_seq
-        if seq > self.delivered_stream and not (self.takes_acks_ahead and self._selector.exists(seq)):
-            return  # it names a message that the stream does not have yet, or a delivery of before a reset
-        self._last_active_ns = now.mono_ns
-        if ack.kind is AckKind.NAK:
-            self.pending.redeliver_at(seq, now.mono_ns + ack.delay_ns)
-        elif ack.kind is AckKind.PROGRESS and self.pending.restart_wait(seq, now.mono_ns):
-            self._out.commands.append(commands.ConsumerProgress(self.name, now.unix_ns, Runs((seq,))))
-        elif ack.kind in ACKNOWLEDGING:
-            if self._metric and ack.kind is not AckKind.TERM:
-                self._sample(Runs((seq,)), now, {seq: subject.consumer_seq})
-            self._done(Runs((seq,)), now)
-            if not self._out.commands:
-                self._out.commands.append(commands.Acked(self.name, Runs((seq,))))  # may be in flight: wait behind it
-        if reply and ack.kind is not AckKind.NEXT:
-            self._out.confirmations.append(reply)
-
-    def purged_below(self, first_seq: int, now: Now) -> None:
-        """The stream has nothing below `first_seq` any more: nothing there waits for an ack."""
-        self._last_ack_unix_ns = now.unix_ns
-        self.pending.remove_up_to(max(0, first_seq - 1))
-        self.delivered_stream = max(self.delivered_stream, first_seq - 1)
 
     def close(self, _reason: bytes) -> ConsumerEffects:
         """The consumer ends here; subclasses tell who waits."""
@@ -142,14 +79,12 @@ class ConsumerCore:
         """A new configuration took effect."""
         if config.rate_limit_bps != self.config.rate_limit_bps:
             self._pace = RateLimiter(config, self._burst_bytes)
-        self.config = config
-        self._metric = self.metric_subject if is_sampled(config) else b""
-        self._selector = selector
-        self.pending.policy = WaitPolicy.of(config)
+        self.hear_by(config, selector)
 
     def step(self, now: Now) -> ConsumerEffects:
         """Deliver what can be delivered, and hand over everything that has collected."""
-        self._give_up(self.pending.expire(now.mono_ns))
+        self.pending.arrange()
+        self._give_up(self.pending.expire(now.mono_ns), now)
         self._sweep(now)
         self._left = self._num_pending() if self._wants_messages() else 0
         self._held_until_ns = NEVER_NS
@@ -161,34 +96,6 @@ class ConsumerCore:
         out.is_abandoned = self._is_abandoned(now)
         return out
 
-    @property
-    def names_count(self) -> bool:
-        """Whether it matters which delivery an ack names: acks are measured, and there are several of a message."""
-        return bool(self._metric) and self.pending.num_redelivered > 0
-
-    def _sample(self, seqs: Runs, now: Now, named: Mapping[int, int]) -> None:
-        """Record how long these acks took, while the metric's subject has subscribers.
-
-        `named` are the consumer sequences that acks named. What is not there has the first delivery's.
-        """
-        if not self._has_interest(self._metric):
-            return
-        for seq in seqs:
-            found = self.pending.last_delivery(seq, now.mono_ns)
-            if found is not None:
-                consumer_seq, elapsed_ns, count = found
-                self._out.samples.append(AckSample(named.get(seq, consumer_seq), seq, elapsed_ns, count))
-
-    @property
-    def has_samples(self) -> bool:
-        """True when a step has samples to hand over."""
-        return bool(self._out.samples)
-
-    def take_commands(self) -> list[commands.ConsumerCommand]:
-        """The commands that plain acks have led to, when they make no room for a delivery: no step is needed."""
-        taken, self._out.commands = self._out.commands, []
-        return taken
-
     def statistics(self) -> CoreStatistics:
         """A frozen look."""
         first = self.pending.first()
@@ -197,7 +104,7 @@ class ConsumerCore:
             delivered_consumer=self.delivered_consumer,
             delivered_stream=self.delivered_stream,
             ack_floor=floor,
-            num_ack_pending=len(self.pending),
+            num_ack_pending=self._num_ack_pending,
             num_redelivered=self.pending.num_redelivered,
             num_waiting=self.num_waiting,
             num_pending=self._num_pending(),
@@ -241,7 +148,7 @@ class ConsumerCore:
         seq = self._next_redelivery()
         if seq is not None:
             return (seq, True) if self._pace.is_free or self._may_go(seq, now, redelivery=True) else None
-        if self._is_at_ack_limit():
+        if self._is_at_ack_limit() or self.extensions.key_order is not None:
             return None
         if not self._fresh:
             self._fresh.extend(self._choose(CHOSEN_AHEAD))
@@ -293,8 +200,17 @@ class ConsumerCore:
         """
         assert not self._fresh
         if self.config.ack_policy is not AckPolicy.NONE and self.config.max_ack_pending > 0:
-            wanted = min(wanted, self.config.max_ack_pending - len(self.pending))
+            wanted = min(wanted, self.config.max_ack_pending - self._num_ack_pending)
         return self._choose(wanted) if wanted > 0 else NOTHING
+
+    def _take_ahead(self, wanted: int, now: Now) -> None:
+        """Take new messages from the stream until so many may be sent, in the order of their keys, or none is left."""
+        while self.pending.queued < wanted and (seqs := self._choose_many(CHOSEN_AHEAD)):
+            first = self.delivered_consumer + 1
+            self._count_new(seqs, now)
+            self._delivered = NOTHING
+            self._out.commands.append(commands.Delivered(self.name, now.unix_ns, first, seqs))
+            self._selector.delivered(self.delivered_stream, self._left)
 
     def _send_new(self, receivers: Sequence[bytes], seqs: Runs, now: Now) -> None:
         """Deliver new messages to these receivers in turn; every one gets as many."""
@@ -328,9 +244,6 @@ class ConsumerCore:
         if run.stream_seqs:
             self._out.sends.append(run.finish(self._ack_prefix, headers_only=self.config.headers_only))
 
-    def _is_at_ack_limit(self) -> bool:
-        return 0 < self.config.max_ack_pending <= len(self.pending)
-
     def _size_of(self, seq: int, *, redelivery: bool) -> int:
         """Bytes of a delivery, its ack subject included: what a request's max_bytes and a push window count."""
         count = self.pending.count(seq) + 1 if redelivery else 1
@@ -360,11 +273,6 @@ class ConsumerCore:
         if self._acked_ahead:
             return self._selector.next_without(self._acked_ahead, self.delivered_stream, wanted)
         return self._selector.next_after(self.delivered_stream, max(1, wanted))
-
-    def _give_up(self, seqs: Runs) -> None:
-        """These were delivered as often as allowed: wait for them no longer."""
-        if seqs:
-            self._out.commands.append(commands.Dropped(self.name, seqs))
 
     def _record(self, now: Now) -> None:
         """Turn this step's deliveries into commands; redeliveries have the lower consumer sequences."""
@@ -400,8 +308,3 @@ class ConsumerCore:
             return True
         self._last_active_ns = now.mono_ns
         return False
-
-
-def is_sampled(config: ConsumerConfig) -> bool:
-    """Whether acks are measured; as in nats-server, only explicit ones are."""
-    return bool(config.sample_freq) and config.ack_policy is AckPolicy.EXPLICIT

@@ -21,8 +21,8 @@ import attrs
 from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.ack_batching import AckBatch
-from jetraft.cluster.consumers.acks import AckKind, AckSubject, named_in, parse_ack_body, parse_ack_subject
-from jetraft.cluster.consumers.core import NONE_NAMED
+from jetraft.cluster.consumers.acknowledging import NONE_NAMED
+from jetraft.cluster.consumers.acks import Ack, AckKind, AckSubject, named_in, parse_ack_body, parse_ack_subject
 from jetraft.cluster.consumers.effects import Now
 from jetraft.cluster.consumers.pull import PullConsumer
 from jetraft.cluster.consumers.push import PushConsumer
@@ -35,6 +35,7 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.config import RetentionPolicy
+from jetraft.store.model.extensions import consumer_extensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -62,6 +63,7 @@ class DispatcherStatistics:
     hungry: int  # those that a new message would be delivered to at once
     commands_noted: int
     entries_in_flight: int
+    stale_acks: int  # refused in this term
 
 
 class ConsumerDispatcher:
@@ -86,10 +88,12 @@ class ConsumerDispatcher:
         self._hungry: dict[str, ConsumerRunner] = {}
         self._runners: dict[str, ConsumerRunner] = {}
         self._sinks: list[int] = []
+        self._strict: set[bytes] = set()  # consumers whose plain acks are looked at one by one
 
     def start(self) -> None:
         """Serve the consumers that there are, and those to come."""
         for state in self._machine.consumers.values():
+            self._note_strictness(state)
             if needs_runner(state):
                 self._run(state)
         name, outbox = self.stream, self.site.outbox
@@ -99,6 +103,12 @@ class ConsumerDispatcher:
             outbox.add_sink(f"$JS.FC.{name}.>".encode(), self.on_flow),
         ]
         self._step(list(self._runners.values()), self.now())
+
+    def _note_strictness(self, state: ConsumerState) -> None:
+        if consumer_extensions(state.config).strict_acks:
+            self._strict.add(state.name.encode())
+        else:
+            self._strict.discard(state.name.encode())
 
     def _run(self, state: ConsumerState) -> ConsumerRunner:
         runner = self._runners[state.name] = ConsumerRunner(self, state)
@@ -143,6 +153,7 @@ class ConsumerDispatcher:
             hungry=len(self._hungry),
             commands_noted=len(self._notes),
             entries_in_flight=self._in_flight,
+            stale_acks=sum(runner.core.stale_acks for runner in self._runners.values()),
         )
 
     # --- what clients send
@@ -170,7 +181,7 @@ class ConsumerDispatcher:
         Plain ones are put off until the turn's pulls are served, because who sends them waits for the next messages.
         """
         now, touched = self.now(), {}
-        plain, others = sort_acks(batch)
+        plain, others = sort_acks(batch, self._strict)
         if not self._put_off:
             self.site.outbox.later(self._settle)
         self._put_off.append((plain, now, batch))
@@ -227,23 +238,23 @@ class ConsumerDispatcher:
             return ""
         if runner.is_held:
             return ""
-        ack = parse_ack_body(body)
-        if ack.kind in (AckKind.NAK, AckKind.TERM) and parsed.stream_seq in runner.core.pending:
-            self._tell(name, parsed, ack.kind, body)
-        runner.core.answer(parsed, ack, reply, now)
+        ack, is_pending = parse_ack_body(body), parsed.stream_seq in runner.core.pending
+        if not runner.core.answer(parsed, ack, reply, now):
+            return name
+        if ack.kind in (AckKind.NAK, AckKind.TERM) and is_pending:
+            self._tell(name, parsed, ack)
         if ack.kind is AckKind.NEXT and isinstance(runner.core, PullConsumer):
             runner.core.pull(ack.body, reply, now)
         return name
 
-    def _tell(self, name: str, subject: AckSubject, kind: AckKind, body: bytes) -> None:
+    def _tell(self, name: str, subject: AckSubject, ack: Ack) -> None:
         """Advise that a message was refused, or terminated for a reason that may stand behind `+TERM`."""
         advisories = self.site.advisories
         places = {"consumer_seq": subject.consumer_seq, "stream_seq": subject.stream_seq, "deliveries": subject.count}
-        if kind is AckKind.NAK:
+        if ack.kind is AckKind.NAK:
             advisories.refused(self.stream, name, **places)
         else:
-            reason = body.removeprefix(b"+TERM").strip().decode(errors="replace")
-            advisories.terminated(self.stream, name, **places, reason=reason)
+            advisories.terminated(self.stream, name, **places, reason=ack.reason)
 
     def _nobody(self, subject: bytes, reply: bytes) -> None:
         """There is no such consumer: answer as core NATS does without responders."""
@@ -261,6 +272,7 @@ class ConsumerDispatcher:
 
     def created(self, state: ConsumerState) -> None:
         """A consumer exists: it may have messages at once."""
+        self._note_strictness(state)
         if needs_runner(state):
             runner = self._run(state)
             runner.initial = runner.core.statistics()
@@ -268,6 +280,7 @@ class ConsumerDispatcher:
 
     def updated(self, state: ConsumerState, *, is_reset: bool) -> None:
         """A consumer has changed, or starts again."""
+        self._note_strictness(state)
         runner = self._runners.get(state.name)
         if runner is not None:
             (runner.reset if is_reset else runner.updated)()
@@ -279,6 +292,7 @@ class ConsumerDispatcher:
         """A consumer is gone: its requests end, and what waits to be said about it is not about its namesake."""
         self._notes.forget(state.name)
         self._hungry.pop(state.name, None)
+        self._strict.discard(state.name.encode())
         runner = self._runners.pop(state.name, None)
         if runner is not None:
             runner.end(STATUS_DELETED)

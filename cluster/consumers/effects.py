@@ -58,6 +58,7 @@ class ConsumerEffects:
     commands: list[ConsumerCommand] = attrs.Factory(list)
     sends: list[DeliveryRun | StatusMessage] = attrs.Factory(list)
     confirmations: list[bytes] = attrs.Factory(list)
+    refusals: list[tuple[bytes, bytes]] = attrs.Factory(list)  # (reply, header block): answers that wait for nothing
     samples: list[AckSample] = attrs.Factory(list)  # their subject has subscribers
     pins: list[PinEvent] = attrs.Factory(list)
     wake_ns: int | None = None  # when to step again, monotonic
@@ -67,7 +68,7 @@ class ConsumerEffects:
     @property
     def is_empty(self) -> bool:
         """True when there is nothing to do but wait."""
-        done = self.commands or self.sends or self.confirmations or self.samples or self.pins
+        done = self.commands or self.sends or self.confirmations or self.refusals or self.samples or self.pins
         return not (done or self.has_resumed or self.is_abandoned)
 
 

@@ -20,6 +20,7 @@ from jetraft.raft.engine.port import Proposal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors, gotime
 from jetraft.store.model.config import AckPolicy, DeliverPolicy, RetentionPolicy
+from jetraft.store.model.extensions import check_consumer_extensions, check_extensions_update
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.sourcing import asks_to_read, is_upgraded, upgraded
@@ -113,9 +114,11 @@ class ConsumerFrontend:
         name = config.durable_name or config.name or self._new_name()
         existing = self._machine.consumers.get(name)
         config = normalise_consumer(config, stream, pedantic=pedantic, limits=limits, is_new=existing is None)
+        check_consumer_extensions(config, stream)
         check_consumer_action(existing.config if existing else None, config, action)
         if existing is not None:
             config = with_kept_threshold(config, existing.config)
+            check_extensions_update(existing.config, config)
         check_consumer_fits(name, config, stream, _Configs(self._machine.consumers))
         if existing is None:
             command: commands.ConsumerCommand = commands.CreateConsumer(

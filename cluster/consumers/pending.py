@@ -63,12 +63,19 @@ class PendingTable:
     def of_state(cls, state: ConsumerState, policy: WaitPolicy, *, now_ns: int, now_unix_ns: int) -> PendingTable:
         """The table of a new leader: the waits go on where the replicated timestamps say."""
         table = cls(policy)
-        for seq, consumer_seq, ts_ns, count in state.pending.rows():
-            wait_ns = policy.wait_ns(count)
-            left_ns = min(wait_ns, max(0, ts_ns + wait_ns - now_unix_ns))
-            table._unacked.put(seq, consumer_seq, min(now_ns + left_ns, NEVER_NS), count)
-        table._rebuild()
+        table.take_over(state, now_ns=now_ns, now_unix_ns=now_unix_ns)
         return table
+
+    def take_over(self, state: ConsumerState, *, now_ns: int, now_unix_ns: int) -> None:
+        """Begin where the replicated state is; the table is empty."""
+        for seq, consumer_seq, ts_ns, count in state.pending.rows():
+            wait_ns = self.policy.wait_ns(count)
+            left_ns = min(wait_ns, max(0, ts_ns + wait_ns - now_unix_ns))
+            self._unacked.put(seq, consumer_seq, min(now_ns + left_ns, NEVER_NS), count)
+        self._rebuild()
+
+    def arrange(self) -> None:
+        """Called before each look at what may be sent: where messages are sent in an order of their own."""
 
     def __len__(self) -> int:
         return len(self._unacked)
@@ -134,7 +141,7 @@ class PendingTable:
                 exhausted += [seq for seq in due if self.policy.is_exhausted(self.count(seq))]
             self._unacked.set_at(due, QUEUED)
             self._queue.extend(due)
-        return self._unacked.remove(Runs(sorted(exhausted))) if exhausted else NOTHING
+        return self.remove(Runs(sorted(exhausted))) if exhausted else NOTHING
 
     def next_redelivery(self) -> int | None:
         """The message to be delivered again next; it stays in the queue."""
@@ -150,10 +157,18 @@ class PendingTable:
         assert self._queue[0] == seq
         self._queue.popleft()
         count = self.count(seq) + 1
+        self._start_wait(seq, count, now_ns)
+        return count
+
+    def _start_wait(self, seq: int, count: int, now_ns: int) -> None:
         deadline_ns = self._deadline_ns(count, now_ns)
         self._unacked.set(seq, deadline_ns, count)
         self._wait(deadline_ns, seq, seq)
-        return count
+
+    def is_newest(self, seq: int, consumer_seq: int, count: int) -> bool:
+        """Whether a message waits for an ack, and of this delivery. The consumer sequence kept is the first one's."""
+        row = self._unacked.get(seq)
+        return row is not None and row[2] == count and (count > 1 or row[0] == consumer_seq)
 
     def count(self, seq: int) -> int:
         """Deliveries of a message so far, 0 when it is not pending."""
@@ -171,7 +186,7 @@ class PendingTable:
             return None
         consumer_seq, deadline_ns, count = row
         wait_ns = self.policy.wait_ns(count)
-        elapsed_ns = wait_ns if deadline_ns == QUEUED else max(0, now_ns - (deadline_ns - wait_ns))
+        elapsed_ns = wait_ns if deadline_ns < 0 else max(0, now_ns - (deadline_ns - wait_ns))
         return consumer_seq, elapsed_ns, count
 
     def _deadline_ns(self, count: int, now_ns: int) -> int:
@@ -188,7 +203,7 @@ class PendingTable:
         """The heap again, with the waiting messages only; neighbours with one deadline share an entry."""
         heap: list[tuple[int, int, int]] = []
         for seq, _consumer_seq, deadline_ns, _count in self._unacked.rows():
-            if deadline_ns == QUEUED:
+            if deadline_ns < 0:  # it waits for its turn, not for a time
                 continue
             if heap and heap[-1][0] == deadline_ns:
                 heap[-1] = (deadline_ns, heap[-1][1], seq)

@@ -173,7 +173,11 @@ class PullConsumer(ConsumerCore):
             return self._deliver_by_policy(now)
         runs: dict[bytes, Run] = {}
         listening: set[bytes] = set()
-        budget = self._deliver_in_one_go(listening, now)
+        if self.extensions.key_order is None:
+            budget = self._deliver_in_one_go(listening, now)
+        else:
+            budget = DELIVERIES_PER_STEP_MAX
+            self._take_ahead(min(self._waiting.requested, budget), now)
         if not self._waiting:
             return False
         exhausted = False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.cluster.consumers.dead_letters import DeadLetters
 from jetraft.cluster.consumers.effects import Now, StatusMessage
 from jetraft.cluster.consumers.priorities import new_pin_id
 from jetraft.cluster.consumers.pull import STATUS_SHUTDOWN, PullConsumer
@@ -20,14 +21,17 @@ from jetraft.cluster.consumers.push import PushConsumer
 from jetraft.cluster.consumers.rate_limiter import BURST_BYTES
 from jetraft.cluster.consumers.samples import publish_samples
 from jetraft.cluster.consumers.selector import Selector
-from jetraft.cluster.state.commands import Dropped
+from jetraft.cluster.state.commands import Dropped, GaveUp
 from jetraft.store.model.config import AckPolicy
+from jetraft.store.model.extensions import consumer_extensions
 from jetraft.store.port import StoreCorrupt
+from jetraft.store.stream.dead_letter import MAX_DELIVER
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
     from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
     from jetraft.cluster.ports import DeliveryRun, TimerHandle
+    from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.consumer_state import ConsumerState
 
 STATUS_DELETED = b"Consumer Deleted"
@@ -57,10 +61,12 @@ class ConsumerRunner:
         self.initial: CoreStatistics | None = None  # before a first delivery that this leader decides
         self._watched = b""  # the deliver subject whose listeners are watched
         self._watch = 0
+        self._dead_letters: DeadLetters | None = None  # None: it has not given up anything in this term
 
     def start(self) -> None:
         """Watch who listens; the caller steps it."""
         self._watch_listeners()
+        self._hand_on()
 
     @property
     def takes_acks(self) -> bool:
@@ -103,9 +109,7 @@ class ConsumerRunner:
 
     def perform(self, effects: ConsumerEffects) -> None:
         """Hand commands to the log and sends to the outbox."""
-        for command in effects.commands:
-            if type(command) is Dropped:
-                self._tell_given_up(command)
+        gives_up = self._tell(effects)
         must_wait = bool(effects.commands and effects.sends) and not self.sends_at_once
         outgoing = None
         if must_wait or (self._outgoing and effects.sends):
@@ -115,14 +119,10 @@ class ConsumerRunner:
             self._send(effects.sends)
         if not effects.commands:
             self._confirm(effects.confirmations)
-        elif effects.confirmations or must_wait:
+        elif effects.confirmations or must_wait or gives_up:
             self._dispatcher.propose(effects.commands, partial(self._committed, outgoing, effects.confirmations))
         else:
             self._dispatcher.note(effects.commands)
-        if effects.samples:
-            publish_samples(self._dispatcher.site, self._dispatcher.stream, self.core, effects.samples)
-        for event in effects.pins:
-            self._dispatcher.site.advisories.pin_changed(self._dispatcher.stream, self.state.name, event)
         if effects.has_resumed:
             stream, until_ns = self._dispatcher.stream, self.state.config.pause_until
             self._dispatcher.site.advisories.paused(stream, self.state.name, until_ns, is_paused=False)
@@ -130,16 +130,45 @@ class ConsumerRunner:
             self._dispatcher.abandon(self.state.name)
         self._set_timer(effects.wake_ns)
 
-    def _tell_given_up(self, command: Dropped) -> None:
+    def _tell(self, effects: ConsumerEffects) -> bool:
+        """Say what the step has led to beside deliveries; True when something is to be handed on."""
+        site, stream, gives_up = self._dispatcher.site, self._dispatcher.stream, False
+        for command in effects.commands:
+            if isinstance(command, GaveUp):
+                gives_up = True
+            if isinstance(command, Dropped) or (isinstance(command, GaveUp) and command.cause == MAX_DELIVER):
+                self._tell_given_up(command)
+        for reply, hdr in effects.refusals:
+            site.outbox.send(reply, hdr=hdr)
+        if effects.samples:
+            publish_samples(site, stream, self.core, effects.samples)
+        for event in effects.pins:
+            site.advisories.pin_changed(stream, self.state.name, event)
+        return gives_up
+
+    def _tell_given_up(self, command: Dropped | GaveUp) -> None:
         """Advise that messages were delivered as often as allowed."""
         advisories, deliveries = self._dispatcher.site.advisories, self.state.config.max_deliver
         for seq in command.seqs:
             advisories.given_up(self._dispatcher.stream, self.state.name, seq, deliveries)
 
+    def _hand_on(self) -> None:
+        """Send what was given up to the stream for that."""
+        if self.state.dead:
+            if self._dead_letters is None:
+                self._dead_letters = DeadLetters(self._dispatcher, self.state, self.handed_on)
+            self._dead_letters.look()
+
+    def handed_on(self, seqs: Runs) -> None:
+        """Another stream has the dead letters of these: there is room for as many deliveries."""
+        self.core.handed_on(seqs)
+        self.step(self._dispatcher.now())
+
     def updated(self) -> None:
         """The configuration has changed, or the consumer was reset."""
         self.core.configure(self.state.config, Selector(self.state, self._dispatcher.messages))
         self._watch_listeners()
+        self._hand_on()
         self.step(self._dispatcher.now())
 
     def reset(self) -> None:
@@ -156,6 +185,8 @@ class ConsumerRunner:
         self._ended = True
         self._cancel_timer()
         self._unwatch()
+        if self._dead_letters is not None:
+            self._dead_letters.end()
         self._outgoing.clear()
         self._send(self.core.close(reason).sends)
 
@@ -168,6 +199,7 @@ class ConsumerRunner:
         while self._outgoing and self._outgoing[0].is_committed:
             self._send(self._outgoing.popleft().sends)
         self._confirm(confirmations)
+        self._hand_on()
 
     def _send(self, sends: list[DeliveryRun | StatusMessage]) -> None:
         outbox = self._dispatcher.site.outbox
@@ -230,6 +262,9 @@ class ConsumerRunner:
 def sends_at_once(dispatcher: ConsumerDispatcher, state: ConsumerState) -> bool:
     """True when what a consumer delivers need not be in the log before it leaves."""
     config = state.config
+    extensions = consumer_extensions(config)
+    if extensions.strict_acks or extensions.key_order is not None:
+        return False  # the next leader, or this one after a crash, has to know which delivery is the newest
     return config.mem_storage or (config.num_replicas or dispatcher.stream_replicas) == 1
 
 
@@ -256,7 +291,8 @@ def make_core(dispatcher: ConsumerDispatcher, state: ConsumerState) -> PullConsu
 def needs_runner(state: ConsumerState) -> bool:
     """True when something may happen to a consumer before a client asks for it: the others get a runner then."""
     config = state.config
-    return bool(config.deliver_subject or config.inactive_threshold or config.pause_until or len(state.pending))
+    by_itself = config.deliver_subject or config.inactive_threshold or config.pause_until
+    return bool(by_itself or len(state.pending) or state.dead)
 
 
 __all__ = ["STATUS_DELETED", "STATUS_LEADER", "STATUS_SHUTDOWN", "ConsumerRunner", "Now", "make_core", "needs_runner"]

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jetraft.cluster.consumers.effects import AckSample
+from jetraft.store.model.config import AckPolicy
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.jsoncodec import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from jetraft.cluster.consumers.core import ConsumerCore
-    from jetraft.cluster.consumers.effects import AckSample
+    from jetraft.cluster.consumers.pending import PendingTable
     from jetraft.cluster.site import Site
+    from jetraft.store.model.config import ConsumerConfig
 
 METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 EVENT_ID_CHARS: Final = 22  # of nats-server's event ids
@@ -42,3 +45,17 @@ def publish_samples(site: Site, stream: str, core: ConsumerCore, samples: Sequen
             "deliveries": sample.deliveries,
         }
         site.outbox.send(core.metric_subject, payload=encode(event))
+
+
+def is_sampled(config: ConsumerConfig) -> bool:
+    """Whether acks are measured; as in nats-server, only explicit ones are."""
+    return bool(config.sample_freq) and config.ack_policy is AckPolicy.EXPLICIT
+
+
+def samples_of(seqs: Iterable[int], pending: PendingTable, now_ns: int, named: Mapping[int, int]) -> list[AckSample]:
+    """How long the acks of these messages took.
+
+    `named` are the consumer sequences that acks named. What is not there has the first delivery's.
+    """
+    found = ((seq, pending.last_delivery(seq, now_ns)) for seq in seqs)
+    return [AckSample(named.get(seq, row[0]), seq, row[1], row[2]) for seq, row in found if row is not None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol
 
+from jetraft.store.model import message
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from jetraft.cluster.ports import StoredLike
+    from jetraft.store.model.extensions import KeyRule
     from jetraft.store.stream.consumer_state import ConsumerState
 
 
@@ -115,13 +117,23 @@ class Selector:
 
     def size(self, seq: int) -> int:
         """Bytes of subject, headers and payload; 0 when the message is gone."""
-        message = self._messages.load(seq)
-        return 0 if message is None else len(message.subject) + len(message.hdr) + len(message.payload)
+        found = self._messages.load(seq)
+        return 0 if found is None else len(found.subject) + len(found.hdr) + len(found.payload)
+
+    def key(self, seq: int, rule: KeyRule) -> bytes | None:
+        """What orders a message; None where it has no such token or header, or is gone."""
+        found = self._messages.load(seq)
+        if found is None:
+            return None
+        if rule.header:
+            return message.get(found.hdr, rule.header.encode())
+        tokens = found.subject.split(b".")
+        return tokens[rule.token - 1] if rule.token <= len(tokens) else None
 
     def ts_ns(self, seq: int) -> int:
         """The time of a message; 0 when it is gone."""
-        message = self._messages.load(seq)
-        return 0 if message is None else message.ts_ns
+        found = self._messages.load(seq)
+        return 0 if found is None else found.ts_ns
 
     def _count_after(self, seq: int) -> int:
         if seq + 1 >= self._resume_seq:

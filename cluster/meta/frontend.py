@@ -31,6 +31,7 @@ from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
+from jetraft.store.model.extensions import check_stream_extensions
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.validate import (
@@ -98,7 +99,9 @@ class MetaFrontend:
 
     def checked(self, config: StreamConfig, *, pedantic: bool) -> StreamConfig:
         """Return the config as it would be kept. Raises ApiError when it is not valid."""
-        return normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
+        normal = normalise_stream(config, limits=self._limits, clustered=self._cluster.clustered, pedantic=pedantic)
+        check_stream_extensions(normal)
+        return normal
 
     async def create(self, account: str, config: StreamConfig, *, pedantic: bool) -> StreamCreated:
         """Create a stream, or return the one that exists with this very config.

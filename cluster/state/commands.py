@@ -207,6 +207,25 @@ class Dropped:
 
 
 @attrs.frozen
+class GaveUp:
+    """These are waited for no longer, and are to be handed on to another stream (store/stream/dead_letter.py)."""
+
+    name: str = attrs.field(validator=_TEXT)
+    ts_ns: int = attrs.field(validator=_is_number)
+    cause: str = attrs.field(validator=_TEXT)
+    reason: str = attrs.field(validator=_TEXT)
+    seqs: Runs = attrs.field(validator=_RUNS)
+
+
+@attrs.frozen
+class HandedOn:
+    """Another stream has these dead letters, or their messages are gone: (stream sequence, time of giving up) pairs."""
+
+    name: str = attrs.field(validator=_TEXT)
+    letters: Pairs = attrs.field(validator=_is_pairs)
+
+
+@attrs.frozen
 class ResetConsumer:
     """Delivery starts again at this stream sequence; what is unacknowledged is forgotten."""
 
@@ -245,6 +264,8 @@ ConsumerCommand = (
     | ResetConsumer
     | RestoreConsumer
     | AckedLate
+    | GaveUp
+    | HandedOn
 )
 
 # Tags are part of the log's format: never change the meaning of one, only add.
@@ -272,6 +293,8 @@ CONSUMER_TAGS: Final[dict[int, type[ConsumerCommand]]] = {
     10: ResetConsumer,
     11: RestoreConsumer,
     12: AckedLate,
+    13: GaveUp,
+    14: HandedOn,
 }
 _TAG_OF: Final[dict[type, int]] = {cls: tag for table in (STREAM_TAGS, CONSUMER_TAGS) for tag, cls in table.items()}
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {cls: tuple(f.name for f in attrs.fields(cls)) for cls in _TAG_OF}

@@ -9,6 +9,7 @@ import msgpack
 
 from jetraft.cluster.state import commands
 from jetraft.store.model.config import ConsumerConfig, DeliverPolicy
+from jetraft.store.model.extensions import DEAD_LETTER
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING, ConsumerState
 
@@ -41,8 +42,15 @@ def _reset(state: ConsumerState, command: commands.ResetConsumer) -> Done:
     return NOTHING
 
 
+def _give_up(state: ConsumerState, command: commands.GaveUp) -> Done:
+    state.give_up(command.seqs, command.ts_ns, command.cause, command.reason)
+    return NOTHING
+
+
 def _update(state: ConsumerState, command: commands.UpdateConsumer) -> Done:
     state.config, state.config_json = ConsumerConfig.from_json(command.config), command.config
+    if state.dead and DEAD_LETTER not in state.config.metadata:
+        return state.forget_dead()
     return NOTHING
 
 
@@ -54,6 +62,8 @@ TRANSITIONS: Final[dict[type, Callable[[ConsumerState, Any], Done]]] = {
     commands.Redelivered: _redeliver,
     commands.ConsumerProgress: _progress,
     commands.Dropped: _drop,
+    commands.GaveUp: _give_up,
+    commands.HandedOn: lambda state, command: state.hand_on(command.letters),
     commands.ResetConsumer: _reset,
     commands.UpdateConsumer: _update,
 }

@@ -341,6 +341,11 @@ class StreamMachine:
         return self.store.message_bytes_total
 
     @property
+    def num_subjects(self) -> int:
+        """Subjects with live messages."""
+        return self.store.num_subjects
+
+    @property
     def last_seq(self) -> int:
         """The last sequence given out."""
         return self.store.last_seq

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
+from jetraft.cluster.capture._capture import capture_at, encode_capture
 from jetraft.cluster.state.headers import parse_seq
 from jetraft.cluster.state.ttl import marker_hdr
 from jetraft.cluster.streams._admission import RecordBatch
 from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.cluster.streams.batching import Batching
 from jetraft.cluster.streams.candidate import (
-    TRACED_ORIGIN,
     Candidate,
     PublishRefused,
     check_rollup,
@@ -32,10 +31,12 @@ from jetraft.cluster.streams.candidate import (
     check_unsupported_origin,
 )
 from jetraft.cluster.streams.counters import Counters, check_increment
-from jetraft.cluster.streams.puback import counter_ack, duplicate_ack, error_ack
+from jetraft.cluster.streams.puback import counter_ack, error_ack
 from jetraft.cluster.streams.publish import Admitted, Known, Publish, Turn
+from jetraft.cluster.streams.refusals import answer_duplicate, refuse_all
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
 from jetraft.cluster.streams.stored_form import as_stored
+from jetraft.cluster.streams.subject_bound import SubjectBound
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
 from jetraft.store.frames.format import RECORD_HAS_ROLLUP, RECORD_HAS_TTL
 from jetraft.store.model import errors
@@ -72,6 +73,7 @@ class PublishAdmission:
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
         self._next_seq = applied.next_seq
         self._overheads = self._size_model.overhead_bytes, self._size_model.hdr_overhead_bytes
+        self._bound: SubjectBound | None = None
         self.follow(config)
         self._last_ts_ns = applied.last_ts_ns
         self.last_msg_id = applied.last_msg_id
@@ -84,7 +86,9 @@ class PublishAdmission:
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on."""
         self.config = config
+        self._bound = SubjectBound.of(config, self._applied, self._bound)
         self._takes_plain = not config.sealed and not config.discard_new_per_subject and not config.allow_msg_counter
+        self._takes_plain &= self._bound is None
         self._bounds_room = config.discard is DiscardPolicy.NEW
         self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
         self._is_acked = not config.no_ack
@@ -98,7 +102,9 @@ class PublishAdmission:
         if refuse_with is None and self.is_overloaded:
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
-            return self._refuse_all(batch, refuse_with)
+            refused = Turn(admitted=Admitted(publishes=[], answers=[]))
+            refuse_all(refused, batch, refuse_with, self.config)
+            return refused.admitted
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         position, end = 0, len(batch)
         publish = self._new_publish()
@@ -130,6 +136,8 @@ class PublishAdmission:
             if self._last_seq_of(publish, subject) == seq:
                 marker = encode_capture(subject, hdr=hdr)
                 publish.records.add_at(marker, 0, RECORD_HAS_ROLLUP | RECORD_HAS_TTL, acked=False)
+                if self._bound is not None:
+                    self._bound.note(subject)
                 self.last_msg_id = b""
         self.close(turn)
         return turn.admitted
@@ -157,6 +165,8 @@ class PublishAdmission:
             self._in_flight_ids.pop(msg_id, None)
         if self._counters is not None:
             self._counters.settled(publish)
+        if self._bound is not None:
+            self._bound.settled(publish.records.subjects())
 
     @property
     def is_overloaded(self) -> bool:
@@ -242,7 +252,7 @@ class PublishAdmission:
             turn.trace(message, refused_text(refused.error, message.headers))
             return message.end
         if duplicate is not None:
-            self._answer_duplicate(turn, message.reply, duplicate)
+            answer_duplicate(turn, message.reply, duplicate, self.config, self._domain)
             turn.trace(message, DUPLICATE)
             return message.end
         if message.trace is not None:
@@ -254,6 +264,8 @@ class PublishAdmission:
         total = self._counters.sum_with(message, batch, start) if self._counters is not None else None
         if total is not None:
             check_size(len(total.hdr), len(total.payload), self.config)
+        if self._bound is not None:
+            self._bound.admit(message.subject)
         hdr, flags = as_stored(message, self.config)
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
@@ -291,6 +303,8 @@ class PublishAdmission:
         """The publish is not to be: none of its messages has passed."""
         if self._counters is not None:
             self._counters.take_back()
+        if self._bound is not None:
+            self._bound.settled(publish.records.subjects())
         self.last_msg_id = publish.last_msg_id_before
         for msg_id in publish.msg_ids:
             del self._in_flight_ids[msg_id]
@@ -352,6 +366,8 @@ class PublishAdmission:
 
     def check_room(self, publish: Publish, message: Candidate) -> None:
         """Discard policy `new`: judged on what the stream will hold when everything in flight is applied."""
+        if self._bound is not None:
+            self._bound.check(message.subject)
         config, at_subject_limit = self.config, False
         if config.discard is not DiscardPolicy.NEW:
             return
@@ -394,23 +410,6 @@ class PublishAdmission:
     def message_bytes(self, message: Candidate) -> int:
         """What a message will count against max_bytes."""
         return self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
-
-    def _answer_duplicate(self, turn: Turn, reply: bytes, known: Known) -> None:
-        """Ack a repeat: at once when the first copy is applied, else together with the first copy."""
-        if not reply or self.config.no_ack:
-            return
-        if known.publish is not None:
-            known.publish.duplicates.append((reply, known.seq))
-        else:
-            turn.answer(reply, duplicate_ack(self._stream, known.seq, self._domain))
-
-    def _refuse_all(self, batch: bytes, error: ApiError) -> Admitted:
-        turn, answer = Turn(admitted=Admitted(publishes=[], answers=[])), error_ack(self._stream, error)
-        for refused in captures(batch):
-            turn.answer(refused.reply if not self.config.no_ack else b"", answer)
-            if refused.origin & TRACED_ORIGIN:
-                turn.trace(Candidate.at(batch, refused.start), refused_text(error, {}))
-        return turn.admitted
 
 
 def _rolls_up(message: Candidate, config: StreamConfig) -> bool:

@@ -20,6 +20,10 @@ class AppliedState(Protocol):
         """What counts against max_bytes."""
 
     @property
+    def num_subjects(self) -> int:
+        """Subjects with live messages."""
+
+    @property
     def next_seq(self) -> int:
         """What the next message gets: above every sequence that may have been given out."""
 

@@ -22,6 +22,7 @@ from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.handing_over import HeldPublishes, LeftSink
 from jetraft.cluster.streams.mapping import SubjectMapping
+from jetraft.cluster.streams.publish_rate import PublishRate, too_fast
 from jetraft.cluster.streams.republish import Republisher
 from jetraft.cluster.streams.scheduler import Scheduler
 from jetraft.cluster.streams.stamps import StampClock
@@ -71,6 +72,7 @@ class StreamLeadership:
         self._direct_of_origin: DirectGets | None = None  # of a mirror that answers what its origin is asked
         self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
         self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
+        self._rate = PublishRate.of(machine.config)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self._begin_admission()
         self.dispatcher = ConsumerDispatcher(site, group, machine)
@@ -106,7 +108,16 @@ class StreamLeadership:
             batch = self._held.take() + batch
         if self._mapping is not None:
             batch = self._mapping.mapped(batch)
+        if self._rate is not None:
+            batch = self._within_rate(self._rate, batch)
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self.refusal()))
+
+    def _within_rate(self, rate: PublishRate, batch: bytes) -> bytes:
+        """What the stream takes at its rate; the rest is told how long to wait."""
+        end, wait_ns = rate.take(batch, self._site.clock.mono_ns())
+        if end < len(batch):
+            self._propose(self.admission.admit(batch[end:], self._stamps.now_ns(), refuse_with=too_fast(wait_ns)))
+        return batch[:end]
 
     def _hold(self, batch: bytes) -> None:
         self._held.add(batch)
@@ -289,6 +300,7 @@ class StreamLeadership:
         self._config = config
         self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
         self._republisher = Republisher.of(config, self._machine, self._site.rng.randrange)
+        self._rate = PublishRate.of(config, self._rate)
         self.admission.follow(config)
         self._follow_origins(config)
         if not config.mirror_direct:

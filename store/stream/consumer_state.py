@@ -19,11 +19,13 @@ import attrs
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream._unacked import UnackedTable
+from jetraft.store.stream.dead_letter import DeadLetter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FORMAT_VERSION: Final = 2  # 2: the unacknowledged deliveries are packed
+WITH_DEAD: Final = 3  # 3: with dead letters; written where there are some, so that earlier servers read the others
 NOTHING: Final = Runs()
 
 
@@ -44,6 +46,7 @@ class ConsumerState:
     # starts; their consumer sequence is that of the first delivery, from which the floor is derived.
     pending: UnackedTable = attrs.Factory(UnackedTable)
     acked_ahead: set[int] = attrs.Factory(set)  # acks for deliveries that this state has not seen, above delivered
+    dead: dict[int, DeadLetter] = attrs.Factory(dict)  # given up, not handed on yet (store/model/extensions.py)
     config_json: bytes = attrs.field(default=b"", eq=False)  # of `config`, cached for snapshots; empty: not cached
     packed: bytes = attrs.field(default=b"", eq=False)  # `to_tuple` in the last snapshot; empty if it changed since
 
@@ -63,7 +66,9 @@ class ConsumerState:
         return (self.delivered_consumer, self.delivered_stream) if lowest is None else (lowest[0] - 1, lowest[1] - 1)
 
     def is_waiting_for(self, seq: int) -> bool:
-        """Whether this message is still to be delivered or acknowledged, regardless of its subject."""
+        """Whether this message is still to be delivered, acknowledged or handed on, regardless of its subject."""
+        if self.dead and seq in self.dead:
+            return True
         if seq <= self.delivered_stream:
             return seq in self.pending
         if seq < self.resume_seq:
@@ -121,7 +126,8 @@ class ConsumerState:
 
     def ack_late(self, seqs: Runs) -> Runs:
         """Apply acks of deliveries that are not waited for; returns those for which that is still so."""
-        return Runs(seq for seq in seqs if seq <= self.delivered_stream and seq not in self.pending)
+        late = (seq for seq in seqs if seq <= self.delivered_stream and seq not in self.pending)
+        return Runs(seq for seq in late if seq not in self.dead)
 
     def ack_up_to(self, seq: int) -> Runs:
         """Acknowledge all pending messages up to and including a sequence; returns them."""
@@ -135,8 +141,42 @@ class ConsumerState:
         """Remove these pending messages without an ack (max_deliver)."""
         self.pending.remove(seqs)
 
+    def give_up(self, seqs: Runs, ts_ns: int, cause: str, reason: str) -> None:
+        """Wait no longer for an ack of these messages, and remember them until they are handed on.
+
+        Those that an earlier entry was done with stay as they are; of one whose delivery this state has not seen, the
+        ack is noted.
+        """
+        for seq in seqs:
+            row = self.pending.get(seq)
+            if row is None and (seq <= self.delivered_stream or seq in self.acked_ahead):
+                continue
+            if row is None:
+                self.acked_ahead.add(seq)
+            self.dead[seq] = DeadLetter(1 if row is None else row[2], ts_ns, cause, reason)
+        self.pending.remove(seqs)
+
+    def hand_on(self, letters: Iterable[tuple[int, int]]) -> Runs:
+        """Another stream has these dead letters: (stream sequence, time of giving up); returns those that it was for.
+
+        A message that was given up again since, after a reset, is another letter, and stays.
+        """
+        known = (seq for seq, given_up_ns in letters if seq in self.dead and self.dead[seq].given_up_ns == given_up_ns)
+        done = Runs(sorted(known))
+        for seq in done:
+            del self.dead[seq]
+        return done
+
+    def forget_dead(self) -> Runs:
+        """Nothing is handed on any more; returns what was to be."""
+        forgotten = Runs(sorted(self.dead))
+        self.dead.clear()
+        return forgotten
+
     def purged_below(self, first_seq: int) -> None:
         """Remove pending messages below `first_seq`, because the stream was purged."""
+        if self.dead:
+            self.dead = {seq: letter for seq, letter in self.dead.items() if seq >= first_seq}
         self.pending.remove_up_to(max(0, first_seq - 1))
         self.delivered_stream = max(self.delivered_stream, first_seq - 1)
         self._forget_acked_ahead()
@@ -150,16 +190,18 @@ class ConsumerState:
 
     def to_tuple(self) -> tuple[object, ...]:
         """Everything except the configuration, for a snapshot."""
-        head = (FORMAT_VERSION, self.name, self.created_ns, self.start_seq, list(self.initial), self.resume_seq)
+        dead = [(seq, *attrs.astuple(letter)) for seq, letter in sorted(self.dead.items())]
+        version = WITH_DEAD if dead else FORMAT_VERSION
+        head = (version, self.name, self.created_ns, self.start_seq, list(self.initial), self.resume_seq)
         delivered = (self.delivered_consumer, self.delivered_stream, self.delivered_ns)
-        return (*head, *delivered, self.pending.pack(), sorted(self.acked_ahead))
+        return (*head, *delivered, self.pending.pack(), sorted(self.acked_ahead), *([dead] if dead else ()))
 
     @classmethod
     def from_tuple(cls, config: ConsumerConfig, state: Sequence[Any]) -> ConsumerState:
         """The inverse of `to_tuple`."""
         version, name, created_ns, start_seq, initial, resume_seq, *rest = state
-        assert version == FORMAT_VERSION
-        delivered_consumer, delivered_stream, delivered_ns, pending, acked_ahead = rest
+        assert version in (FORMAT_VERSION, WITH_DEAD)
+        delivered_consumer, delivered_stream, delivered_ns, pending, acked_ahead, *dead = rest
         return cls(
             name=name,
             config=config,
@@ -172,6 +214,7 @@ class ConsumerState:
             delivered_ns=delivered_ns,
             pending=UnackedTable.unpack(pending),
             acked_ahead=set(acked_ahead),
+            dead={seq: DeadLetter(*letter) for seq, *letter in dead[0]} if dead else {},
         )
 
     def _delivered_up_to(self, consumer_seq: int, ts_ns: int) -> None:

@@ -17,6 +17,7 @@ from jetraft.store.model.validate import normalise_stream
 from jetraft.store.model.validate_consumer import normalise_consumer
 from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
+from jetraft.store.stream.dead_letter import DeadLetter
 
 CONFIG = normalise_stream(StreamConfig(name="S", subjects=("s.>",)))
 STATE = {"messages": 2, "bytes": 100, "first_seq": 1, "last_seq": 5, "consumer_count": 0}
@@ -156,3 +157,18 @@ def test_a_consumer_of_another_server_keeps_what_it_tells() -> None:
 def test_pending_rows_that_could_never_be_acknowledged_are_left_out() -> None:
     rows = {"9": {"Sequence": 1, "Timestamp": 1}, "3": {"Sequence": 9, "Timestamp": 1}, "0": {"Sequence": 1}}
     assert len(unpack_consumer("d", consumer_entry(pending=rows).body, CONFIG, 99).pending) == 0
+
+
+def test_dead_letters_come_back_and_odd_ones_are_refused() -> None:
+    config = attrs.evolve(CONSUMER, metadata={"jetraft.dead_letter": "dlq"}, max_ack_pending=2)
+    dead = {3: DeadLetter(2, 10**18, "term", "no use"), 4: DeadLetter(5, 10**18, "max_deliver", "")}
+    state = ConsumerState(name="d", config=config, created_ns=1, start_seq=1, delivered_stream=9, dead=dead)
+    body = pack_consumer(state)
+    assert unpack_consumer("d", body, CONFIG, 1).dead == dead
+    for change in ({"cause": "x"}, {"reason": 1}, {"deliveries": -1}, {"given_up_ns": "1"}):
+        whole = orjson.loads(body)
+        whole["jetraft"]["dead"]["3"] |= change
+        with pytest.raises(CorruptArchiveError):
+            unpack_consumer("d", orjson.dumps(whole), CONFIG, 1)
+    whole["jetraft"]["dead"] = {str(seq): attrs.asdict(dead[3]) for seq in range(1, 100)}
+    assert len(unpack_consumer("d", orjson.dumps(whole), CONFIG, 1).dead) == 2, "no more than a consumer could have"

@@ -42,7 +42,7 @@ def test_an_ack_subject_names_a_delivery(subject: bytes, parsed: AckSubject | No
         (b"-NAK \xff", Ack(AckKind.NAK)),
         (b"+WPI", Ack(AckKind.PROGRESS)),
         (b"+NXT 3", Ack(AckKind.NEXT, body=b"3")),
-        (b"+TERM because", Ack(AckKind.TERM)),
+        (b"+TERM because", Ack(AckKind.TERM, reason="because")),
         (b"junk", Ack(AckKind.NOTHING)),
     ],
 )

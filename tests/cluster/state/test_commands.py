@@ -24,6 +24,8 @@ consumer_commands = st.one_of(
     st.builds(commands.AckedUpTo, names, numbers),
     st.builds(commands.ConsumerProgress, names, numbers, runs),
     st.builds(commands.Dropped, names, runs),
+    st.builds(commands.GaveUp, names, numbers, names, names, runs),
+    st.builds(commands.HandedOn, names, pairs),
     st.builds(commands.ResetConsumer, names, numbers),
 )
 stream_commands = st.one_of(

@@ -1,0 +1,207 @@
+"""The keys `jetraft.*` in the metadata of streams and consumers: what this server does beyond JetStream.
+
+Metadata is what any client can set, is replicated with the configuration, and is shown as it was given. Every key that
+begins with `jetraft.` is checked when a stream or a consumer is created or changed: one that is not known, or has a
+value that cannot be, is refused. What is in force was checked, but may be older than that check (an earlier version
+kept such keys and read none of them): reading it never fails, and such a key does nothing. docs/extensions.md
+describes the keys.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import attrs
+
+from jetraft.store.model import errors
+from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig
+from jetraft.store.model.subject import overlaps, valid_publish_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PREFIX: Final = "jetraft."
+DEAD_LETTER: Final = PREFIX + "dead_letter"
+NAK_BACKOFF: Final = PREFIX + "nak_backoff"
+STRICT_ACKS: Final = PREFIX + "strict_acks"
+KEY_ORDER: Final = PREFIX + "key_order"
+MAX_SUBJECTS: Final = PREFIX + "max_subjects"
+RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
+RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
+
+SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
+DIGITS_MAX: Final = 12  # of a number
+TOKEN: Final = re.compile(r"token ([1-9][0-9]?)")
+HEADER: Final = re.compile(r"header ([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamExtensions:
+    """What the keys of a stream ask for; 0 is no limit."""
+
+    max_subjects: int = 0
+    rate_msgs_per_s: int = 0
+    rate_bytes_per_s: int = 0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class KeyRule:
+    """Where a message has its key: in a token of its subject, counted from 1, or in a header."""
+
+    token: int = 0
+    header: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ConsumerExtensions:
+    """What the keys of a consumer ask for."""
+
+    dead_letter: str = ""  # what the subjects of dead letters begin with; empty: there are none
+    nak_backoff: bool = False  # a negative ack without a delay waits as `backoff` says
+    strict_acks: bool = False  # an ack counts only for the newest delivery of a message
+    key_order: KeyRule | None = None  # of the messages of one key, one is in flight at a time
+
+
+NOTHING: Final = ConsumerExtensions()
+NO_STREAM_EXTENSIONS: Final = StreamExtensions()
+
+
+class BadExtensionError(ValueError):
+    """A key is not known, or its value cannot be."""
+
+
+def check_stream_extensions(config: StreamConfig) -> None:
+    """Raise ApiError 10052 for a key that is not known or cannot be; `config` is normalised."""
+    try:
+        found = _parse(config.metadata, _STREAM_KEYS, "stream")
+    except BadExtensionError as error:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=error) from error
+    if found and (config.mirror is not None or config.sources):
+        key = PREFIX + next(iter(found))
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{key} is for streams without origins")
+
+
+def stream_extensions(config: StreamConfig) -> StreamExtensions:
+    """What is in force; nothing where that was not checked and cannot be."""
+    try:
+        found = _parse(config.metadata, _STREAM_KEYS, "stream")
+    except BadExtensionError:
+        return NO_STREAM_EXTENSIONS
+    return StreamExtensions(**found) if found else NO_STREAM_EXTENSIONS
+
+
+def check_consumer_extensions(config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Raise ApiError 10012 for a key that is not known or cannot be; both configurations are normalised."""
+    try:
+        found = _parse(config.metadata, _CONSUMER_KEYS, "consumer")
+        if found:
+            _check_fits(ConsumerExtensions(**found), config, stream)
+    except BadExtensionError as error:
+        raise errors.CONSUMER_CREATE_FAILED.with_values(err=error) from error
+
+
+def consumer_extensions(config: ConsumerConfig) -> ConsumerExtensions:
+    """The same for a consumer."""
+    try:
+        found = _parse(config.metadata, _CONSUMER_KEYS, "consumer")
+    except BadExtensionError:
+        return NOTHING
+    return ConsumerExtensions(**found) if found else NOTHING
+
+
+def check_extensions_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
+    """Raise ApiError 10012 for a change that cannot be; `new` was checked."""
+    if consumer_extensions(old).key_order != consumer_extensions(new).key_order:
+        raise errors.CONSUMER_CREATE_FAILED.with_values(err=f"{KEY_ORDER} can not be updated")
+
+
+def dead_letter_subject(prefix: str, stream: str, consumer: str) -> str:
+    """Where the dead letters of a consumer are published."""
+    return f"{prefix}.{stream}.{consumer}"
+
+
+def _parse(metadata: Mapping[str, str], readers: Mapping[str, Callable[[str, str], Any]], what: str) -> dict[str, Any]:
+    """The values of our keys, by field. Raises BadExtensionError."""
+    found: dict[str, Any] = {}
+    for key, value in metadata.items():
+        if not key.startswith(PREFIX):
+            continue
+        if key not in readers:
+            _refuse(f"unknown key {key:.80} in the metadata of a {what}")
+        found[key.removeprefix(PREFIX)] = readers[key](key, value)
+    return found
+
+
+def _check_fits(found: ConsumerExtensions, config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Check what the keys ask of the rest of the configuration."""
+    for key, is_used in (
+        (DEAD_LETTER, found.dead_letter),
+        (STRICT_ACKS, found.strict_acks),
+        (KEY_ORDER, found.key_order),
+    ):
+        if is_used and config.ack_policy is not AckPolicy.EXPLICIT:
+            _refuse(f"{key} needs ack policy explicit")
+        if is_used and key != STRICT_ACKS and config.max_ack_pending <= 0:
+            _refuse(f"{key} needs a max ack pending")
+    if found.key_order and (config.deliver_subject or config.priority_policy is not PriorityPolicy.NONE):
+        _refuse(f"{KEY_ORDER} is for pull consumers without priority groups")
+    if found.nak_backoff and not config.backoff:
+        _refuse(f"{NAK_BACKOFF} needs a backoff")
+    if found.dead_letter:
+        _check_no_circle(found.dead_letter, config, stream)
+
+
+def _check_no_circle(prefix: str, config: ConsumerConfig, stream: StreamConfig) -> None:
+    """A consumer that is given its own dead letters gives them up again, without an end."""
+    name = config.durable_name or config.name or "*"
+    subject = dead_letter_subject(prefix, stream.name, name).encode()
+    comes_back = any(overlaps(captured, subject) for captured in stream.subject_filters)
+    if comes_back and (not config.filters or any(overlaps(wanted, subject) for wanted in config.filters)):
+        _refuse(f"{DEAD_LETTER}: the consumer would be given its own dead letters")
+
+
+def _flag(key: str, value: str) -> bool:
+    if value not in ("true", "false"):
+        _refuse(f"{key} is true or false, not {value[:40]!r}")
+    return value == "true"
+
+
+def _prefix(key: str, value: str) -> str:
+    subject = value.encode()
+    if not valid_publish_subject(subject) or len(subject) > SUBJECT_BYTES_MAX:
+        _refuse(f"{key} is the beginning of a subject, not {value[:40]!r}")
+    if value.startswith("$"):
+        _refuse(f"{key} can not be a subject of servers")
+    return value
+
+
+def _number(key: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX) or int(value) == 0:
+        _refuse(f"{key} is a number from 1 to {'9' * DIGITS_MAX}, not {value[:40]!r}")
+    return int(value)
+
+
+def _key_rule(key: str, value: str) -> KeyRule:
+    if found := TOKEN.fullmatch(value):
+        return KeyRule(token=int(found[1]))
+    if found := HEADER.fullmatch(value):
+        return KeyRule(header=found[1])
+    return _refuse(f"{key} is 'token N' or 'header NAME', not {value[:40]!r}")
+
+
+_STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
+    MAX_SUBJECTS: _number,
+    RATE_MSGS: _number,
+    RATE_BYTES: _number,
+}
+_CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
+    DEAD_LETTER: _prefix,
+    NAK_BACKOFF: _flag,
+    STRICT_ACKS: _flag,
+    KEY_ORDER: _key_rule,
+}
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise BadExtensionError(reason)
