@@ -27,22 +27,40 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.25
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of mallopt(3)
+LARGE_BYTES: Final = 1 << 20  # the C library would raise it to 32 MiB when blocks of that size are freed
+ARENAS_MAX: Final = 2
 
 
-def _trim() -> Callable[[int], int] | None:
-    """Glibc's malloc_trim; None with another C library."""
+def _of_glibc(name: str) -> Callable[..., int] | None:
+    """One of its functions; None with another C library."""
     try:
-        return cast("Callable[[int], int]", ctypes.CDLL(None).malloc_trim)
+        return cast("Callable[..., int]", getattr(ctypes.CDLL(None), name))
     except (OSError, AttributeError):
         return None
 
 
-MALLOC_TRIM: Final = _trim()
+MALLOC_TRIM: Final = _of_glibc("malloc_trim")
+MALLOPT: Final = _of_glibc("mallopt")
 
 
 def process_limit_bytes() -> int | None:
     """The memory limit of this process in bytes; None where nothing holds it below the machine's memory."""
     return memory_limit_bytes(memory_bytes())
+
+
+def keep_little() -> None:
+    """Have large blocks returned to the kernel when they are freed, from now on: a burst of them would stay otherwise.
+
+    Buffers of connections that were closed as slow ones would be counted beside those that come after them.
+    """
+    if MALLOPT is not None:
+        for what, value in (
+            (M_MMAP_THRESHOLD, LARGE_BYTES),
+            (M_TRIM_THRESHOLD, 2 * LARGE_BYTES),
+            (M_ARENA_MAX, ARENAS_MAX),
+        ):
+            MALLOPT(what, value)
 
 
 def give_back() -> None:

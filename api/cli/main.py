@@ -41,9 +41,11 @@ def run(options: Options, arguments: Sequence[str], at_ready: Callable[[], None]
     end_at_once()
     from jetraft.api.config.fitting import fitted  # noqa: PLC0415  --help must not load the whole server
     from jetraft.api.server import serve  # noqa: PLC0415
-    from jetraft.cluster.memory_room import process_limit_bytes  # noqa: PLC0415
+    from jetraft.cluster.memory_room import keep_little, process_limit_bytes  # noqa: PLC0415
 
     limit_bytes = process_limit_bytes()  # looked up once: a reload must not see another
+    if limit_bytes is not None:
+        keep_little()
     reread = (lambda: fitted(options_of(arguments), limit_bytes)) if options.config_file else None
     status = serve(fitted(options, limit_bytes), reread, at_ready)
     sys.stderr.flush()

@@ -19,6 +19,7 @@ STREAMS_SHARE: Final = 2  # of what is left
 STREAMS_BYTES_MIN: Final = 1 << 20  # 0 would mean the default of a machine
 CACHE_SHARE: Final = 16  # of the limit
 PENDING_SHARE: Final = 16  # of the limit, for one connection
+UNREAD_SHARE: Final = 8  # of the limit, for all connections together
 
 
 def default_memory_bytes(limit_bytes: int) -> int:
@@ -33,6 +34,7 @@ def fitted(options: Options, limit_bytes: int | None) -> Options:
     if options.max_pending_bytes == MAX_PENDING_BYTES:
         pending = max(options.max_payload_bytes, min(MAX_PENDING_BYTES, limit_bytes // PENDING_SHARE))
         options = attrs.evolve(options, max_pending_bytes=pending)
+    options = attrs.evolve(options, max_unread_bytes=limit_bytes // UNREAD_SHARE)
     block = options.jetstream
     if block is None:
         return options

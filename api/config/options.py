@@ -161,6 +161,7 @@ class Options:
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     max_control_line_bytes: int = MAX_CONTROL_LINE_BYTES
     max_pending_bytes: int = MAX_PENDING_BYTES
+    max_unread_bytes: int = 0  # of all connections together, below a memory limit (fitting.py); 0: no bound
     max_connections: int = MAX_CONNECTIONS
     max_closed_clients: int = MAX_CLOSED_CLIENTS  # connections that have ended and are still shown
     max_subscriptions: int = 0

@@ -42,7 +42,7 @@ from jetraft.api.plane._types cimport (
     sub_t,
     text_t,
 )
-from jetraft.api.plane._writer cimport buf_free, conn_close, conn_send, conn_watch, drop_ptr, emit_text, push_ptr
+from jetraft.api.plane._writer cimport buf_free, conn_close, conn_send, conn_watch, count_unread, drop_ptr, emit_text, push_ptr
 from jetraft.api.tls._records cimport tls_release
 from jetraft.api.websocket._frames cimport ws_free
 
@@ -293,6 +293,8 @@ cdef class Connections(Tenants):
             return b""
         out = PyBytes_FromStringAndSize(conn.out.data + conn.out.start, conn.out.end - conn.out.start)
         conn.out.start = conn.out.end = 0
+        if conn.counted:
+            count_unread(&self.p, conn)
         return out
 
     def connection(self, cid):
@@ -353,6 +355,7 @@ cdef class Connections(Tenants):
                 epoll_ctl(self.p.epfd, EPOLL_CTL_DEL, conn.fd, NULL)
                 if conn.tls == NULL or tls_release(conn.tls):
                     c_close(conn.fd)    # a socket in a handshake is closed when the thread gives it back
+            self.p.unread -= conn.counted
             free_conn(conn)
         while self.p.dead_subs != NULL:
             sub = self.p.dead_subs

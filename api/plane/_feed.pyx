@@ -14,7 +14,7 @@ cdef Py_ssize_t parse_conn(plane_t* plane, conn_t* conn, const char* data, Py_ss
     return parse(plane, conn, data, n) if conn.leaf == NULL else parse_leaf(plane, conn, data, n)
 
 
-cdef void keep_rest(conn_t* conn, const char* data, size_t n) noexcept nogil:
+cdef void keep_rest(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:
     """Keep an incomplete line or message until more arrives."""
     free(conn.partial)
     conn.partial = NULL
@@ -22,6 +22,8 @@ cdef void keep_rest(conn_t* conn, const char* data, size_t n) noexcept nogil:
     if n:
         conn.partial = <char*>malloc(n)
         memcpy(conn.partial, data, n)
+    if plane.bound_unread != NULL:
+        plane.bound_unread(plane, conn)
 
 
 cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) noexcept nogil:
@@ -35,7 +37,7 @@ cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) no
             if have:
                 memcpy(plane.recv_buf, conn.partial, have)
             memcpy(plane.recv_buf + have, data, n)
-            keep_rest(conn, plane.recv_buf, have + n)
+            keep_rest(plane, conn, plane.recv_buf, have + n)
             return
         if chunk == 0 or conn.held:
             conn_close(plane, conn, CLOSE_MAX_CONTROL_LINE)
@@ -50,7 +52,7 @@ cdef void feed_conn(plane_t* plane, conn_t* conn, const char* data, size_t n) no
         conn.last_active_ns = plane.now_ns
         used = parse_conn(plane, conn, plane.recv_buf, have + chunk)
         if conn.state == CONN_OPEN:
-            keep_rest(conn, plane.recv_buf + used, have + chunk - used)
+            keep_rest(plane, conn, plane.recv_buf + used, have + chunk - used)
 
 
 cdef void resume_conn(plane_t* plane, conn_t* conn) noexcept nogil:
@@ -64,4 +66,4 @@ cdef void resume_conn(plane_t* plane, conn_t* conn) noexcept nogil:
     memcpy(plane.recv_buf, conn.partial, have)
     used = parse_conn(plane, conn, plane.recv_buf, have)
     if conn.state == CONN_OPEN:
-        keep_rest(conn, plane.recv_buf + used, have - used)
+        keep_rest(plane, conn, plane.recv_buf + used, have - used)

@@ -20,6 +20,7 @@ from jetraft.api.plane._permissions cimport UserPermissions, grant, may_subscrib
 from jetraft.api.plane._reader cimport RECV_BYTES, read_turn
 from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport CONN_OPEN, acct_t, conn_t, route_t, shadow_of, sid_of, sink_t, sub_t, text_t, watch_t
+from jetraft.api.plane._unread cimport bound_unread
 from jetraft.api.plane._writer cimport buf_free, conn_send, drop_ptr, push_ptr
 
 cdef enum:
@@ -174,6 +175,11 @@ cdef class Plane(Exchange):
     def limit_tokens(self, uint32_t most):
         """Refuse subscriptions to subjects of more tokens; 0: none."""
         self.p.max_sub_tokens = most
+
+    def limit_unread(self, size_t most):
+        """Bound the bytes that wait for all connections together. Before the first of them."""
+        self.p.max_unread = most
+        self.p.bound_unread = bound_unread
 
     def follow_limits(self, *, int64_t max_payload, int64_t max_control_line):
         """Keep to other limits from the next message on. Between turns, when nothing is being read."""

@@ -92,7 +92,7 @@ cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
         memcpy(plane.recv_buf, conn.partial, have)
     used = parse_conn(plane, conn, plane.recv_buf, have + k)
     if conn.state == CONN_OPEN:
-        keep_rest(conn, plane.recv_buf + used, have + k - used)
+        keep_rest(plane, conn, plane.recv_buf + used, have + k - used)
         if ended:
             conn_close(plane, conn, CLOSE_CLIENT)
 

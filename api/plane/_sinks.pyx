@@ -231,6 +231,8 @@ cdef class Sinks(Connections):
         for i in range(match.group_count):
             for k in range(match.groups[i].count):
                 most = max(most, bytes_waiting(match.members[match.groups[i].first + k], routes))
+        if most and self.p.unread > self.p.max_unread // 2:
+            most = self.p.unread    # who asks for much and reads slowly would cost others their connections
         return most, routes
 
     def note_interest(self, bint wanted):

@@ -58,6 +58,7 @@ ctypedef void (*connect_fn)(plane_t*, conn_t*, const char*, Py_ssize_t) noexcept
 ctypedef void (*leaf_text_fn)(plane_t*, conn_t*, int, const char*, Py_ssize_t) noexcept with gil
 ctypedef void (*interest_fn)(plane_t*, sub_t*, bint) noexcept nogil
 ctypedef void (*first_ping_fn)(plane_t*, conn_t*) noexcept with gil
+ctypedef void (*unread_fn)(plane_t*, conn_t*) noexcept nogil
 ctypedef void (*upgrade_fn)(plane_t*, conn_t*, const char*, Py_ssize_t) noexcept with gil
 # what was refused (Violation), its subject, the queue and the id of the subscription
 ctypedef void (*violation_fn)(plane_t*, conn_t*, int, text_t, text_t, text_t) noexcept with gil
@@ -295,6 +296,7 @@ cdef struct conn_t:
     char* partial       # an incomplete protocol line or message
     size_t partial_len
     buf_t out
+    size_t counted      # bytes of `out` and `partial` in plane_t.unread
     sub_t** buckets     # sid -> subscription, chained
     uint32_t bucket_count
     uint32_t sub_count
@@ -595,6 +597,9 @@ cdef struct plane_t:
     int64_t max_payload
     int64_t max_control_line
     int64_t max_pending
+    unread_fn bound_unread      # NULL: no limit of what waits for all connections together
+    size_t max_unread
+    size_t unread               # bytes that wait, sent or received, if there is that limit
     int64_t max_subscriptions   # 0: no limit
     uint32_t max_sub_tokens     # of the subject of a subscription; 0: no limit
     # counters

@@ -79,7 +79,7 @@ cdef void parse_plain(plane_t* plane, conn_t* conn, char* end) noexcept nogil:
         memcpy(plane.recv_buf, conn.partial, have)
     used = parse_conn(plane, conn, plane.recv_buf, n)
     if conn.state == CONN_OPEN:
-        keep_rest(conn, plane.recv_buf + used, n - used)
+        keep_rest(plane, conn, plane.recv_buf + used, n - used)
 
 
 cdef void finish(plane_t* plane, conn_t* conn, Piece found) noexcept nogil:

@@ -2,6 +2,12 @@
 
 from jetraft.api.plane._types cimport CloseReason, buf_t, conn_t, msg_t, plane_t, ptrs_t, sub_t
 
+cdef inline void count_unread(plane_t* plane, conn_t* conn) noexcept nogil:
+    """Keep the sum of what waits; only where it has a limit."""
+    cdef size_t waiting = conn.out.end - conn.out.start + conn.partial_len
+    plane.unread += waiting - conn.counted
+    conn.counted = waiting
+
 cdef char* buf_reserve(buf_t* buf, size_t need) noexcept nogil
 cdef void buf_free(buf_t* buf) noexcept nogil
 cdef void push_ptr(ptrs_t* array, void* item) noexcept nogil

@@ -2,7 +2,7 @@
 
 Messages are encoded directly into the receiver's buffer; each dirty connection gets one `send` at the end of the turn,
 or earlier when it has SEND_EARLY_BYTES. A connection with more than `max_pending` bytes waiting is a slow consumer and
-is closed without an -ERR, as in nats-server.
+is closed without an -ERR, as in nats-server. `_unread.pyx` bounds what waits for all of them.
 """
 
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -100,7 +100,10 @@ cdef void conn_wake(plane_t* plane, conn_t* conn) noexcept nogil:
 
 cdef void check_pending(plane_t* plane, conn_t* conn) noexcept nogil:
     """Send early if much waits; pause the producer of a slow receiver; close a receiver above max_pending."""
-    cdef size_t pending = conn.out.end - conn.out.start
+    cdef size_t pending
+    if plane.bound_unread != NULL:
+        plane.bound_unread(plane, conn)
+    pending = conn.out.end - conn.out.start
     if pending < (SEND_EARLY_OF_MANY if plane.dirty_conns.count >= MANY else SEND_EARLY_BYTES):
         return
     if not conn.want_write and conn.fd >= 0:
@@ -221,6 +224,12 @@ cdef inline void sent(conn_t* conn, size_t n) noexcept nogil:
 
 cdef void conn_send(plane_t* plane, conn_t* conn) noexcept nogil:
     """Send as much as the socket accepts. The rest waits for EPOLLOUT."""
+    send_some(plane, conn)
+    if conn.counted:
+        count_unread(plane, conn)
+
+
+cdef inline void send_some(plane_t* plane, conn_t* conn) noexcept nogil:
     cdef ssize_t k
     cdef buf_t* out = &conn.out
     cdef char* data

@@ -178,6 +178,7 @@ HOW: Final[Mapping[str, How]] = {
     "max_control_line_bytes": Followed(line="max_control_line = {}", step=Step.LIMITS),
     "max_payload_bytes": Followed(line="max_payload = {}", step=Step.LIMITS),
     "max_pending_bytes": Refused(title="MaxPending"),
+    "max_unread_bytes": Refused(title="MaxUnread"),
     "cluster": not_supported("Cluster"),
     "cluster.name": Refused(title="cluster name"),
     "cluster.host": Refused(title="cluster host"),

@@ -41,6 +41,8 @@ def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
     """The data plane, with or without WebSocket and TLS, with the limits of the options."""
     plane = _plane_of(options, sessions, logins, tracer, say, on_leaf_text)
     plane.limit_tokens(options.max_sub_tokens)
+    if options.max_unread_bytes:
+        plane.limit_unread(options.max_unread_bytes)
     plane.stall_producers(not options.no_fast_producer_stall)
     return plane
 

@@ -1,17 +1,35 @@
 """When memory is short the cache is emptied and logs in memory are trimmed; otherwise nothing is touched."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from jetraft.cluster.memory_room import MemoryKeeper
 from jetraft.store.blocks.cache import BlockCache
 from jetraft.store.disk.cgroup import LOOK_NS, MemoryGroup, MemoryWatch
+from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from jetraft.raft.group import Group
     from jetraft.store.model.clock import Clock
 
 MIB = 1 << 20
+BURST = """
+import sys
+from jetraft.cluster.memory_room import keep_little
+def resident_mib():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 >> 20
+if sys.argv[1] == "limited":
+    keep_little()
+del [bytearray(24 << 20)][:]
+before = resident_mib()
+blocks = [bytearray(b"x") * (2 << 20) for _ in range(32)]
+last = blocks.pop()
+del blocks
+print(resident_mib() - before)
+"""
 
 
 class Watched:
@@ -51,3 +69,14 @@ def test_what_can_be_given_back_is_while_memory_is_short(tmp_path: Path) -> None
     used.write_text(str(MIB))
     keeper.look()
     assert watched.asked == [True]
+
+
+def kept_mib(how: str) -> int:
+    """What a process keeps of 62 MiB that it has freed, behind them 2 that it has not."""
+    words = [sys.executable, "-c", BURST, how]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout)
+
+
+def test_below_a_limit_large_blocks_are_returned_when_they_are_freed() -> None:
+    assert kept_mib("limited") < 8
+    assert kept_mib("not limited") > 50, "or there is nothing to do"

@@ -25,8 +25,9 @@ def test_streams_cache_and_process_fit_below_the_limit(limit_mib: int) -> None:
     assert streams == default_memory_bytes(limit) > 0
     assert options.jetstream.cache_bytes_max == min(CACHE_BYTES_MAX, limit // 16)
     if limit > 2 * PROCESS_BYTES:
-        assert streams + options.jetstream.cache_bytes_max + PROCESS_BYTES < limit
+        assert streams + options.jetstream.cache_bytes_max + options.max_unread_bytes + PROCESS_BYTES < limit
     assert options.max_payload_bytes <= options.max_pending_bytes <= MAX_PENDING_BYTES
+    assert options.max_unread_bytes == limit // 8
 
 
 def test_what_was_configured_stays() -> None:
