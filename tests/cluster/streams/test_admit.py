@@ -39,6 +39,10 @@ class Applied:
         return len(self.stored)
 
     @property
+    def num_subjects(self) -> int:
+        return len({subject for subject, _ in self.stored})
+
+    @property
     def next_seq(self) -> int:
         return len(self.stored) + 1
 
