@@ -18,7 +18,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-spark bench-copies asan fuzz sim crash-states faults faults-disk corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-spark bench-copies bench-spark-write asan fuzz sim crash-states faults faults-disk corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -110,6 +110,8 @@ bench-spark: setup ## rows per second into Spark, floors, nats-server beside: RO
 
 bench-copies: setup ## how fast a mirror and a source copy a stream, nats-server beside: MESSAGES=n REPLICAS=1|3
 	$(BIN)/python -m tests.bench.copies $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(REPLICAS),--replicas $(REPLICAS))
+bench-spark-write: setup ## rows per second from Spark into a stream, by guarantee, with floors: ROWS=n RUNS=n KIND=jetraft-3
+	$(BIN)/python -m tests.spark.bench_write $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) $(if $(KIND),--kind $(KIND))
 
 asan: setup      ## test the compiled modules under address and undefined-behaviour sanitizers
 	tests/asan.sh $(BIN)/python

@@ -75,7 +75,16 @@ class Members:
         check_unsupported_origin(headers)
         self._check_rollup(message)
         self._check_room(message)
-        self._counts[message.subject] = self._counts.get(message.subject, 0) + 1
+        self.passed(message.subject)
+
+    @property
+    def takes_plain(self) -> bool:
+        """Whether a message without headers that ask for something always passes."""
+        return self._config.discard is not DiscardPolicy.NEW and not self._config.allow_msg_counter
+
+    def passed(self, subject: bytes) -> None:
+        """Count a message as one that has passed."""
+        self._counts[subject] = self._counts.get(subject, 0) + 1
 
     def _check_expected_sequences(self, message: Candidate) -> None:
         headers, last_seq = message.headers, self._publish.records.next_seq - 1

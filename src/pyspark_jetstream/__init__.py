@@ -49,6 +49,7 @@ WITHOUT_SPARK = {
 def register(spark: "SparkSession") -> None:
     """Register the format `jetstream` in this session, where Spark's own lookup does not find this package.
 
+    A package from `--py-files` is made known to the processes that plan queries: Spark gives it to tasks only.
     Raises ImportError where pyspark is too old for it.
     """
     try:
@@ -56,6 +57,11 @@ def register(spark: "SparkSession") -> None:
     except ImportError as error:
         raise ImportError(f"pyspark_jetstream needs pyspark 4.2 or later: {error}") from error
 
+    archive, _, _ = __file__.rpartition("/pyspark_jetstream/")
+    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none
+    if context is not None and archive.endswith((".zip", ".egg")):
+        known = context.environment.get("PYTHONPATH", "")
+        context.environment["PYTHONPATH"] = f"{archive}:{known}" if known else archive
     spark.dataSource.register(DefaultSource)
 
 

@@ -97,6 +97,21 @@ def test_one_refusal_refuses_all_and_leaves_no_trace(fields: dict[str, str], cod
 
 
 @pytest.mark.parametrize(
+    ("fields", "code"), [({"Expected_Last_Subject_Sequence": "0"}, 10164), ({"Rollup": "sub"}, 10111), ({}, None)]
+)
+def test_a_message_that_asks_for_nothing_counts_for_those_after_it_in_its_batch(
+    fields: dict[str, str], code: int | None
+) -> None:
+    admission = PublishAdmission(stream_config(allow_atomic=True, allow_rollup_hdrs=True), Applied(list(STORED)))
+    before = capture(b"s.new", hdr=member(1)) + capture(b"s.other", hdr=member(2, Msg_Id="id-new"))
+    admitted = admission.admit(before + capture(b"s.new", hdr=member(3, commit=True, **fields)), NOW_NS)
+    assert codes(admitted) == ([] if code is None else [code])
+    assert [publish.records.subjects() for publish in admitted.publishes] == (
+        [[b"s.new", b"s.other", b"s.new"]] if code is None else []
+    )
+
+
+@pytest.mark.parametrize(
     ("limits", "code"),
     [
         ({"max_msgs": 5}, [10077]),
