@@ -66,7 +66,8 @@ class BlockCache:
             return
         self._frames[key] = frame
         self._bytes_held += len(frame) + FRAME_OVERHEAD_BYTES
-        self.make_room()
+        if self._bytes_held > self._bytes_max - self.ahead.bytes_held:
+            self.make_room()
 
     def make_room(self) -> None:
         """Evict the least recently used frames where frames and windows have grown beyond the bound."""

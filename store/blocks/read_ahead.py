@@ -81,9 +81,14 @@ class ReadAhead:
             self._drop(window)
 
     def drop_log(self, log: int) -> None:
-        """Drop the windows of a log that is closed."""
-        for place in [place for place in self._windows if place[0] == log]:
-            self.drop_block(place)
+        """Drop the windows of a log that is closed.
+
+        A repair closes its log in another thread: nobody has read it by place, so there is nothing to drop, and copying
+        the keys is one step for the thread that uses the other logs.
+        """
+        for place in list(self._windows):
+            if place[0] == log:
+                self.drop_block(place)
 
     def clear(self) -> None:
         """Drop everything: memory is short."""
