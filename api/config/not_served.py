@@ -10,14 +10,11 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
-        feature_flags gateway mqtt ocsp ocsp_cache prof_port proxy_protocol remote_syslog syslog write_timeout
+        gateway mqtt ocsp ocsp_cache prof_port remote_syslog syslog
     """),
     "accounts": words("nkey"),
     "accounts.exports": words("latency"),
     "cluster": words("permissions"),
-    "leafnodes": words("""
-        write_deadline write_timeout
-    """),
     "leafnodes.authorization": words("proxy_required"),
     "leafnodes.authorization.users": words("proxy_required"),
     "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),

@@ -69,10 +69,9 @@ class LeafParts:
             itself,
             clock,
             say,
-            LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator),
+            LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator, logins.lookups),
             logins.checks,
             logins.verifications,
-            logins.lookups,
             DomainNames(
                 identity.domain,
                 lambda account: options.jetstream is not None and account != options.system_account,
