@@ -168,7 +168,7 @@ class Leafnodes:
         return link
 
     def _info(self, about: dict[str, Any]) -> bytes:
-        return self.identity.info({**self.listener, "auth_required": self.entry.authenticator.rules.required}, about)
+        return self.identity.info(self.listener, about)
 
     # -- lines
 
