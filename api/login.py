@@ -96,6 +96,8 @@ class Logins:
 
     def __attrs_post_init__(self) -> None:
         self.follow_rules()
+        if self.lookups is not None:
+            self.verifications = self.lookups.verifications  # one line
         self.log = LogBudget(self.say.error, self.sessions.clock)
         if self.authenticator.rules.has_plain_password:
             self.say.warning("Plaintext passwords detected, use nkeys or bcrypt")
@@ -180,10 +182,8 @@ class Logins:
 
     def _looks_up(self, session: Session, document: dict[str, Any], outcome: Outcome) -> bool:
         """Whether the account of a refused user is looked up, and the client judged again after that."""
-        if self.lookups is None or not isinstance(outcome, LoginRefusal) or not outcome.account:
-            return False
         again = partial(self._judge_later, session.cid, document, is_last=True)
-        return self.lookups.find(outcome.account, session.ip, partial(self.verifications.put, again))
+        return self.lookups is not None and self.lookups.seeks(outcome, session.ip, again)
 
     def _ask(
         self, session: Session, document: dict[str, Any], facts: ConnectionFacts, rules: CalloutRules | None

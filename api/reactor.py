@@ -283,10 +283,11 @@ class Reactor:
             self._kick = trio.Event()
             self.end_turn()
 
-    async def run_housekeeping(self, patience: Callable[[], tuple[int, int, int]]) -> None:
+    async def run_housekeeping(self, patience: Callable[[], tuple[int, int, int, int]]) -> None:
         """Every HOUSEKEEPING_S: send pings, close stale and stuck connections, free idle buffers.
 
-        `patience` gives the interval between pings, how many are sent, and the write deadline, in nanoseconds.
+        `patience` gives the interval between pings, how many are sent, and the write deadlines of clients
+        and of leaf nodes (0: the same), in nanoseconds.
         """
         while True:
             await trio.sleep(HOUSEKEEPING_S)

@@ -23,6 +23,7 @@ from jetraft.api.auth.assembly import (
 from jetraft.api.auth.errors import RegistryError
 from jetraft.api.clock import SystemClock
 from jetraft.api.collector import tune_collector
+from jetraft.api.config.feature_flags import flag_lines
 from jetraft.api.config.options import ClusterOptions, Options
 from jetraft.api.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.ending import Ending
@@ -45,7 +46,7 @@ from jetraft.api.syslog import SyslogError
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
-from jetraft.api.tls.assembly import ListenerParts, log_start, make_plane, serve_clients
+from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_clients
 from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer
 from jetraft.store.model.versioning import SERVER_VERSION
@@ -134,6 +135,8 @@ class Server:
             say.info(f"  Cluster:  {self.identity.cluster_name}")
         say.info(f"  Name:     {self.identity.server_name}")
         say.info(f"  ID:       {self.identity.server_id}")
+        for line in flag_lines(self.options.feature_flags):
+            say.info(line)
         if self.options.config_file:
             say.info(f"Using configuration file: {self.options.config_file} ({self.options.config_digest})")
 
@@ -162,8 +165,8 @@ class Server:
         self.shared = set_up(self.plane, options.sharing, self.identity.cluster_name, latencies)
         parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say)
         self.tls = serve_tls(options, parts, self.leaf)
-        listener = ClientListener(self.client_socket, self.plane, self.reactor, self.sessions, self.clock, self.tls)
-        self.listeners = [listener, *self._build_websocket(parts)]
+        listener = client_listener(self.client_socket, parts, self.tls)
+        self.listeners: list[ClientListener] = [listener, *self._build_websocket(parts)]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:
@@ -341,7 +344,7 @@ class Server:
             await trio.sleep(DESCRIPTORS_LOOK_S)
 
     async def _housekeeping(self) -> None:
-        read = attrgetter("ping_interval_ns", "ping_max", "write_deadline_ns")
+        read = attrgetter("ping_interval_ns", "ping_max", "write_deadline_ns", "leaf_write_deadline_ns")
         await self.reactor.run_housekeeping(lambda: read(self.sessions.options))
 
     async def _start_mesh(self, nursery: trio.Nursery) -> None:

@@ -50,6 +50,7 @@ class Session:
     verdict: Verdict | None = None  # None until it has said who it is
     tls: TlsState | None = None
     web: WebSocketFacts | None = None  # of a connection to the listener for WebSocket
+    is_awaited: bool = False  # a header of its proxy, which may give another address
     nonce: str = ""  # what a user with a key signs
     proxy_key: str = ""  # of the trusted proxy that speaks for the client
     named: str = ""  # the user that a refused CONNECT named
@@ -235,7 +236,7 @@ class Sessions:
         if self.jetstream:
             document["jetstream"] = True
         if session is not None:
-            document |= {"client_id": session.cid, "client_ip": session.ip}
+            document |= {"client_id": session.cid} | ({} if session.is_awaited else {"client_ip": session.ip})
             if self.needs_nonce and session.verdict is None:
                 session.nonce = session.nonce or new_nonce()
                 document["nonce"] = session.nonce

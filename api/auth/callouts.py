@@ -190,15 +190,9 @@ class Callouts:
 
     def _answered(self, payload: bytes, asking: _Asking, *, is_last: bool = False) -> None:
         outcome = self._judge(payload, asking)
-        if not is_last and self.lookups is not None and isinstance(outcome, LoginRefusal) and outcome.account:
-            again = partial(self._answered, payload, asking, is_last=True)
-            if self.lookups.find(outcome.account, asking.ip, partial(self._later, again)):
-                return
-        asking.done(outcome)
-
-    def _later(self, work: Callable[[], None]) -> None:
-        assert self._verifications is not None
-        self._verifications.put(work)
+        again = partial(self._answered, payload, asking, is_last=True)
+        if is_last or self.lookups is None or not self.lookups.seeks(outcome, asking.ip, again):
+            asking.done(outcome)
 
     def _judge(self, payload: bytes, asking: _Asking) -> Verdict | LoginRefusal:
         """Who the client is; an answer to a sealed request may be sealed, or not."""

@@ -16,6 +16,8 @@ from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.token_source import AccountLookupError, TokenSource
 from jetraft.api.auth.tokens import TokenError
+from jetraft.api.auth.verdicts import LoginRefusal, Outcome
+from jetraft.api.auth.verifying import Verifications, Work
 from jetraft.api.logger import Logger
 from jetraft.store.model.clock import NS_PER_S, Clock
 
@@ -33,7 +35,7 @@ Take = Callable[[SignedAccount], Awaitable[None]]
 @attrs.define(eq=False)
 class _LookUp:
     ip: str
-    waiters: list[Callable[[], None]]
+    waiters: list[Work]
 
 
 @attrs.define(eq=False)
@@ -43,6 +45,7 @@ class AccountLookups:
     registry: AccountRegistry
     clock: Clock
     say: Logger
+    verifications: Verifications = attrs.field(factory=Verifications)  # who waited is judged in their line
     found: int = 0
     failed: int = 0
     refused: int = 0
@@ -54,17 +57,21 @@ class AccountLookups:
     def __attrs_post_init__(self) -> None:
         self._send, self._receive = trio.open_memory_channel[str](WAITING_MAX)
 
-    def find(self, key: str, ip: str, done: Callable[[], None]) -> bool:
-        """Look an account up; `done` is called when it is there or was not found. False: it is not looked up."""
+    def seeks(self, outcome: Outcome, ip: str, again: Work) -> bool:
+        """Whether the account that a refusal was for want of is looked up; `again` judges once more, after that."""
+        return isinstance(outcome, LoginRefusal) and bool(outcome.account) and self.find(outcome.account, ip, again)
+
+    def find(self, key: str, ip: str, again: Work) -> bool:
+        """Look an account up; `again` is done when it is there or was not found. False: it is not looked up."""
         if not is_account_key(key) or not self._may_ask(key):
             return False
         known = self._open.get(key)
         if known is not None:
             if len(known.waiters) < WAITERS_MAX:
-                known.waiters.append(done)
+                known.waiters.append(again)
                 return True
         elif self._has_room(ip):
-            self._open[key] = _LookUp(ip, [done])
+            self._open[key] = _LookUp(ip, [again])
             self._send.send_nowait(key)
             return True
         self.refused += 1
@@ -98,8 +105,8 @@ class AccountLookups:
             except (AccountLookupError, TokenError, OSError) as error:
                 self.failed += 1
                 self.say.debug(f"Account [{key}] could not be looked up: {error}")
-            for done in self._open.pop(key).waiters:
-                done()
+            for again in self._open.pop(key).waiters:
+                self.verifications.put(again)
 
     async def _look_up(self, key: str, source: TokenSource, take: Take) -> None:
         """Fetch an account and, before it is in force, those that it imports from and that are not known."""

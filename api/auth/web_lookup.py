@@ -104,13 +104,13 @@ class WebSource:
 class FollowingSource:
     """A web server as the options in force name it; a reload may name another."""
 
-    options: Callable[[], ResolverOptions]
+    in_force: Callable[[], ResolverOptions]
     _used: ResolverOptions | None = None
     _source: WebSource | None = None
 
     async def fetch(self, key: str) -> bytes:
         """As for WebSource."""
-        wanted = self.options()
+        wanted = self.in_force()
         if self._source is None or self._used != wanted:
             try:
                 self._source, self._used = web_source(wanted), wanted

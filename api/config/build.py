@@ -246,6 +246,7 @@ PLAIN = (
     "host", "port", "server_name", "client_advertise", "http_host", "http_port", "https_port", "http_base_path",
     "auth_timeout_ns", "max_payload_bytes", "max_control_line_bytes", "max_pending_bytes", "max_connections",
     "max_closed_clients", "max_subscriptions", "max_sub_tokens", "no_fast_producer_stall", "default_js_domain",
+    "proxy_protocol", "write_timeout", "feature_flags",
     "ping_interval_ns", "ping_max", "write_deadline_ns",
     "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
     "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",

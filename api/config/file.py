@@ -15,6 +15,7 @@ from jetraft.api.config.accounts import accounts
 from jetraft.api.config.authorization import authorization, check_alone
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.feature_flags import feature_flags
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import ConfigError, Parser, Table
 from jetraft.api.config.jetstream_limits import jetstream_limits
@@ -269,6 +270,9 @@ TOP: Mapping[str, Apply] = {
     **spelled(put("max_connections", integer), "max_connections", "max_conn"),
     **spelled(put("max_subscriptions", integer), "max_subscriptions", "max_subs"),
     "max_sub_tokens": put("max_sub_tokens", sub_tokens),
+    "write_timeout": put("write_timeout", without_effect.write_timeout),
+    "feature_flags": put("feature_flags", feature_flags),
+    "proxy_protocol": put("proxy_protocol", boolean),
     "no_fast_producer_stall": put("no_fast_producer_stall", boolean),
     "default_js_domain": put("default_js_domain", js_domains),
     "max_closed_clients": closed_clients,

@@ -15,6 +15,7 @@ from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.leaf_remotes import compression, remotes, tls
 from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, text
+from jetraft.api.config.without_effect import write_timeout
 from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, LeafOptions
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -128,6 +129,8 @@ LEAFNODES: Mapping[str, Apply] = {
     "min_version": put("min_version", min_version),
     **spelled(put("isolate_interest", boolean, "isolate_leafnode_interest"), "isolate_leafnode_interest", "isolate"),
     **spelled(put("reconnect_ns", reconnect_ns, "reconnect"), "reconnect", "reconnect_delay", "reconnect_interval"),
+    "write_deadline": put("write_deadline_ns", duration_ns, "write_deadline"),
+    "write_timeout": put("write_timeout", write_timeout),
     "compression": compression,
     "remotes": put("remotes", remotes),
     "tls": tls,

@@ -10,13 +10,10 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
-        feature_flags gateway mqtt ocsp ocsp_cache prof_port proxy_protocol write_timeout
+        feature_flags gateway mqtt ocsp ocsp_cache prof_port write_timeout
     """),
     "accounts": words("nkey"),
     "cluster": words("permissions"),
-    "leafnodes": words("""
-        write_deadline write_timeout
-    """),
     "leafnodes.authorization": words("proxy_required"),
     "leafnodes.authorization.users": words("proxy_required"),
     "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),

@@ -166,11 +166,14 @@ class Options:
     max_closed_clients: int = MAX_CLOSED_CLIENTS  # connections that have ended and are still shown
     max_subscriptions: int = 0
     max_sub_tokens: int = 0
+    proxy_protocol: bool = False  # connections of clients may begin with a header of a proxy
     no_fast_producer_stall: bool = False
     default_js_domain: tuple[tuple[str, str], ...] = ()  # account, domain
     ping_interval_ns: int = PING_INTERVAL_NS
     ping_max: int = PING_MAX
     write_deadline_ns: int = WRITE_DEADLINE_NS
+    write_timeout: str = ""  # what follows a missed deadline; empty: the default
+    feature_flags: tuple[tuple[str, bool], ...] = ()
     lame_duck_duration_ns: int = 120 * NS_PER_S
     lame_duck_grace_period_ns: int = 10 * NS_PER_S
     debug: bool = False
@@ -197,6 +200,11 @@ class Options:
     accounts: tuple[AccountOptions, ...] = ()
     mappings: tuple[SubjectMapping, ...] = ()  # of `$G`
     system_account: str = SYSTEM_ACCOUNT  # empty: none
+
+    @property
+    def leaf_write_deadline_ns(self) -> int:
+        """The deadline of leaf nodes; 0: that of the server."""
+        return self.leafnodes.write_deadline_ns if self.leafnodes is not None else 0
 
     @property
     def sharing(self) -> Mapping[str, Sharing]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -82,8 +83,11 @@ def check_directory(name: str) -> None:
     """Raise OptionsError for what is no directory, or may not be written to. One that is missing is made later."""
     if not name:
         raise OptionsError("dir has no value and needs to point to a directory")
-    path = Path(name)
-    if path.exists() and not (path.is_dir() and path.stat().st_mode & DIRECTORY_MODE_WRITABLE):
+    try:
+        mode = Path(name).stat().st_mode
+    except (OSError, ValueError):  # it is made later, or cannot be
+        return
+    if not (S_ISDIR(mode) and mode & DIRECTORY_MODE_WRITABLE):
         raise OptionsError("dir needs to point to an accessible directory")
 
 

@@ -32,10 +32,11 @@ def compression(key: str, value: Any) -> None:
         raise OptionsError(f'"{key}: {mode}" is not served by jetraft yet')
 
 
-def write_timeout(key: str, value: Any) -> None:
-    """What follows when the other end takes nothing for too long."""
+def write_timeout(key: str, value: Any) -> str:
+    """What follows when the other end takes nothing for too long: a policy; empty for the default."""
     if value not in WRITE_TIMEOUTS:
         raise OptionsError(f"{key} must be 'default', 'close' or 'retry'")
+    return "" if value == "default" else str(value)
 
 
 def keys(checks: Mapping[str, Check]) -> dict[str, Apply]:

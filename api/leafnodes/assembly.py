@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from jetraft.api.config.options import Options
-from jetraft.api.interfaces import advertised, join_host_port, split_host_port
+from jetraft.api.interfaces import WILDCARDS, advertised, join_host_port, split_host_port
 from jetraft.api.leafnodes.entry import LeafEntry
 from jetraft.api.leafnodes.handshake import OwnNames
 from jetraft.api.leafnodes.leafnodes import Leafnodes
@@ -69,10 +69,9 @@ class LeafParts:
             itself,
             clock,
             say,
-            LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator),
+            LeafEntry(leaf, identity.cluster_name, lambda: logins.authenticator, logins.lookups),
             logins.checks,
             logins.verifications,
-            logins.lookups,
             DomainNames(
                 identity.domain,
                 lambda account: options.jetstream is not None and account != options.system_account,
@@ -92,7 +91,8 @@ class LeafParts:
         host, port = split_host_port(options.advertise, options.host, self.port)
         urls = () if options.no_advertise or not self.port else advertised(options.host, self.port, options.advertise)
         tls = info_fields(options.tls, None) if options.tls is not None else {}
-        return {"host": host, "port": port, "urls": list(urls), "tls": tls}
+        known = join_host_port(host, port) if host not in WILDCARDS else next(iter(urls), "")
+        return {"host": host, "port": port, "ip": known, "urls": list(urls), "tls": tls}
 
     def closing(self, otherwise: ClosedHandler) -> ClosedHandler:
         """What to call with each connection that ends; those of clients are handed on."""

@@ -18,6 +18,7 @@ from jetraft.store.model.gosyntax import go_quote
 
 if TYPE_CHECKING:
     from jetraft.api.auth.claims import AccountClaims
+    from jetraft.api.auth.lookups import AccountLookups
     from jetraft.api.auth.trust import Eviction
 
 LEAFNODE: Final = "LEAFNODE"
@@ -30,6 +31,7 @@ class LeafEntry:
     options: LeafOptions
     cluster: str  # of this server
     fallback: Callable[[], Authenticator]
+    lookups: "AccountLookups | None" = None
     own: Authenticator = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -54,6 +56,10 @@ class LeafEntry:
             return self.own.judge(offered, facts)
         facts = ConnectionFacts(kind=LEAFNODE, nonce=nonce, ip=link.ip, unix_ns=unix_ns)
         return self.authenticator.judge(offered, facts)
+
+    def seeks(self, link: LeafLink, outcome: Outcome, again: Callable[[], None]) -> bool:
+        """Whether the account of a refused user is looked up, and the leaf node judged again after that."""
+        return self.lookups is not None and self.lookups.seeks(outcome, link.ip, again)
 
     @staticmethod
     def is_full(link: LeafLink, links: Iterable[LeafLink]) -> bool:

@@ -90,7 +90,7 @@ class HubSide:
             return
         if link.tls is None and not link.web and (remote.tls is not None or url.tls or info.tls_required):
             link.needs_tls = True
-            self.ends.plane.hold_leaf(link.cid)  # until the handshake begins
+            self.ends.plane.hold(link.cid)  # until the handshake begins
         else:
             self._connect(link, info)
         link.spoken.set()

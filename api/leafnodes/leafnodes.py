@@ -54,7 +54,6 @@ from jetraft.store.model.gosyntax import go_quote
 
 if TYPE_CHECKING:
     from jetraft.api.auth.claims import AccountClaims
-    from jetraft.api.auth.lookups import AccountLookups
 
 LINKS_MAX: Final = 4096  # with those that have not said who they are
 JETSTREAM_SPACES: Final = (b"$JS.", b"$KV.", b"$OBJ.")
@@ -71,7 +70,6 @@ class Leafnodes:
     entry: LeafEntry
     checks: PasswordChecks
     verifications: Verifications
-    lookups: "AccountLookups | None"
     names: DomainNames
     listener: dict[str, Any] = attrs.field(factory=dict)  # what INFO says of it
     tls: TlsClients | None = None  # handshakes of the listener
@@ -138,8 +136,7 @@ class Leafnodes:
     def _has_room(self, link: LeafLink) -> bool:
         """Note a connection that was accepted; False when there are too many."""
         if len(self.links) >= LINKS_MAX:
-            text = err("maximum connections exceeded")
-            self.plane.close(link.cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, text)
+            self.plane.close(link.cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, err("maximum connections exceeded"))
             return False
         self.links[link.cid] = link
         self.say.info(f"{link.title} - Leafnode connection created")
@@ -171,7 +168,7 @@ class Leafnodes:
         return link
 
     def _info(self, about: dict[str, Any]) -> bytes:
-        return self.identity.info({**self.listener, "auth_required": self.entry.authenticator.rules.required}, about)
+        return self.identity.info(self.listener, about)
 
     # -- lines
 
@@ -209,28 +206,24 @@ class Leafnodes:
             return
         assert self._reactor is not None
         if self.entry.is_costly(offered) and not self.verifications.may_now(self._reactor.turns):
-            self.plane.hold_leaf(link.cid)
+            self.plane.hold(link.cid)
             self.verifications.put(partial(self._judge, link, offered))
         else:
             self._judge(link, offered)
 
     def _judge(self, link: LeafLink, offered: Credentials, *, is_last: bool = False) -> None:
-        """`is_last`: its account was looked up, and is there or not."""
         if link.cid not in self.links:
             return
         outcome = self.entry.judge(link, offered, self.clock.unix_ns())
-        if self.lookups is not None and not is_last and isinstance(outcome, LoginRefusal) and outcome.account:
-            again = partial(self.verifications.put, partial(self._judge, link, offered, is_last=True))
-            if self.lookups.find(outcome.account, link.ip, again):
-                self.plane.hold_leaf(link.cid)
-                return
-        if isinstance(outcome, SlowCheck):
+        if not is_last and self.entry.seeks(link, outcome, partial(self._judge, link, offered, is_last=True)):
+            self.plane.hold(link.cid)
+        elif isinstance(outcome, SlowCheck):
             self._hash(link, offered, outcome)
         else:
             self._settle(link, offered, outcome)
 
     def _hash(self, link: LeafLink, offered: Credentials, check: SlowCheck) -> None:
-        self.plane.hold_leaf(link.cid)
+        self.plane.hold(link.cid)
         queued = self.checks.submit(
             link.ip,
             check.offered,

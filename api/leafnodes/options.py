@@ -108,6 +108,8 @@ class LeafOptions:
     account: str = ""  # of the one user; empty: `$G`
     auth_timeout_ns: int = AUTH_TIMEOUT_NS
     min_version: tuple[int, int, int] | None = None
+    write_deadline_ns: int = 0  # how long a connection may take nothing; 0: that of the server
+    write_timeout: str = ""  # what follows
     isolate_interest: bool = False
     reconnect_ns: int = RECONNECT_NS
     remotes: tuple[RemoteOptions, ...] = ()

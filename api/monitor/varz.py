@@ -134,7 +134,8 @@ class Varz:
     def _limits(self) -> dict[str, Any]:
         options = self.sessions.options
         tls = varz_limits(options.tls, self.sessions.tls_not_after) or {"tls_timeout": 2}
-        return {**tls, "write_deadline": options.write_deadline_ns}
+        policy = {"write_timeout": options.write_timeout} if options.write_timeout else {}
+        return {**tls, "write_deadline": options.write_deadline_ns, **policy}
 
     def _figures(self) -> dict[str, Any]:
         options, counters, clock = self.sessions.options, self.reactor.statistics(), self.clock

@@ -378,14 +378,20 @@ cdef class Connections(Tenants):
         """When the first paused producer is read again (monotonic ns); 0 if none is paused."""
         return 0 if self.p.paused_conns.count == 0 else (<conn_t*>self.p.paused_conns.items[0]).paused_until_ns
 
-    def housekeeping(self, int64_t ping_interval_ns, int ping_max, int64_t write_deadline_ns):
-        """Ping idle clients, close stale and stuck ones, free idle buffers; called about once a second."""
+    def housekeeping(
+        self, int64_t ping_interval_ns, int ping_max, int64_t write_deadline_ns, int64_t leaf_deadline_ns=0
+    ):
+        """Ping idle clients, close stale and stuck ones, free idle buffers; called about once a second.
+
+        Leaf nodes may have a deadline of their own (0: the same) for taking something of what waits.
+        """
         cdef uint32_t i
         self.p.now_ns = jr_mono_ns()
         if self.p.answer_count:
             expire_answers(&self.p)
         for i in range(self.p.conns.count):
-            look_after(&self.p, <conn_t*>self.p.conns.items[i], ping_interval_ns, ping_max, write_deadline_ns)
+            look_after(&self.p, <conn_t*>self.p.conns.items[i], ping_interval_ns, ping_max, write_deadline_ns,
+                       leaf_deadline_ns or write_deadline_ns)
 
     def connection_ids(self):
         """Ids of the open connections."""

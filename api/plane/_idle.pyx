@@ -12,12 +12,15 @@ cdef enum:
 
 
 cdef void look_after(
-    plane_t* plane, conn_t* conn, int64_t ping_interval_ns, int ping_max, int64_t write_deadline_ns
+    plane_t* plane, conn_t* conn, int64_t ping_interval_ns, int ping_max, int64_t write_deadline_ns,
+    int64_t leaf_deadline_ns,
 ) noexcept nogil:
     """Look at one connection; `plane.now_ns` is the time."""
     cdef int64_t idle_ns = plane.now_ns - conn.last_active_ns
     if conn.state != CONN_OPEN:
         return
+    if conn.leaf != NULL:
+        write_deadline_ns = leaf_deadline_ns
     if conn.want_write and plane.now_ns - conn.blocked_since_ns > write_deadline_ns:
         plane.slow_consumers += 1
         conn.acct.slow_consumers += 1

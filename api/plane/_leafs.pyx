@@ -83,13 +83,20 @@ cdef class Leafs(Sinks):
         leaf.solicited = solicited
         self.leaf_count += 1
 
-    def hold_leaf(self, cid):
-        """Do not read a connection until it is admitted or closed: who it is, is being found out."""
+    def hold(self, cid):
+        """Do not read a connection until it is admitted, read on or closed: who it is, is being found out."""
         cdef conn_t* conn = self._conn(cid)
         if conn != NULL and conn.state == CONN_OPEN:
             conn.held = 1
             conn.paused = 1
             conn_watch(&self.p, conn)
+
+    def read_on(self, cid):
+        """Read a connection that was held before anything was read of it."""
+        cdef conn_t* conn = self._conn(cid)
+        if conn != NULL and conn.state == CONN_OPEN and conn.held:
+            conn.held = 0
+            resume_conn(&self.p, conn)
 
     def admit_leaf(self, cid, *, str account not None, bytes cluster not None, bint spoke, bint isolated, bint headers, permissions):
         """Exchange interest and messages of an account over a connection from now on; False when it is gone.

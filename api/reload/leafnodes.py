@@ -47,6 +47,8 @@ BLOCK: Final[Mapping[str, tuple[str, Show | None]]] = {
     "no_advertise": ("NoAdvertise", go_bool),
     "reconnect_ns": ("ReconnectInterval", format_duration),
     "min_version": ("MinVersion", go_version),
+    "write_deadline_ns": ("WriteDeadline", format_duration),
+    "write_timeout": ("WriteTimeout", str),
     "isolate_interest": ("IsolateLeafnodeInterest", go_bool),
 }
 REMOTE: Final[Mapping[str, tuple[str, Show | None]]] = {

@@ -106,6 +106,11 @@ def go_map(value: Any) -> str:
     return f"map[{' '.join(f'{key}:{one}' for key, one in sorted(value))}]"
 
 
+def go_flags(value: Any) -> str:
+    """Flags as Go prints a map of them."""
+    return go_map((name, go_bool(flag)) for name, flag in value)
+
+
 def not_stalled(value: Any) -> str:
     """A word of the line."""
     return "not " if value else ""
@@ -149,6 +154,9 @@ HOW: Final[Mapping[str, How]] = {
     "max_subscriptions": Refused(title="MaxSubs"),
     "max_sub_tokens": Refused(title="MaxSubTokens"),
     "default_js_domain": Refused(title="JsAccDefaultDomain", show=go_map),
+    "write_timeout": Refused(title="WriteTimeout"),
+    "feature_flags": Refused(title="FeatureFlags", show=go_flags),
+    "proxy_protocol": Refused(title="ProxyProtocol", show=go_bool),
     "no_fast_producer_stall": Followed(line="fast producers will {}be stalled", show=not_stalled, step=Step.STALLS),
     "auth.users": Followed(line="authorization users", step=Step.AUTH),
     "auth.nkeys": Followed(line="authorization nkey users", step=Step.AUTH),

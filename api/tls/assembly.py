@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
+from jetraft.api.listener import ClientListener
 from jetraft.api.plane._plane import Plane
 from jetraft.api.protocol_log import ProtocolLog
 
 if TYPE_CHECKING:
+    import socket
+
     from jetraft.api.config.options import Options
     from jetraft.api.logger import Logger
     from jetraft.api.login import Logins
@@ -124,8 +127,19 @@ def serve_clients(options: TlsOptions, parts: ListenerParts) -> TlsClients:
     return clients
 
 
+def client_listener(sock: socket.socket, parts: ListenerParts, tls: TlsClients | None) -> ClientListener:
+    """The listener for clients, behind a proxy or not."""
+    if parts.sessions.options.proxy_protocol:
+        from jetraft.api.proxied import proxied_listener  # noqa: PLC0415  only servers behind a proxy
+
+        return proxied_listener(sock, parts, tls)
+    return ClientListener(sock, parts.plane, parts.reactor, parts.sessions, parts.clock, tls)
+
+
 def log_start(options: Options, say: Log) -> None:
-    """Say whether clients need TLS, and which of them cannot come."""
+    """Say whether there is a proxy, whether clients need TLS, and which of them cannot come."""
+    if options.proxy_protocol:
+        say.info("PROXY protocol enabled for client connections")
     tls = options.tls
     if tls is None:
         return

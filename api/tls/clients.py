@@ -100,11 +100,11 @@ class TlsClients:
         self.options, self.has_certificates = options, material.has_certificates
         self.sessions.tls_not_after = material.not_after
 
-    def welcome(self, session: TlsSession, *, is_full: bool) -> None:
-        """Begin with a connection that was accepted just now."""
+    def welcome(self, session: TlsSession, *, is_full: bool, is_told: bool = False) -> None:
+        """Begin with a connection that was accepted just now; `is_told`: it has had INFO where that comes first."""
         options, cid = self.options, session.cid
         now_ns = self.clock.mono_ns()
-        if not options.handshake_first:
+        if not options.handshake_first and not is_told:
             self.plane.write(cid, self.sessions.info(session))
         if is_full:
             self.say.error(f"{self._title(session)} - maximum connections exceeded")

@@ -16,8 +16,9 @@ from cryptography import x509
 from tests.harness.account_server import PATH, AccountServer, send
 from tests.harness.certificates import Authority
 from tests.harness.cluster import Cluster
+from tests.harness.leafs import RawLeaf
 from tests.harness.patience import PATIENCE_S
-from tests.harness.ports import HOST
+from tests.harness.ports import HOST, free_port
 from tests.harness.process import ServerFailed
 from tests.harness.raw import Line, RawClient, connect_line
 from tests.harness.server import Kind, Server
@@ -28,6 +29,7 @@ OPERATOR = TokenOperator()
 SYSTEM = OPERATOR.account("SYS")
 ADMIN = SYSTEM.user(bearer_token=True)
 HERE = x509.IPAddress(ipaddress.ip_address(HOST))
+LEAF: dict[str, Any] = {"name": "leaf", "server_id": "N", "cluster": "leaf", "headers": True, "version": "2.15.1"}
 REFUSED = ["-ERR 'Authorization Violation'"]
 BODY_BYTES = 3 << 20
 
@@ -146,6 +148,19 @@ def test_what_is_no_token_of_the_account_admits_nobody(server: Server, web: Acco
     assert not admitted(server, account.user())
     assert admitted(server, ADMIN)
     assert "Traceback" not in server.running.tail(10_000)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_account_of_a_leaf_node_is_looked_up(kind: Kind, web: AccountServer, tmp_path: Path) -> None:
+    account, port = OPERATOR.account("A"), free_port()
+    put(web, account)
+    more = f'leafnodes {{ listen: "{HOST}:{port}" }}'
+    with Server(kind, directory=tmp_path, config=config(web, more=more)) as server:
+        with RawLeaf(port, **LEAF, jwt=account.user(bearer_token=True).token) as leaf:
+            leaf.until("LS+ $LDS.")
+        unknown = OPERATOR.account("B").user(bearer_token=True)
+        with RawLeaf(port, **LEAF, jwt=unknown.token):
+            server.running.wait_for_line("authentication error")
 
 
 def test_a_redirect_is_followed(server: Server, web: AccountServer) -> None:

@@ -80,3 +80,39 @@ def test_a_key_without_effect_takes_what_the_reference_takes(block: str, key: st
         if value == "2" and key in DURATIONS:
             continue
         assert not takes("jetraft", path) or takes("reference", path), value
+
+
+VALUES = {
+    "feature_flags: 3": "error parsing feature flags: unsupported type int64",
+    "feature_flags: { a: 1 }": 'error parsing feature flag "a": expected bool, got int64',
+    "feature_flags: { a: true, js_ack_fc_v2: false, js_raft_delete_range: false }": "is valid",
+    "write_timeout: x": "write_timeout must be 'default', 'close' or 'retry'",
+    "write_timeout: retry": "is valid",
+    "leafnodes { write_timeout: x }": "write_timeout must be 'default', 'close' or 'retry'",
+    'leafnodes { port: -1, write_timeout: close, write_deadline: "3s" }': "is valid",
+    "proxy_protocol: true": "is valid",
+}
+
+
+@pytest.mark.parametrize("kind", ["jetraft", "reference"])
+def test_what_is_wrong_with_a_value_is_said_in_the_same_words(kind: Kind, tmp_path: Path) -> None:
+    path = tmp_path / "c.conf"
+    for text, words in VALUES.items():
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            [*command(kind), "-t", "-c", str(path)],
+            env=os.environ | environment(kind), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        assert words in done.stdout + done.stderr, text
+
+
+@pytest.mark.parametrize("kind", ["jetraft", "reference"])
+def test_a_start_says_which_flags_there_are(kind: Kind, tmp_path: Path) -> None:
+    config = "feature_flags: { b: true, a: false, js_raft_delete_range: false, js_ack_fc_v2: false }\n"
+    with Server(kind, directory=tmp_path, config=config) as server:
+        lines = [server.running.wait_for_line(words) for words in ("Feature flags:", "Configured:", "Unsupported:")]
+    assert [line.partition("[INF]")[2] for line in lines] == [
+        "   Feature flags:",
+        "     Configured:    js_ack_fc_v2 (disabled), js_raft_delete_range (opt-out)",
+        "     Unsupported:   a, b",
+    ]

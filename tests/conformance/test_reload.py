@@ -101,6 +101,11 @@ CASES = {
     "account limits": Case(
         accounts(A=USER_A), accounts(A=USER_A).replace("users", "limits: {max_payload: 10}, users"), (Client(A),)
     ),
+    "no proxy": Case("", "proxy_protocol: true\n"),
+    "no policy": Case("", "write_timeout: retry\n"),
+    "no flag": Case("feature_flags: {a: true}\n", "feature_flags: {a: false, b: true}\n"),
+    "no deadline of leaf nodes": Case("leafnodes { port: -1 }\n", "leafnodes { port: -1, write_deadline: 3s }\n"),
+    "no policy of leaf nodes": Case("leafnodes { port: -1 }\n", "leafnodes { port: -1, write_timeout: close }\n"),
     "no path": Case("", "http_base_path: /x\n"),
 }
 

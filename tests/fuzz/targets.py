@@ -30,6 +30,8 @@ from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
 from jetraft.api.leafnodes.web import ANSWER_BYTES_MAX, AnswerError, HubRequest, request_of
 from jetraft.api.plane._plane import RouteFormatError
 from jetraft.api.plane._web import WebPlane
+from jetraft.api.proxy_header import SIGNATURE, ProxyHeaderError
+from jetraft.api.proxy_header import parse_header as parse_header_of_proxy
 from jetraft.api.tls.identity import parse_parts
 from jetraft.api.websocket._common import WebSocketCommon
 from jetraft.api.websocket.closing import close_frames
@@ -51,6 +53,12 @@ from jetraft.store.model.errors import ApiError
 from jetraft.store.model.gotime import parse_duration, parse_time
 from jetraft.store.model.jsoncodec import WireObject, encode
 
+PROXY_HEADER: Final = (
+    b"PROXY TCP4 198.51.100.7 127.0.0.1 5678 4222\r\n",
+    b"PROXY TCP6 2001:db8::1 ::1 5678 4222\r\n",
+    SIGNATURE + b"\x21\x11\0\x0c" + bytes(12),
+    SIGNATURE + b"\x21\x21\0\x24" + bytes(36),
+)
 PLANE_INPUTS_MAX: Final = 2_000  # then a new plane, so that what an input leaves behind is bounded
 K = TypeVar("K")
 for _module in ("raft.recovery", "cluster.calls.messages", "cluster.backup"):  # each registers its messages
@@ -409,6 +417,15 @@ def _text(data: bytes) -> None:
     parse_parts(text)
 
 
+def _proxy_header(data: bytes) -> None:
+    """What comes before a client's bytes: a header is found in its own bytes, and more of them change nothing."""
+    try:
+        found = parse_header_of_proxy(data)
+    except ProxyHeaderError:
+        return
+    assert found is None or parse_header_of_proxy(data + b"PING") == found
+
+
 def _targets() -> dict[str, Target]:
     planes, peers, leafs, webs = _Planes(), _Planes(), _Planes(), _Planes()
     return {
@@ -417,6 +434,7 @@ def _targets() -> dict[str, Target]:
         "leaf": Target(run=leafs.leaf, seeds=LEAF),
         "frames": Target(run=webs.frames, seeds=FRAMES),
         "upgrade": Target(run=_upgrade, seeds=UPGRADE),
+        "proxy-header": Target(run=_proxy_header, seeds=PROXY_HEADER),
         "token": Target(run=_token, seeds=CLAIMS),
         "connect": Target(run=_connect_line, seeds=CONNECT),
         "configuration": Target(run=_configuration, seeds=CONFIGURATION),

@@ -28,7 +28,7 @@ LEAF = {
     "domain": "raw",
 }
 FIELDS = ("server_name", "version", "host", "port", "headers", "auth_required", "max_payload", "jetstream", "domain",
-          "api_lvl", "info_on_connect", "leafnode_urls", "tls_required")  # fmt: skip
+          "api_lvl", "info_on_connect", "leafnode_urls", "tls_required", "ip")  # fmt: skip
 
 
 class Hub(Server):
@@ -68,6 +68,7 @@ def test_the_greeting_and_the_admission(hub: Hub) -> None:
             "server_name": "hub", "version": "2.15.1", "host": HOST, "port": hub.leaf_port, "headers": True,
             "auth_required": True, "max_payload": 1 << 20, "jetstream": True, "domain": "hub", "api_lvl": 5,
             "info_on_connect": True, "leafnode_urls": [f"{HOST}:{hub.leaf_port}"],
+            "ip": f"{HOST}:{hub.leaf_port}",
         }  # fmt: skip
         assert {key: leaf.info[key] for key in FIELDS if key in leaf.info} == wanted
         assert leaf.info["nonce"]
@@ -213,3 +214,10 @@ def test_a_user_of_clients_comes_into_its_own_account(kind: Kind, tmp_path: Path
     config = f'{accounts}\nleafnodes {{ host: "{HOST}", port: {port}, authorization {{ account: A }} }}'
     with Server(kind, directory=tmp_path, config=config), RawLeaf(port, **{**LEAF, "user": "b", "pass": "pb"}) as leaf:
         assert '"remote_account":"B"' in leaf.until("LS+ $LDS.")[0]
+
+
+@pytest.mark.parametrize("kind", ["jetraft", pytest.param("reference", marks=pytest.mark.reference)])
+def test_a_hub_without_users_wants_to_hear_a_name_too(kind: Kind, tmp_path: Path) -> None:
+    port = free_port()
+    with Server(kind, directory=tmp_path, config=f'leafnodes {{ listen: "{HOST}:{port}" }}'), RawLeaf(port) as leaf:
+        assert leaf.info["auth_required"] is True

@@ -63,6 +63,22 @@ def test_a_receiver_that_takes_a_little_now_and_then_is_not_cut() -> None:
     ours.close()
 
 
+def test_a_leaf_node_has_a_deadline_of_its_own() -> None:
+    plane = make_plane()
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(0)
+    cid = plane.open_leaf(theirs.detach(), solicited=False)
+    for _ in range(20):
+        plane.write(cid, b"x" * 100_000)
+    plane.flush()
+    assert figures_of(plane, cid)["pending_bytes"] > 0
+    plane.housekeeping(0, 0, 0, DEADLINE_NS)
+    assert plane.flush() == ()
+    plane.housekeeping(0, 0, DEADLINE_NS, 1)  # a nanosecond
+    assert [(c, r) for c, r, _ in plane.flush()] == [(cid, Reason.SLOW_CONSUMER_DEADLINE)]
+    ours.close()
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_producer_whose_receiver_is_behind_is_not_read_for_a_moment_if_that_is_wanted(
     wanted: bool,  # noqa: FBT001  (a parameter)
