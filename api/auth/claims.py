@@ -241,13 +241,14 @@ def account_claims(token: Token) -> AccountClaims:
         allows_bearer=not flag(limits, "disallow_bearer"),
         jetstream=jetstream_limits(limits),
         callout=callout_of(table(nats, "authorization"), token.subject, frozenset(signing_keys)),
-        unserved=unserved_of(limits),
+        unserved=unserved_of(nats, limits),
     )
 
 
-def unserved_of(limits: Mapping[str, Any]) -> tuple[str, ...]:
+def unserved_of(nats: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[str, ...]:
     """What has no effect, and takes nothing away from anybody."""
-    return ("tiered_limits",) if table(limits, "tiered_limits") else ()
+    found = {"tiered_limits": table(limits, "tiered_limits"), "trace": nats.get("trace")}
+    return tuple(name for name, value in found.items() if value)
 
 
 def callout_of(block: Mapping[str, Any], account: str, signers: frozenset[str]) -> CalloutRules | None:

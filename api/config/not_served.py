@@ -10,7 +10,7 @@ def words(text: str) -> frozenset[str]:
 
 NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
-        feature_flags gateway mqtt ocsp ocsp_cache prof_port write_timeout
+        gateway mqtt ocsp ocsp_cache prof_port
     """),
     "accounts": words("nkey"),
     "cluster": words("permissions"),

@@ -16,6 +16,7 @@ from jetraft.cluster.streams.group_views import silence_ns
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_time
+from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.versioning import API_LEVEL
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 ACCOUNTS_MAX: Final = 1024  # nats-server's default
 CONSUMERS_MAX: Final = 1000  # of one stream: a page is made in one turn, which must be short
-LIMITS: Final[dict[str, Any]] = {}  # `jetstream { limits }` of nats-server, which is not served
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -47,6 +47,7 @@ class Jsz:
     capacity: Mapping[str, int]  # bytes, by kind of storage
     clock: Clock
     domain: str = ""
+    limits: ServerLimits = NO_LIMITS
 
     def config(self) -> dict[str, Any]:
         """The configuration. Every acknowledgement waits for its fsync, so `sync_interval` is 0."""
@@ -89,7 +90,7 @@ class Jsz:
         """The JetStream part of /varz."""
         meta = self.node.meta_group if self.node.service.cluster.clustered else None
         shown = {"meta": self._meta_cluster(meta)} if meta is not None else {}
-        return {"config": self.config(), "stats": self.stats(), **shown, "limits": LIMITS}
+        return {"config": self.config(), "stats": self.stats(), **shown, "limits": shown_limits(self.limits)}
 
     def jsz(self, question: JszQuestion) -> dict[str, Any]:
         """The page without its head. Raises PageError."""
@@ -102,7 +103,7 @@ class Jsz:
         document: dict[str, Any] = {
             **stats,
             "config": self.config(),
-            "limits": LIMITS,
+            "limits": shown_limits(self.limits),
             "streams": len(states),
             "streams_leader": sum(replica.is_leader for replica in replicas),
             "consumers": sum(replica.consumer_count for replica in replicas),
@@ -204,9 +205,9 @@ class Jsz:
                 {
                     "name": view.name_of(lag.node),
                     "current": lag.current,
-                    "offline": lag.offline,
+                    **({"offline": True} if lag.offline else {}),
                     "active": silence_ns(lag, view.link_heard_ns(lag.node), now_ns),
-                    "lag": lag.lag_entries,
+                    **({"lag": lag.lag_entries} if lag.lag_entries else {}),
                     "peer": lag.node,
                 }
                 for lag in meta.replica_lag()
@@ -215,7 +216,7 @@ class Jsz:
             {
                 "name": view.name_of(node),
                 "current": view.is_up(node),
-                "offline": not view.is_up(node),
+                **({} if view.is_up(node) else {"offline": True}),
                 "active": 0 if (heard_ns := view.link_heard_ns(node)) is None else max(0, now_ns - heard_ns),
                 "peer": node,
             }
@@ -265,3 +266,19 @@ def plain(figures: attrs.AttrsInstance) -> dict[str, Any]:
 
 def _jsonable(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str | list | tuple | dict) else str(value)
+
+
+def shown_limits(limits: ServerLimits) -> dict[str, int]:
+    """`jetstream { limits }`, without what is not configured."""
+    batch, usual = limits.batch, NO_LIMITS.batch
+    found = {
+        "max_request_batch": limits.max_request_batch,
+        "max_ack_pending": limits.max_ack_pending,
+        "max_duplicate_window": limits.duplicate_window_ns,
+        "max_batch_inflight_per_stream": 0 if batch.per_stream == usual.per_stream else batch.per_stream,
+        "max_batch_inflight_total": 0 if batch.per_server == usual.per_server else batch.per_server,
+        "max_batch_size": 0 if batch.messages == usual.messages else batch.messages,
+        "max_batch_timeout": 0 if batch.idle_ns == usual.idle_ns else batch.idle_ns,
+        "default_max_consumers": limits.default_max_consumers,
+    }
+    return {name: value for name, value in found.items() if value}

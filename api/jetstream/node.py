@@ -335,6 +335,7 @@ class JetStreamNode:
             capacity=self.capacity,
             clock=self._clock,
             domain=self._setting.domain,
+            limits=self._setting.limits,
         )
 
     def statistics(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from jetraft.api.plane._plane import Plane
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gojson import number
+from jetraft.store.model.gotime import format_duration
 
 TLS_TIMEOUT_S = 2  # shown by nats-server where there is no TLS, too
 
@@ -43,12 +44,13 @@ class LeafPages:
             "account": link.account,
             "ip": link.ip,
             "port": link.port,
+            **({"rtt": format_duration(counters["rtt_ns"])} if counters["rtt_ns"] else {}),
             **{key: counters[key] for key in ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")},
         }
         if subs:
             held = self.plane.subscriptions(link.cid)
             row["subscriptions_list"] = sorted(subject.decode(errors="replace") for _, subject, *_ in held)
-        return row
+        return row | {"compression": "off"}
 
     def varz(self) -> dict[str, Any]:
         """The configuration, without users and passwords."""

@@ -48,7 +48,7 @@ class AccountPages:
             "leafnode_connections": self._leafs(account),
             "client_connections": figures["connections"] - self._leafs(account),
             "subscriptions": figures["subscriptions"] + figures["peer_subscriptions"],
-            **shared_fields(self.sharing().get(account)),
+            **shared_fields(account, self.sharing()),
             "name_tag": account,
             "sublist_stats": sublist_stats(self.plane, account),
         }

@@ -1,8 +1,10 @@
 """What an account exports, imports and maps, as /accountz shows it. Field names and order are nats-server's. Pure."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping as Table
 from typing import Any, Final
 
+from jetraft.api.exchange.rules import export_of, exports_of
 from jetraft.api.exchange.values import Export, Import, Mapping, ServiceResponseType, Sharing, SharingKind
 
 WHOLE: Final = 100  # percent
@@ -13,14 +15,16 @@ RESPONSES: Final = {
 }
 
 
-def shared_fields(sharing: Sharing | None) -> dict[str, Any]:
-    """`mappings`, `exports` and `imports`; those without an entry are missing. Those of the system are left out."""
+def shared_fields(account: str, accounts: Table[str, Sharing]) -> dict[str, Any]:
+    """`mappings`, `exports` and `imports` of an account, without empty ones and without those of the system."""
+    sharing = accounts.get(account)
     if sharing is None:
         return {}
+    streams_first = sorted(sharing.imports, key=lambda one: one.kind is SharingKind.SERVICE)
     found: dict[str, Any] = {
         "mappings": {mapping.source: list(destinations(mapping)) for mapping in sharing.mappings},
         "exports": [exported(one) for one in sharing.exports],
-        "imports": [imported(one) for one in sorted(sharing.imports, key=lambda one: one.kind is SharingKind.SERVICE)],
+        "imports": [imported(one, accounts.get(one.account)) for one in streams_first],
     }
     return {key: rows for key, rows in found.items() if rows}
 
@@ -45,11 +49,19 @@ def exported(export: Export) -> dict[str, Any]:
         **({"response_type": RESPONSES[export.response_type]} if is_service else {}),
         **({"approved_accounts": sorted(export.accounts)} if export.accounts else {}),
         **({"token_required": True} if export.needs_activation else {}),
+        **latency("service_latency", export),
     }
 
 
-def imported(one: Import) -> dict[str, Any]:
+def latency(name: str, export: Export | None) -> dict[str, Any]:
+    """How many latencies of a service are told, and where; nothing of a service without."""
+    found = None if export is None else export.latency
+    return {} if found is None else {name: {"sampling": found.percent or "headers", "results": found.subject}}
+
+
+def imported(one: Import, exporter: Sharing | None) -> dict[str, Any]:
     """A stream or service of another account."""
+    export = None if exporter is None else export_of(exports_of(exporter), one)
     is_service = one.kind is SharingKind.SERVICE
     local = one.local or (f"{one.prefix}.{one.subject}" if one.prefix else one.subject)
     return {
@@ -61,4 +73,5 @@ def imported(one: Import) -> dict[str, Any]:
         "invalid": False,
         "share": one.share,
         "tracking": False,
+        **latency("latency", export),
     }

@@ -50,6 +50,11 @@ def test_an_account_and_its_scope_are_read() -> None:
     assert account.signer(OPERATOR.keys.public) == (False, None)
 
 
+def test_what_has_no_effect_is_named() -> None:
+    account = account_claims(decode_token(ACCOUNT.token(trace={"dest": "tr.d", "sampling": 100})))
+    assert account.unserved == ("trace",)
+
+
 @pytest.mark.parametrize("limits", [{}, {"tiered_limits": {"R1": {"mem_storage": 5}}}])
 def test_an_account_has_jetstream_only_with_limits_for_all_tiers(limits: dict[str, Any]) -> None:
     account = account_claims(decode_token(ACCOUNT.token(limits=limits)))

@@ -1,0 +1,279 @@
+"""What attacks cost the others: round trips of a logged-in client and the server's memory, while each goes on.
+
+PYTHONPATH=src:. python -m tests.bench.abuse [--seconds 5] [--connections 10000] [--subscriptions 1000000] [NAME...]
+
+A witness in a process of its own sends a PING every 2 ms, before and during each attack. Every attack has its own
+server, with users, TLS for clients, WebSocket and leaf nodes. The figures depend on what else the machine does.
+"""
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import resource
+import select
+import socket
+import statistics
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from tests.bench.hostile import Peak
+from tests.harness.certificates import Authority
+from tests.harness.leafs import RawLeaf
+from tests.harness.ports import HOST, free_port
+from tests.harness.raw import RawClient
+from tests.harness.raw_websocket import BINARY, WebSocketClient, frame, request
+from tests.harness.server import Server
+
+PAUSE_S: Final = 0.002
+QUIET_S: Final = 2.0
+LOOK_S: Final = 0.2
+CONFIG: Final = """
+allow_non_tls: true
+tls {{ {tls} timeout: 2 }}
+authorization {{ timeout: 2, users: [ {{user: u, password: x}} ] }}
+websocket {{ host: "127.0.0.1", port: {web}, no_tls: true, compression: true }}
+leafnodes {{ host: "127.0.0.1", port: {leaf} }}
+accounts {{ SYS {{ users: [ {{user: sys, password: x}} ] }} }}
+system_account: SYS
+max_control_line: 4096
+"""
+LOGIN: Final[Mapping[str, Any]] = {"user": "u", "pass": "x"}
+DEFLATE: Final = {"Sec-WebSocket-Extensions": "permessage-deflate"}
+COMPRESSED: Final = 4  # the first reserved bit
+
+
+@attrs.frozen
+class Place:
+    """A server that is attacked, and how much."""
+
+    server: Server
+    web_port: int
+    leaf_port: int
+    authority: Authority
+    seconds: float
+    connections: int
+    subscriptions: int
+
+    def rounds(self) -> Iterator[int]:
+        """Numbers until the time is over."""
+        until = time.monotonic() + self.seconds
+        for number in itertools.count():
+            if time.monotonic() > until:
+                return
+            yield number
+
+    def wait(self) -> None:
+        """Let time pass until it is over."""
+        for _ in self.rounds():
+            select.select([], [], [], LOOK_S)
+
+
+def witness(address: tuple[str, int], pipe: Connection) -> None:
+    """PING until told to end; sends the round trips of each part, in seconds."""
+    with RawClient(address, **LOGIN) as client:
+        client.settle()
+        trips: list[float] = []
+        while True:
+            if pipe.poll():
+                word = pipe.recv()
+                pipe.send(trips)
+                trips = []
+                if word == "end":
+                    return
+            began = time.monotonic()
+            client.settle(60.0)
+            trips.append(time.monotonic() - began)
+            time.sleep(PAUSE_S)
+
+
+@contextmanager
+def held(sockets: list[socket.socket]) -> Iterator[None]:
+    """Close what was opened."""
+    try:
+        yield
+    finally:
+        for one in sockets:
+            one.close()
+
+
+# Attacks.
+
+
+def silent(place: Place) -> None:
+    """Connections that say nothing."""
+    crowd = [socket.create_connection(place.server.address) for _ in range(place.connections)]
+    with held(crowd):
+        place.wait()
+
+
+def slow(place: Place) -> None:
+    """Connections that send a byte of a CONNECT every 0.2 s."""
+    crowd = [socket.create_connection(place.server.address) for _ in range(place.connections // 10)]
+    with held(crowd):
+        for number in place.rounds():
+            for one in crowd:
+                try:
+                    one.send(b'CONNECT {"user":"uuuuuuuuuuuuuuuuuuuuu'[number % 30 : number % 30 + 1])
+                except OSError:
+                    continue
+            select.select([], [], [], LOOK_S)
+
+
+def endless_connect(place: Place) -> None:
+    """One CONNECT of a gigabyte after the other."""
+    block = b"x" * (1 << 20)
+    for _ in place.rounds():
+        with socket.create_connection(place.server.address) as one:
+            one.settimeout(1.0)
+            try:
+                one.sendall(b'CONNECT {"name":"')
+                for _ in range(1024):
+                    one.sendall(block)
+            except OSError:
+                continue
+
+
+def deep_json(place: Place) -> None:
+    """CONNECTs that nest as deep as a line allows."""
+    for _ in place.rounds():
+        with socket.create_connection(place.server.address) as one:
+            one.sendall(b"CONNECT " + b'{"a":' * 800 + b"\r\n")
+            one.settimeout(1.0)
+            try:
+                while one.recv(65536):
+                    pass
+            except OSError:
+                continue
+
+
+def bombs(place: Place) -> None:
+    """Compressed messages that would inflate to 400 MB, a thousand times their size."""
+    press = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = b"".join(press.compress(b"PING\r\n" * (1 << 18)) for _ in range(256))
+    packed = (packed + press.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\0\0\xff\xff")
+    bomb = frame(BINARY, packed, rsv=COMPRESSED)
+    for _ in place.rounds():
+        with WebSocketClient((HOST, place.web_port), upgrade=request(headers=DEFLATE), connect=False) as client:
+            client.send_bytes(bomb)
+            client.rest(1.0)
+
+
+def subscriptions(place: Place) -> None:
+    """One client with a million subscriptions."""
+    with RawClient(place.server.address, **LOGIN) as client:
+        for first in range(0, place.subscriptions, 1000):
+            client.send(b"".join(b"SUB a.%d.b %d\r\n" % (number, number) for number in range(first, first + 1000)))
+        client.settle(120.0)
+
+
+def handshakes(place: Place) -> None:
+    """TLS handshakes, one after the other, that are given up before the end."""
+    hello = bytes.fromhex("16030100050100000100")
+    for _ in place.rounds():
+        crowd = [socket.create_connection(place.server.address) for _ in range(50)]
+        with held(crowd):
+            for one in crowd:
+                one.sendall(hello)
+
+
+def whole_handshakes(place: Place) -> None:
+    """Whole TLS handshakes, one after the other."""
+    context = place.authority.client_context()
+    for _ in place.rounds():
+        with socket.create_connection(place.server.address) as one:
+            one.recv(4096)
+            with context.wrap_socket(one, server_hostname="localhost"):
+                pass
+
+
+def system_requests(place: Place) -> None:
+    """Requests for all connections, as fast as they are taken."""
+    body = json.dumps({"subscriptions_detail": True}).encode()
+    request = b"PUB $SYS.REQ.SERVER.PING.CONNZ back %d\r\n%s\r\n" % (len(body), body)
+    with RawClient(place.server.address, **{**LOGIN, "user": "sys"}) as client:
+        client.subscribe("back")
+        for _ in place.rounds():
+            client.send(request * 200)
+            client.settle(60.0)
+
+
+def leaf_lines(place: Place) -> None:
+    """A leaf node that subscribes to ever new subjects and publishes without interest."""
+    with RawLeaf(place.leaf_port, **LOGIN) as leaf:
+        for number in place.rounds():
+            first = number * 500
+            leaf.send(b"".join(b"LS+ leaf.%d\r\n" % (first + at) for at in range(500)))
+            leaf.send(b"LMSG nobody 3\r\nabc\r\n" * 500)
+
+
+ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
+    attack.__name__: attack
+    for attack in (
+        silent, slow, endless_connect, deep_json, bombs, subscriptions, handshakes, whole_handshakes, system_requests,
+        leaf_lines,
+    )
+}  # fmt: skip
+
+
+def shown(trips: list[float]) -> str:
+    """Median and 99th percentile in milliseconds."""
+    cuts = statistics.quantiles(trips, n=100) if len(trips) > 1 else [0.0] * 99
+    return f"p50 {cuts[49] * 1000:5.1f} ms, p99 {cuts[98] * 1000:6.1f} ms"
+
+
+def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
+    """One attack on a server of its own; True when it lives on and the witness was served."""
+    authority = Authority.make(directory)
+    web_port, leaf_port = free_port(), free_port()
+    config = CONFIG.format(tls=authority.server().block, web=web_port, leaf=leaf_port)
+    with ExitStack() as stack:
+        server = stack.enter_context(Server("jetraft", directory=directory, config=config, jetstream=False))
+        here, there = multiprocessing.Pipe()
+        spawn = multiprocessing.get_context("spawn")
+        process = spawn.Process(target=witness, args=(server.address, there), daemon=True)
+        process.start()
+        select.select([], [], [], QUIET_S)
+        here.send("next")
+        quiet = here.recv()
+        peak = Peak(server)
+        place = Place(server, web_port, leaf_port, authority, asked.seconds, asked.connections, asked.subscriptions)
+        attack = multiprocessing.get_context("fork").Process(target=ATTACKS[name], args=(place,), daemon=True)
+        attack.start()
+        while attack.is_alive():
+            attack.join(LOOK_S)
+            peak.look()
+        here.send("end")
+        trips = here.recv()
+        process.join()
+        print(f"{name:18} before {shown(quiet)}; during {shown(trips)}; {peak.mb:5.0f} MB more at most", flush=True)
+        return attack.exitcode == 0 and len(trips) > 1 and server.running.running
+
+
+def main() -> int:
+    """Measure and print; the exit status says whether every server lived on and served."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--subscriptions", type=int, default=1_000_000)
+    parser.add_argument("names", nargs="*", choices=[[], *ATTACKS])
+    asked = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2 * asked.connections + 1_000)), hard))
+    good = True
+    for name in asked.names or ATTACKS:
+        with tempfile.TemporaryDirectory() as directory:
+            good = measure(name, asked, Path(directory)) and good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
