@@ -43,7 +43,7 @@ EXPECTED: Final = (
     "METRIC.CONSUMER.ACK.S.d",
 )
 OF_CLIENTS: Final = ("SNAPSHOT_", "RESTORE_")  # the executing node does not know who asked: no `client` here
-OPTIONAL: Final = ("lag", "offline")  # of a replica, left out where there is none
+OPTIONAL: Final = ("lag", "offline", "request")  # left out where there is none
 ATTEMPTS: Final = 3
 Shape = dict[str, str]  # path of a field -> type of its value
 STREAM: Final = {"name": "S", "subjects": ["s.>"], "num_replicas": 3, "allow_atomic": True}
