@@ -52,6 +52,7 @@ class ConsumerRunner:
         self._timer: TimerHandle | None = None
         self._timer_ns = 0
         self._ended = False
+        self._is_leaving = False  # its deletion is proposed, for nobody has used it
         self._holds = 0  # resets on their way: what would be decided now would be written behind them
         self.core = make_core(dispatcher, state)
         self.initial: CoreStatistics | None = None  # before a first delivery that this leader decides
@@ -126,9 +127,11 @@ class ConsumerRunner:
         if effects.has_resumed:
             stream, until_ns = self._dispatcher.stream, self.state.config.pause_until
             self._dispatcher.site.advisories.paused(stream, self.state.name, until_ns, is_paused=False)
-        if effects.is_abandoned:
+        if effects.is_abandoned and not self._is_leaving:
+            self._is_leaving = True  # once in a term: its commit may take as long as members are away
             self._dispatcher.abandon(self.state.name)
-        self._set_timer(effects.wake_ns)
+        if not self._is_leaving:
+            self._set_timer(effects.wake_ns)
 
     def _tell_given_up(self, command: Dropped) -> None:
         """Advise that messages were delivered as often as allowed."""
