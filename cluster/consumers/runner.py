@@ -127,10 +127,16 @@ class ConsumerRunner:
         if effects.has_resumed:
             stream, until_ns = self._dispatcher.stream, self.state.config.pause_until
             self._dispatcher.site.advisories.paused(stream, self.state.name, until_ns, is_paused=False)
-        if effects.is_abandoned and not self._is_leaving:
-            self._is_leaving = True  # once in a term: its commit may take as long as members are away
+        self._go_on(effects)
+
+    def _go_on(self, effects: ConsumerEffects) -> None:
+        """Step again when the core wants it; or delete the consumer, once: members may be away for long."""
+        if self._is_leaving:
+            return
+        if effects.is_abandoned:
+            self._is_leaving = True
             self._dispatcher.abandon(self.state.name)
-        if not self._is_leaving:
+        else:
             self._set_timer(effects.wake_ns)
 
     def _tell_given_up(self, command: Dropped) -> None:
