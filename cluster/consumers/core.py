@@ -161,27 +161,22 @@ class ConsumerCore:
         out.is_abandoned = self._is_abandoned(now)
         return out
 
-    @property
-    def names_count(self) -> bool:
-        """Whether it matters which delivery an ack names: acks are measured, and there are several of a message."""
-        return bool(self._metric) and self.pending.num_redelivered > 0
-
     def _sample(self, seqs: Runs, now: Now, named: Mapping[int, int]) -> None:
-        """Record how long these acks took, while the metric's subject has subscribers.
-
-        `named` are the consumer sequences that acks named. What is not there has the first delivery's.
-        """
+        """Record how long these acks took, while there is interest; of the first delivery where none is `named`."""
         if not self._has_interest(self._metric):
             return
         for seq in seqs:
-            found = self.pending.last_delivery(seq, now.mono_ns)
-            if found is not None:
-                consumer_seq, elapsed_ns, count = found
-                self._out.samples.append(AckSample(named.get(seq, consumer_seq), seq, elapsed_ns, count))
+            if (found := self.pending.last_delivery(seq, now.mono_ns)) is not None:
+                self._out.samples.append(AckSample(named.get(seq, found[0]), seq, *found[1:]))
+
+    @property
+    def names_count(self) -> bool:
+        """Whether it matters which delivery an ack names."""
+        return bool(self._metric) and self.pending.num_redelivered > 0
 
     @property
     def has_samples(self) -> bool:
-        """True when a step has samples to hand over."""
+        """True when a step has samples."""
         return bool(self._out.samples)
 
     def take_commands(self) -> list[commands.ConsumerCommand]:

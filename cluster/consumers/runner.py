@@ -52,7 +52,7 @@ class ConsumerRunner:
         self._timer: TimerHandle | None = None
         self._timer_ns = 0
         self._ended = False
-        self._is_leaving = False  # its deletion is proposed, for nobody has used it
+        self._is_leaving = False  # its deletion is proposed: no client uses it
         self._holds = 0  # resets on their way: what would be decided now would be written behind them
         self.core = make_core(dispatcher, state)
         self.initial: CoreStatistics | None = None  # before a first delivery that this leader decides

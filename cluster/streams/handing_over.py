@@ -13,7 +13,7 @@ So each message is captured by one of the two: the new leader has no interest be
 is given once; an answer that is lost is a publish without an answer, as when a leader is killed.
 
 A leader that has gone is not waited for: without a link the question fails at once, when the link ends too. One that
-stands still behind its link is found out by a sign that it gives before any fence. What it holds then is dropped when it
+stands still behind its link is found out by a sign that it gives before any fence. What it holds is dropped when it
 goes on, so a message that both have captured is admitted by the new leader alone.
 """
 

@@ -305,8 +305,7 @@ class StreamReplica:
         """A consumer exists."""
         if self._leadership is not None:
             self._site.advisories.consumer_action(self.config.name, state.name, "create")
-            if not state.config.direct:
-                announce_consumers(self._site, self.group, self.config.name, [state.name])
+            announce_consumers(self._site, self.group, self.config.name, [state])
             self._leadership.dispatcher.created(state)
 
     def consumer_updated(self, state: ConsumerState, *, is_reset: bool) -> None:
@@ -355,7 +354,7 @@ class StreamReplica:
                 settled=self._report_settled,
             )
             self._reshaper.look()
-            announce_leader(self._site, self.group, self.config.name, self.consumer_names())
+            announce_leader(self._site, self.group, self.config.name, self.machine.consumers.values())
         self._changed()
 
     def _changed(self) -> None:
