@@ -250,13 +250,12 @@ class Server:
         from jetraft.api.jetstream.assembly import NodePlace, open_jetstream  # noqa: PLC0415  only where it is enabled
 
         self.say.info("Starting JetStream")
-        name = self.identity.server_name
         place = NodePlace(
             mesh=self.mesh,
             reactor=self.reactor,
             timers=self.timers,
             clock=self.clock,
-            clients=ClientDirectory(sessions=self.sessions, plane=self.plane, server_name=name),
+            clients=ClientDirectory(sessions=self.sessions, plane=self.plane, identity=self.identity),
         )
         return open_jetstream(options, self.identity, self.accounts, place, self.say)
 
@@ -384,7 +383,7 @@ async def serve_others(server: Server) -> None:
         return
     from jetraft.api.jetstream.without import JetStreamOfOthers  # noqa: PLC0415  only nodes of this kind
 
-    clients = ClientDirectory(sessions=server.sessions, plane=server.plane, server_name=server.identity.server_name)
+    clients = ClientDirectory(sessions=server.sessions, plane=server.plane, identity=server.identity)
     await JetStreamOfOthers.make(server.mesh, server.reactor, server.accounts, clients, server.clock).run()
 
 

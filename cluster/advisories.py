@@ -107,6 +107,11 @@ class Advisories:
         fields = {"stream": stream, "consumer": consumer, "action": action}
         self._tell(f"CONSUMER.{past}.{stream}.{consumer}", "consumer_action", fields)
 
+    def consumer_leader(self, stream: str, consumer: str, leader: str, replicas: list[dict[str, Any]]) -> None:
+        """A replica leads a consumer from now on: the one that leads its stream."""
+        fields = {"stream": stream, "consumer": consumer, "leader": leader, "replicas": replicas}
+        self._tell(f"CONSUMER.LEADER_ELECTED.{stream}.{consumer}", "consumer_leader_elected", fields)
+
     def paused(self, stream: str, consumer: str, until_ns: int | None, *, is_paused: bool) -> None:
         """A consumer delivers nothing until then (Unix time), or goes on."""
         shown = format_time(ZERO_TIME_NS if until_ns is None else until_ns)

@@ -89,7 +89,7 @@ class JetStreamOfOthers:
             outboxes=outboxes,
             kick=reactor.kick_outside,
             accounts=accounts,
-            server_name=clients.server_name,
+            server_name=clients.identity.server_name,
             describe=clients.describe,
         )
         gateway.shut()

@@ -81,7 +81,7 @@ class ClientDirectory:
 
     sessions: Sessions
     plane: Plane
-    server_name: str
+    identity: ServerIdentity
 
     def describe(self, cid: int, account: str) -> dict[str, Any]:
         """A client; one that has left, or whose request came from another node, is its account alone."""
@@ -91,4 +91,5 @@ class ClientDirectory:
         found = client_info(session, rtt_ns=counters["rtt_ns"])
         del found["name_tag"]
         kind = {key: found.pop(key) for key in ("kind", "client_type")}
-        return found | {"server": self.server_name} | kind
+        cluster = {"cluster": self.identity.cluster_name} if self.identity.cluster_name else {}
+        return found | {"server": self.identity.server_name} | cluster | kind

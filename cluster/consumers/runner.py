@@ -56,6 +56,7 @@ class ConsumerRunner:
         self._timer: TimerHandle | None = None
         self._timer_ns = 0
         self._ended = False
+        self._is_leaving = False  # its deletion is proposed: no client uses it
         self._holds = 0  # resets on their way: what would be decided now would be written behind them
         self.core = make_core(dispatcher, state)
         self.initial: CoreStatistics | None = None  # before a first delivery that this leader decides
@@ -126,9 +127,17 @@ class ConsumerRunner:
         if effects.has_resumed:
             stream, until_ns = self._dispatcher.stream, self.state.config.pause_until
             self._dispatcher.site.advisories.paused(stream, self.state.name, until_ns, is_paused=False)
+        self._go_on(effects)
+
+    def _go_on(self, effects: ConsumerEffects) -> None:
+        """Step again when the core wants it; or delete the consumer, once: members may be away for long."""
+        if self._is_leaving:
+            return
         if effects.is_abandoned:
+            self._is_leaving = True
             self._dispatcher.abandon(self.state.name)
-        self._set_timer(effects.wake_ns)
+        else:
+            self._set_timer(effects.wake_ns)
 
     def _tell(self, effects: ConsumerEffects) -> bool:
         """Say what the step has led to beside deliveries; True when something is to be handed on."""

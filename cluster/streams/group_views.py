@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from jetraft.store.model.state import ClusterInfo, PeerInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jetraft.cluster.site import Site
     from jetraft.raft.group import Group
     from jetraft.raft.group_spec import ReplicaLag
+    from jetraft.store.stream.consumer_state import ConsumerState
+
+CONSUMERS_TOLD_MAX: Final = 1000  # each costs a look at the interest in its subject when a leader begins
 
 
 def cluster_info(site: Site, group: Group) -> ClusterInfo:
@@ -45,10 +51,22 @@ def silence_ns(lag: ReplicaLag, heard_ns: int | None, now_ns: int) -> int:
     return lag.active_ns if heard_ns is None else min(lag.active_ns, max(0, now_ns - heard_ns))
 
 
-def announce_leader(site: Site, group: Group, stream: str) -> None:
-    """Publish that this node leads a stream that has other replicas, too."""
+def announce_leader(site: Site, group: Group, stream: str, consumers: Iterable[ConsumerState]) -> None:
+    """Publish that this node leads a stream that has other replicas, too, and with it these consumers."""
     if len(group.members) > 1:
-        own = {"name": site.name_of(group.node_id), "current": True, "active": 0}
-        others = [peer.to_json_dict() for peer in cluster_info(site, group).replicas]
-        replicas = [*others, {**own, "peer": group.node_id}]
-        site.advisories.stream_leader(stream, str(own["name"]), replicas)
+        site.advisories.stream_leader(stream, site.name_of(group.node_id), _replicas(site, group))
+        announce_consumers(site, group, stream, consumers)
+
+
+def announce_consumers(site: Site, group: Group, stream: str, consumers: Iterable[ConsumerState]) -> None:
+    """Publish that this node leads these consumers, up to CONSUMERS_TOLD_MAX of them."""
+    if len(group.members) > 1:
+        leader, replicas = site.name_of(group.node_id), _replicas(site, group)
+        for consumer in islice(consumers, CONSUMERS_TOLD_MAX):
+            if not consumer.config.direct:
+                site.advisories.consumer_leader(stream, consumer.name, leader, replicas)
+
+
+def _replicas(site: Site, group: Group) -> list[dict[str, Any]]:
+    own = {"name": site.name_of(group.node_id), "current": True, "active": 0, "peer": group.node_id}
+    return [*(peer.to_json_dict() for peer in cluster_info(site, group).replicas), own]

@@ -11,6 +11,10 @@ is held before it captures anything itself:
 
 So each message is captured by one of the two: the new leader has no interest before the old one has none. What is held
 is given once; an answer that is lost is a publish without an answer, as when a leader is killed.
+
+A leader that has gone is not waited for: without a link the question fails at once, when the link ends too. One that
+stands still behind its link is found out by a sign that it gives before any fence. What it holds is dropped when it
+goes on, so a message that both have captured is admitted by the new leader alone.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
 KEEP_NS: Final = 500 * NS_PER_MS  # a member that was asked to lead does so in some 20 ms, and asks at once
 ASK_S: Final = 0.5  # the new leader captures nothing as long as it waits
+SIGN_S: Final = 0.15  # by then a node that runs has said so; a pause for garbage is shorter
 FENCE_S: Final = 0.2  # a node that gives no sign may have sent something that gets no answer
 
 
@@ -199,8 +204,18 @@ class Handovers:
 
     async def _fetch(self, group: HandingGroup, node: NodeId, take: Callable[[bytes], None]) -> None:
         question = HandoverQuestion(group_id=str(group.group_id), incarnation=group.incarnation).pack()
-        answer = await ask_for(HeldMessages, self._mesh, node, METHOD, question, timeout_s=ASK_S)
-        take(answer.batch if answer is not None else b"")
+        held = b""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._give_up_without_a_sign, node, nursery.cancel_scope)
+            answer = await ask_for(HeldMessages, self._mesh, node, METHOD, question, timeout_s=ASK_S)
+            held = b"" if answer is None else answer.batch
+            nursery.cancel_scope.cancel()
+        take(held)
+
+    async def _give_up_without_a_sign(self, node: NodeId, asking: trio.CancelScope) -> None:
+        """Cancel the question when the node does not say that it runs."""
+        if await ask_peer(self._mesh, node, FENCE, b"", timeout_s=SIGN_S) is None:
+            asking.cancel()
 
     async def run(self) -> None:
         """Work until cancelled."""

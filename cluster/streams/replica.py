@@ -20,7 +20,7 @@ from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.state.snapshot import encode_config
 from jetraft.cluster.streams.asked import message_asked_for
 from jetraft.cluster.streams.direct import DirectGets
-from jetraft.cluster.streams.group_views import announce_leader, cluster_info
+from jetraft.cluster.streams.group_views import CONSUMERS_TOLD_MAX, announce_consumers, announce_leader, cluster_info
 from jetraft.cluster.streams.leader import StreamLeadership
 from jetraft.cluster.streams.removals import deletion_of, purge_of
 from jetraft.raft.engine.port import Proposal
@@ -305,6 +305,7 @@ class StreamReplica:
         """A consumer exists."""
         if self._leadership is not None:
             self._site.advisories.consumer_action(self.config.name, state.name, "create")
+            announce_consumers(self._site, self.group, self.config.name, [state])
             self._leadership.dispatcher.created(state)
 
     def consumer_updated(self, state: ConsumerState, *, is_reset: bool) -> None:
@@ -353,7 +354,7 @@ class StreamReplica:
                 settled=self._report_settled,
             )
             self._reshaper.look()
-            announce_leader(self._site, self.group, self.config.name)
+            announce_leader(self._site, self.group, self.config.name, self.machine.consumers.values())
         self._changed()
 
     def _changed(self) -> None:
@@ -369,6 +370,8 @@ class StreamReplica:
         self._end_restoration()
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
+            for consumer in self.consumer_names()[:CONSUMERS_TOLD_MAX] if is_removed else ():
+                self._site.advisories.consumer_action(self.config.name, consumer, "delete")
             leadership.end(reason, is_removed=is_removed)
         reshaper, self._reshaper = self._reshaper, None
         if reshaper is not None:

@@ -156,3 +156,15 @@ def test_acks_are_noted_after_the_request_that_comes_with_them_is_served() -> No
     info = replica.consumer_info("c")
     assert info is not None
     assert (info.num_ack_pending, info.ack_floor.stream_seq) == (0, 2)
+
+
+def test_the_deletion_of_an_unused_consumer_is_proposed_once_however_long_its_commit_takes() -> None:
+    node, log = Node(), MemLog()
+    replica = start_stream(node, log)
+    add_consumer(node, replica, name="e", inactive_threshold=5 * S)
+    log._durable_on_submit = False
+    node.sleep(5 * S + 100)
+    assert dispatcher(replica).entries_in_flight == 1
+    log.complete()
+    node.turn()
+    assert replica.consumer_names() == []

@@ -17,9 +17,10 @@ from jetraft.cluster.calls.messages.handing_over import (
 )
 from jetraft.cluster.capture._capture import captures, encode_capture
 from jetraft.cluster.streams.candidate import TRACED_ONLY, TRACED_ORIGIN
-from jetraft.cluster.streams.handing_over import KEEP_NS, Handovers, HeldPublishes, LeftSink
+from jetraft.cluster.streams.handing_over import ASK_S, KEEP_NS, SIGN_S, Handovers, HeldPublishes, LeftSink
 from jetraft.cluster.streams.leader import TRANSFER_LOOK_NS, StreamLeadership
 from jetraft.raft.engine.leadership import Transfer
+from jetraft.raft.mesh.rpc import CallTimeoutError
 from jetraft.store.model.ids import NodeId
 from tests.cluster.lab import NODE, Node, start_stream
 
@@ -46,7 +47,8 @@ class FakeMesh:
     peers: dict[NodeId, Peer] = attrs.Factory(lambda: {B: Peer()})
     own_routes: int = 0
     handlers: dict[str, Callable[[NodeId, bytes], Awaitable[bytes]]] = attrs.Factory(dict)
-    on_call: dict[str, Callable[[bytes], bytes]] = attrs.Factory(dict)
+    on_call: dict[str, Callable[[bytes], bytes]] = attrs.Factory(lambda: {FENCE: lambda _payload: b""})
+    silent: set[str] = attrs.Factory(set)  # what it does not answer
 
     def routes_to(self, _nodes: object) -> int:
         return 0
@@ -55,7 +57,9 @@ class FakeMesh:
         return None
 
     async def call(self, _to: NodeId, method: str, payload: bytes, *, timeout_s: float) -> bytes:
-        del timeout_s
+        if method in self.silent:
+            await trio.sleep(timeout_s)
+            raise CallTimeoutError(method)
         return self.on_call[method](payload)
 
     def serve(self, method: str, handler: Callable[[NodeId, bytes], Awaitable[bytes]], **_: int) -> None:
@@ -208,3 +212,27 @@ def test_a_node_that_does_not_answer_held_nothing() -> None:
 
     trio.run(run)
     assert taken == [b""]
+
+
+async def test_a_leader_before_that_stands_still_is_waited_for_no_longer_than_for_its_sign(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    node = Node()
+    mesh, handovers = with_handovers(node)
+    mesh.silent = {METHOD, FENCE}
+    assert await waited_s(node, handovers) == SIGN_S
+    mesh.silent, mesh.on_call[FENCE] = {METHOD}, lambda _payload: b""
+    assert await waited_s(node, handovers) == ASK_S, "it runs: what it holds may come"
+
+
+async def waited_s(node: Node, handovers: Handovers) -> float:
+    """How long the next leader captures nothing."""
+    group = start_stream(node, name=f"S{node.clock.now_ns}").group
+    group.core.handed_by = B  # type: ignore[misc]
+    began, taken = trio.current_time(), trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(handovers.run)
+        handovers.fetch(group, lambda _held: taken.set())
+        await taken.wait()
+        nursery.cancel_scope.cancel()
+    return round(trio.current_time() - began, 6)
