@@ -198,6 +198,7 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.unique_tag": Refused(title="JetStreamUniqueTag"),
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
+    "jetstream.streams": not_supported("JetStream streams"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
     "log_size_limit": Refused(title="LogSizeLimit"),
     "log_max_num": Refused(title="LogMaxFiles"),
