@@ -121,14 +121,15 @@ def measure(kind: Kind, generator: Path, nodes: int, size: int, messages: int = 
         server, missed = running[0], []
         with RawClient(server.address) as client:
             client.api("STREAM.CREATE.BENCH", {"name": "BENCH", "subjects": ["bench.>"], "num_replicas": nodes})
-            before = [(rss_bytes(node.running.pid), cpu_s(node.running.pid)) for node in running]
-            made, seconds = create_many(kind, server, size)
-            after = [(rss_bytes(node.running.pid), cpu_s(node.running.pid)) for node in running]
-            rate = made / seconds if seconds else 0.0
-            each = [(now[0] - was[0]) / max(made, 1) for now, was in zip(after, before, strict=True)]
-            cpu_us = sum(now[1] - was[1] for now, was in zip(after, before, strict=True)) * 1e6 / max(made, 1)
-            print(f"{kind}: {made:,} consumers on R{nodes}: {rate:,.0f} created/s, {cpu_us:,.0f} us of processor each")
-            print("bytes of memory each, by node: " + ", ".join(f"{one:,.0f}" for one in each), flush=True)
+        before = [(rss_bytes(node.running.pid), cpu_s(node.running.pid)) for node in running]
+        made, seconds = create_many(kind, server, size)
+        after = [(rss_bytes(node.running.pid), cpu_s(node.running.pid)) for node in running]
+        rate = made / seconds if seconds else 0.0
+        each = [(now[0] - was[0]) / max(made, 1) for now, was in zip(after, before, strict=True)]
+        cpu_us = sum(now[1] - was[1] for now, was in zip(after, before, strict=True)) * 1e6 / max(made, 1)
+        print(f"{kind}: {made:,} consumers on R{nodes}: {rate:,.0f} created/s, {cpu_us:,.0f} us of processor each")
+        print("bytes of memory each, by node: " + ", ".join(f"{one:,.0f}" for one in each), flush=True)
+        with RawClient(server.address) as client:  # one that has answered no ping for minutes is gone
             subjects = [f"bench.js.{number}" for number in range(ACTIVE)]
             add_readers(client, ["one"], [])
             one = publish_beside(generator, server, ["one"], messages)
