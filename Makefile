@@ -18,7 +18,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-abuse bench-spark bench-copies bench-spark-write asan fuzz sim crash-states faults faults-disk corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-spark-write asan fuzz sim crash-states faults faults-disk corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -107,6 +107,9 @@ bench-many: setup ## many idle streams: creation, disk, idle cost, restart after
 
 bench-abuse: setup ## attacks: round trips of others and memory meanwhile; best on a quiet machine (ONLY=name)
 	$(BIN)/python -m tests.bench.abuse $(ONLY)
+bench-consumers: setup ## 100,000 pull consumers on an R3 stream, 100 of them read; nats-server as far as it goes (SIZE=n)
+	$(BIN)/python -m tests.bench.active_consumers $(if $(SIZE),--size $(SIZE))
+	$(BIN)/python -m tests.bench.active_consumers --kind reference $(if $(SIZE),--size $(SIZE))
 
 bench-spark: setup ## rows per second into Spark, floors, nats-server beside: ROWS=n RUNS=n KIND=jetraft-1
 	$(BIN)/python -m tests.spark.bench $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) $(if $(KIND),--kind $(KIND))

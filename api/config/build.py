@@ -107,6 +107,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         raft_engine=engine,
         cipher=settings.get("cipher") or "chachapoly",
         limits=settings.get("jetstream_limits") or NO_LIMITS,
+        streams=settings.get("declared_streams") or (),
         key=settings.get("encryption_key") or "",
         prev_key=settings.get("prev_encryption_key") or "",
         scrub=ScrubOptions(

@@ -166,6 +166,13 @@ def websocket(settings: Settings, value: Any) -> None:
     read(settings, value)
 
 
+def streams(settings: Settings, value: Any) -> None:
+    """Streams that are made at the start."""
+    from jetraft.api.config.declared import streams as read  # noqa: PLC0415  few servers have some
+
+    read(settings, value)
+
+
 def domain(key: str, value: Any) -> str:
     """The name of a domain: one token of a subject."""
     name = text(key, value)
@@ -187,6 +194,7 @@ JETSTREAM: Mapping[str, Apply] = {
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,
     "limits": jetstream_limits,
+    "streams": streams,
     "cipher": put("cipher", cipher),
     **spelled(put("encryption_key", secret_text), "key", "ek", "encryption_key"),
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),

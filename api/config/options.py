@@ -77,6 +77,15 @@ class ScrubOptions:
 
 
 @attrs.frozen(kw_only=True)
+class DeclaredStream:
+    """A stream of `jetstream { streams }`; `body` is that of a request to create it."""
+
+    account: str
+    name: str
+    body: bytes
+
+
+@attrs.frozen(kw_only=True)
 class JetStreamOptions:
     """The `jetstream` block. Sizes in bytes; 0: three quarters of the machine's memory or disk, as in nats-server."""
 
@@ -92,6 +101,7 @@ class JetStreamOptions:
     domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
+    streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
 
 
 @attrs.frozen(kw_only=True)

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from jetraft.api.accounts import LiveAccounts
-from jetraft.api.config.options import JetStreamAccounts, JetStreamOptions, ScrubOptions
+from jetraft.api.config.options import DeclaredStream, JetStreamAccounts, JetStreamOptions, ScrubOptions
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.api.jetstream.groups import ManagerTurns, MeshLinks, NoLinks
 from jetraft.api.jetstream.inventory import NodeInventory
@@ -71,6 +71,7 @@ class JetStreamSetting:
     tags: tuple[str, ...] = ()
     unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
+    streams: tuple[DeclaredStream, ...] = ()  # of the configuration file
     accounts: LiveAccounts = attrs.field(factory=partial(LiveAccounts.of, JetStreamAccounts()))
 
 
@@ -175,7 +176,7 @@ class JetStreamNode:
             may_block=True,
         )
         reactor.connect_groups(ManagerTurns(self.manager, timers, clock))
-        outboxes = PlaneOutboxes(reactor.plane, reactor)
+        outboxes = self._outboxes = PlaneOutboxes(reactor.plane, reactor)
         ports = NodePorts(
             mesh=mesh,
             manager=self.manager,
@@ -247,6 +248,10 @@ class JetStreamNode:
             nursery.start_soon(self._note_floors)
             await nursery.start(self.gateway.run)
             await nursery.start(self.node.run)
+            if self._setting.streams:
+                from jetraft.api.jetstream.declared import declare  # noqa: PLC0415  few servers have some
+
+                nursery.start_soon(declare, self._setting.streams, self._outboxes, self.node_id)
             task_status.started()
 
     def stop(self) -> None:

@@ -212,6 +212,7 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.unique_tag": Refused(title="JetStreamUniqueTag"),
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
+    "jetstream.streams": not_supported("JetStream streams"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
     "syslog": log_line("syslog"),
     "remote_syslog": Followed(line="remote_syslog = {}", step=Step.LOG),

@@ -23,11 +23,11 @@ from jetraft.cluster.consumers.samples import publish_samples
 from jetraft.cluster.consumers.selector import Selector
 from jetraft.cluster.state.commands import Dropped, GaveUp
 from jetraft.store.model.config import AckPolicy
-from jetraft.store.model.extensions import consumer_extensions
 from jetraft.store.port import StoreCorrupt
 from jetraft.store.stream.dead_letter import MAX_DELIVER
 
 if TYPE_CHECKING:
+    from jetraft.cluster.consumers.core import ConsumerCore
     from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
     from jetraft.cluster.consumers.effects import ConsumerEffects, CoreStatistics
     from jetraft.cluster.ports import DeliveryRun, TimerHandle
@@ -77,7 +77,7 @@ class ConsumerRunner:
     @property
     def sends_at_once(self) -> bool:
         """True when a send need not wait for the commit of its delivery."""
-        return sends_at_once(self._dispatcher, self.state)
+        return sends_at_once(self._dispatcher, self.core)
 
     @property
     def is_held(self) -> bool:
@@ -268,10 +268,9 @@ class ConsumerRunner:
         self.step(self._dispatcher.now())
 
 
-def sends_at_once(dispatcher: ConsumerDispatcher, state: ConsumerState) -> bool:
+def sends_at_once(dispatcher: ConsumerDispatcher, core: ConsumerCore) -> bool:
     """True when what a consumer delivers need not be in the log before it leaves."""
-    config = state.config
-    extensions = consumer_extensions(config)
+    config, extensions = core.config, core.extensions
     if extensions.strict_acks or extensions.key_order is not None:
         return False  # the next leader, or this one after a crash, has to know which delivery is the newest
     return config.mem_storage or (config.num_replicas or dispatcher.stream_replicas) == 1
@@ -292,7 +291,7 @@ def make_core(dispatcher: ConsumerDispatcher, state: ConsumerState) -> PullConsu
         now=dispatcher.now(),
         burst_bytes=dispatcher.message_bytes_max or BURST_BYTES,
     )
-    if not sends_at_once(dispatcher, state):
+    if not sends_at_once(dispatcher, core):
         core.takes_acks_ahead = False
     return core
 
