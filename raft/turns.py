@@ -221,6 +221,13 @@ class Turns:
         if self.proposals.has_reads:
             self.proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
 
+    def append_queued(self, now_ns: int) -> None:
+        """Append what this turn has queued already, before its end."""
+        try:
+            self._seal_queue()
+        except DISK_ERRORS as error:
+            self.fail(error, now_ns)
+
     def _seal_queue(self) -> None:
         """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
         if not self.proposals.queued:
