@@ -233,15 +233,9 @@ class Group:
             raise NotLeaderError(f"this node cannot say whether it still leads {self.group_id}")
 
     def transfer_leadership(self, to: NodeId | None) -> bool:
-        """Hand leadership to `to`, or to the most advanced voter. Returns whether a transfer has begun.
-
-        What is queued goes first: it would wait for the end of the transfer, and be refused without an answer.
-        """
+        """Hand leadership to `to`, or to the most advanced voter. Returns whether a transfer has begun."""
         self._mark_dirty()
-        now_ns = self._clock.mono_ns()
-        if self.is_leader:
-            self.turns.append_queued(now_ns)
-        return self.is_leader and self.core.transfer(to, now_ns)
+        return self.turns.transfer(to, self._clock.mono_ns())
 
     def prefer_others(self, *, wanted: bool) -> None:
         """Let other members stand first when a leader is looked for: this one could not do what a leader should."""

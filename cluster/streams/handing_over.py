@@ -95,15 +95,32 @@ def _is_for_trace_only(origin: int) -> bool:
     return origin & TRACED_ORIGIN != 0 and origin & TRACED_ONLY != 0
 
 
-@attrs.define(eq=False)
-class LeftSink:
+@attrs.define(eq=False, kw_only=True)
+class Left:
+    """What a leader leaves behind, for a while."""
+
+    held: HeldPublishes = attrs.field(factory=HeldPublishes)
+    timer: TimerHandle | None = attrs.field(default=None, init=False)
+
+    def keep_until(self, timers: Timers, mono_ns: int, drop: Callable[[], None]) -> None:
+        """Be dropped at this time, if it has not ended before."""
+        self.timer = timers.call_at(mono_ns, drop)
+
+    def end(self) -> bytes:
+        """Take no more; returns what is held."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        return self.held.take()
+
+
+@attrs.define(eq=False, kw_only=True)
+class LeftSink(Left):
     """The sink of a leader that has handed over: it captures on until the next one asks."""
 
     outbox: Outbox
     handle: int
     subjects: tuple[str, ...]
-    held: HeldPublishes
-    timer: TimerHandle | None = attrs.field(default=None, init=False)
 
     def end_interest(self) -> None:
         """Nodes are told to send nothing more; what they send until they have heard is captured."""
@@ -116,31 +133,19 @@ class LeftSink:
     def end(self) -> bytes:
         """Capture no more; returns what is held."""
         self.outbox.remove_sink(self.handle)
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        return self.held.take()
+        return super().end()
 
 
-@attrs.define(eq=False)
-class ExpectedHeld:
+@attrs.define(eq=False, kw_only=True)
+class ExpectedHeld(Left):
     """What a leader that hands over has asked the one before it for: it captures nothing, and gives what it gets."""
 
-    held: HeldPublishes = attrs.field(factory=HeldPublishes, init=False)
     arrived: trio.Event = attrs.field(factory=trio.Event, init=False)
-    timer: TimerHandle | None = attrs.field(default=None, init=False)
 
     def arrive(self, batch: bytes) -> None:
         """The answer is here."""
         self.held.add(batch)
         self.arrived.set()
-
-    def end(self) -> bytes:
-        """Wait no longer; returns what has come."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        return self.held.take()
 
 
 class Handovers:
@@ -171,7 +176,7 @@ class Handovers:
         key = (str(group.group_id), group.incarnation)
         self._drop(key)
         self._left[key] = left
-        left.timer = self._timers.call_at(self._clock.mono_ns() + KEEP_NS, partial(self._drop, key))
+        left.keep_until(self._timers, self._clock.mono_ns() + KEEP_NS, partial(self._drop, key))
 
     def take_back(self, group: HandingGroup) -> bytes:
         """What is held, for this node leads again: no other has fetched it."""
