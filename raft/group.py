@@ -235,7 +235,7 @@ class Group:
     def transfer_leadership(self, to: NodeId | None) -> bool:
         """Hand leadership to `to`, or to the most advanced voter. Returns whether a transfer has begun."""
         self._mark_dirty()
-        return self.is_leader and self.core.transfer(to, self._clock.mono_ns())
+        return self.turns.transfer(to, self._clock.mono_ns())
 
     def prefer_others(self, *, wanted: bool) -> None:
         """Let other members stand first when a leader is looked for: this one could not do what a leader should."""

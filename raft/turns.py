@@ -221,6 +221,14 @@ class Turns:
         if self.proposals.has_reads:
             self.proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
 
+    def transfer(self, to: NodeId | None, now_ns: int) -> bool:
+        """Begin to hand over, behind what is queued: that would be refused without an answer at the end of the term."""
+        try:
+            self._seal_queue()
+        except DISK_ERRORS as error:
+            self.fail(error, now_ns)
+        return self.tenure.is_leader and self._core.transfer(to, now_ns)
+
     def _seal_queue(self) -> None:
         """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""
         if not self.proposals.queued:

@@ -24,7 +24,8 @@ UNREAD_SHARE: Final = 8  # of the limit, for all connections together
 
 def default_memory_bytes(limit_bytes: int) -> int:
     """What streams in memory may hold below a limit of the process."""
-    return max(STREAMS_BYTES_MIN, (limit_bytes - PROCESS_BYTES - limit_bytes // CACHE_SHARE) // STREAMS_SHARE)
+    others = PROCESS_BYTES + limit_bytes // CACHE_SHARE + limit_bytes // UNREAD_SHARE
+    return max(STREAMS_BYTES_MIN, (limit_bytes - others) // STREAMS_SHARE)
 
 
 def fitted(options: Options, limit_bytes: int | None) -> Options:

@@ -10,7 +10,8 @@ is held before it captures anything itself:
     the new leader    captures, and admits what it was given as if clients had sent it
 
 So each message is captured by one of the two: the new leader has no interest before the old one has none. What is held
-is given once; an answer that is lost is a publish without an answer, as when a leader is killed.
+is given once; an answer that is lost is a publish without an answer, as when a leader is killed. A leader that hands
+over before it has its answer passes that on (`ExpectedHeld`).
 
 A leader that has gone is not waited for: without a link the question fails at once, when the link ends too. One that
 stands still behind its link is found out by a sign that it gives before any fence. What it holds is dropped when it
@@ -99,15 +100,32 @@ def _is_for_trace_only(origin: int) -> bool:
     return origin & TRACED_ORIGIN != 0 and origin & TRACED_ONLY != 0
 
 
-@attrs.define(eq=False)
-class LeftSink:
+@attrs.define(eq=False, kw_only=True)
+class Left:
+    """What a leader leaves behind, for a while."""
+
+    held: HeldPublishes = attrs.field(factory=HeldPublishes)
+    timer: TimerHandle | None = attrs.field(default=None, init=False)
+
+    def keep_until(self, timers: Timers, mono_ns: int, drop: Callable[[], None]) -> None:
+        """Be dropped at this time, if it has not ended before."""
+        self.timer = timers.call_at(mono_ns, drop)
+
+    def end(self) -> bytes:
+        """Take no more; returns what is held."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        return self.held.take()
+
+
+@attrs.define(eq=False, kw_only=True)
+class LeftSink(Left):
     """The sink of a leader that has handed over: it captures on until the next one asks."""
 
     outbox: Outbox
     handle: int
     subjects: tuple[str, ...]
-    held: HeldPublishes
-    timer: TimerHandle | None = attrs.field(default=None, init=False)
 
     def end_interest(self) -> None:
         """Nodes are told to send nothing more; what they send until they have heard is captured."""
@@ -117,17 +135,22 @@ class LeftSink:
         self.outbox.remove_sink(self.handle)
         self.handle = handle
 
-    def keep_until(self, timers: Timers, mono_ns: int, drop: Callable[[], None]) -> None:
-        """Be dropped at this time, if it has not ended before."""
-        self.timer = timers.call_at(mono_ns, drop)
-
     def end(self) -> bytes:
         """Capture no more; returns what is held."""
         self.outbox.remove_sink(self.handle)
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        return self.held.take()
+        return super().end()
+
+
+@attrs.define(eq=False, kw_only=True)
+class ExpectedHeld(Left):
+    """What a leader that hands over has asked the one before it for: it captures nothing, and gives what it gets."""
+
+    arrived: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def arrive(self, batch: bytes) -> None:
+        """The answer is here."""
+        self.held.add(batch)
+        self.arrived.set()
 
 
 class Handovers:
@@ -137,7 +160,7 @@ class Handovers:
         self._mesh = mesh
         self._timers = timers
         self._clock = clock
-        self._left: dict[tuple[str, int], LeftSink] = {}
+        self._left: dict[tuple[str, int], LeftSink | ExpectedHeld] = {}
         self._serving = 0
         self._wanted: list[tuple[HandingGroup, NodeId, Callable[[bytes], None]]] = []
         self._woken = trio.Event()
@@ -153,35 +176,39 @@ class Handovers:
 
     # The old leader.
 
-    def leave(self, group: HandingGroup, sink: LeftSink) -> None:
-        """Hold what the sink captures until the next leader fetches it, for KEEP_NS at most."""
+    def leave(self, group: HandingGroup, left: LeftSink | ExpectedHeld) -> None:
+        """Hold what is captured, or comes, until the next leader fetches it, for KEEP_NS at most."""
         key = (str(group.group_id), group.incarnation)
         self._drop(key)
-        self._left[key] = sink
-        sink.keep_until(self._timers, self._clock.mono_ns() + KEEP_NS, partial(self._drop, key))
+        self._left[key] = left
+        left.keep_until(self._timers, self._clock.mono_ns() + KEEP_NS, partial(self._drop, key))
 
     def take_back(self, group: HandingGroup) -> bytes:
         """What is held, for this node leads again: no other has fetched it."""
-        sink = self._left.pop((str(group.group_id), group.incarnation), None)
-        return b"" if sink is None else sink.end()
+        left = self._left.pop((str(group.group_id), group.incarnation), None)
+        return b"" if left is None else left.end()
 
     def _drop(self, key: tuple[str, int]) -> None:
-        sink = self._left.pop(key, None)
-        if sink is not None:
-            sink.end()
+        left = self._left.pop(key, None)
+        if left is not None:
+            left.end()
 
     async def _serve(self, _sender: NodeId, payload: bytes) -> bytes:
         question = HandoverQuestion.unpack(payload)
-        sink = self._left.pop((question.group_id, question.incarnation), None)
-        if sink is None:
+        left = self._left.pop((question.group_id, question.incarnation), None)
+        if left is None:
             return HeldMessages(batch=b"").pack()
         self._serving += 1
         try:
-            sink.end_interest()
-            await self._fence(sink.outbox)
+            if isinstance(left, ExpectedHeld):
+                with trio.move_on_after(ASK_S):
+                    await left.arrived.wait()
+            else:
+                left.end_interest()
+                await self._fence(left.outbox)
         finally:
             self._serving -= 1
-            held = sink.end()
+            held = left.end()
         return HeldMessages(batch=held).pack()
 
     async def _fence(self, outbox: Outbox) -> None:

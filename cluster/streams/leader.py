@@ -20,7 +20,7 @@ from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.expiry import Expiry
-from jetraft.cluster.streams.handing_over import HeldPublishes, LeftSink
+from jetraft.cluster.streams.handing_over import ExpectedHeld, HeldPublishes, LeftSink
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.publish_rate import PublishRate, too_fast
 from jetraft.cluster.streams.republish import Republisher
@@ -67,6 +67,7 @@ class StreamLeadership:
         self._held = HeldPublishes()  # while leadership is handed over, and after it
         self._transfer_timer: TimerHandle | None = None
         self._is_expectant = False  # the leader before has yet to give what it holds
+        self._expected: ExpectedHeld | None = None  # that, when this one has handed over meanwhile
         self._promoted_at: int | None = None  # a mirror no more: takes publishes when this sequence is applied
         self.origins: Origins | None = None  # of a mirror, or of a stream with sources
         self._direct_of_origin: DirectGets | None = None  # of a mirror that answers what its origin is asked
@@ -349,9 +350,12 @@ class StreamLeadership:
     def _leave_sink(self) -> None:
         """Let the next leader fetch what is captured until it captures itself, if this one has asked it to lead."""
         sink, self._sink = self._sink, None
+        handovers, outbox = self._site.handovers, self._site.outbox
+        if self._is_expectant and handovers is not None and self._group.core.has_handed_over:
+            self._expected = ExpectedHeld()
+            handovers.leave(self._group, self._expected)
         if sink is None:
             return
-        handovers, outbox = self._site.handovers, self._site.outbox
         if handovers is not None and self._group.core.has_handed_over:
             left = LeftSink(outbox=outbox, handle=sink, subjects=self._subjects, held=self._held)
             handovers.leave(self._group, left)
@@ -372,6 +376,8 @@ class StreamLeadership:
 
     def _take_over(self, held: bytes) -> None:
         self._is_expectant = False
+        if self._expected is not None:
+            self._expected.arrive(held)
         if not self._ended:
             self._listen()
             if held:

@@ -161,14 +161,17 @@ def test_the_members_come_from_the_log_not_from_the_caller() -> None:
     assert again.configuration == Configuration(voters=THREE, learners=(NodeId("n4"),))
 
 
-def test_leadership_moves_to_the_chosen_node_and_queued_proposals_end() -> None:
-    lab, _, group = lab_with_leader()
-    outcomes = Outcomes()
+def test_leadership_moves_to_the_chosen_node_behind_what_was_queued_and_later_proposals_end() -> None:
+    lab, machines, group = lab_with_leader()
+    before, after = Outcomes(), Outcomes()
+    group.propose(command(b"before"), before)
     assert group.transfer_leadership(NodeId("n3"))
-    group.propose(command(b"x"), outcomes)
+    group.propose(command(b"after"), after)
     lab.run(50 * MS)
     assert lab.leader_of() == "n3"
-    assert outcomes.told == [(Outcome.REFUSED, None)]
+    assert [outcome for outcome, _ in before.told] == [Outcome.OK]
+    assert after.told == [(Outcome.REFUSED, None)]
+    assert b"before" in machines[NodeId("n3")].bodies
 
 
 def test_an_exception_of_apply_stops_the_group_and_another_node_leads() -> None:

@@ -172,6 +172,32 @@ async def test_the_leader_before_answers_when_nothing_can_come_any_more() -> Non
     assert b"s.>" not in {subject for subject, _ in node.sinks.values()}
 
 
+async def test_a_leader_that_hands_over_before_it_has_fetched_passes_on_what_it_gets() -> None:
+    node = Node()
+    mesh, handovers = with_handovers(node)
+    replica = start_stream(node)
+    replica.group.core.handed_by = B  # type: ignore[misc]
+    leadership = StreamLeadership.start(node.site, replica.group, replica.machine)
+    leadership.config_changed(replica.config)
+    ((_, _, take),) = handovers._wanted
+    replica.group.core.has_handed_over = True  # type: ignore[misc]
+    leadership.end()
+    assert handovers.is_waited_for
+    question = HandoverQuestion(group_id=str(replica.group.group_id), incarnation=replica.incarnation).pack()
+    answers: list[bytes] = []
+
+    async def ask() -> None:
+        answers.append(await mesh.handlers[METHOD](B, question))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == [], "it does not know yet"
+        take(encode_capture(b"s.a", b"_INBOX.p", b"", b"held"))
+    assert [payloads(HeldMessages.unpack(answer).batch) for answer in answers] == [[b"held"]]
+    assert not handovers.is_waited_for
+
+
 def left_sink(node: Node) -> LeftSink:
     held = HeldPublishes()
     held.add(encode_capture(b"s.a", b"_INBOX.p", b"", b"1"))
