@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 
 from tests.harness.patience import PATIENCE_S
-from tests.harness.ports import free_port
+from tests.harness.ports import HOST, free_port
 from tests.harness.raw import Message, RawClient
-from tests.harness.server import HOST, Kind, Server
+from tests.harness.server import Kind, Server
 
 pytestmark = [pytest.mark.reference]
 KINDS: Final[tuple[Kind, Kind]] = ("reference", "jetraft")
@@ -74,8 +74,8 @@ def told(nodes: Sequence[Server], published: Sequence[tuple[str, str]]) -> dict[
     with ExitStack() as stack:
 
         def client(user: str, node: Server) -> RawClient:
-            made = RawClient(node.address, user=user, **{"pass": "x"}, name=f"{user}{nodes.index(node)}")
-            return stack.enter_context(made)
+            login: dict[str, Any] = {"user": user, "pass": "x", "name": f"{user}{nodes.index(node)}"}
+            return stack.enter_context(RawClient(node.address, **login))
 
         receivers = {user: client(user, nodes[-1]) for user in RECEIVED}
         publishers = {user: client(user, nodes[0]) for user in RECEIVED}

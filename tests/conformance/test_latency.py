@@ -10,9 +10,9 @@ import attrs
 import pytest
 
 from tests.harness.patience import PATIENCE_S
-from tests.harness.ports import free_port
+from tests.harness.ports import HOST, free_port
 from tests.harness.raw import Message, RawClient
-from tests.harness.server import HOST, Kind, Server
+from tests.harness.server import Kind, Server
 from tests.harness.tokens import TokenOperator, TokenUser
 
 pytestmark = [pytest.mark.reference]
@@ -60,6 +60,11 @@ def shown(metric: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def login(user: str, name: str) -> dict[str, Any]:
+    """The fields of a CONNECT."""
+    return {"user": user, "pass": "x", "name": name}
+
+
 def received(client: RawClient) -> Message:
     """The next message of a client."""
     while True:
@@ -87,7 +92,7 @@ class Pair:
     @classmethod
     def open(cls, stack: ExitStack, service: Server, requester: Server, metrics: Server) -> "Pair":
         def client(server: Server, user: str, name: str) -> RawClient:
-            return stack.enter_context(RawClient(server.address, user=user, **{"pass": "x"}, name=name))
+            return stack.enter_context(RawClient(server.address, **login(user, name)))
 
         found = cls(client(service, "a", "service"), client(requester, "b", "requester"), client(metrics, "a", "m"))
         found.metrics.subscribe("lat.>")

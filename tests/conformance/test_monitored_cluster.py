@@ -164,9 +164,8 @@ def staged_cluster(kind: Kind, directory: Path, stack: ExitStack) -> Site:
     first.running.wait_until(lambda: first.get("/leafz")[1]["leafnodes"] > 0, what="a leaf node")
 
     def client(user: str, node: int) -> RawClient:
-        made = stack.enter_context(
-            RawClient(cluster.nodes[node].address, user=user, name=f"{user}{node}", **{"pass": "x"})
-        )
+        login: dict[str, Any] = {"user": user, "pass": "x", "name": f"{user}{node}"}
+        made = stack.enter_context(RawClient(cluster.nodes[node].address, **login))
         made.settle()
         return made
 

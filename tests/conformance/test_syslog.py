@@ -14,8 +14,9 @@ from jetraft.api.config.options import Options
 from jetraft.api.logger import open_logger
 from jetraft.api.syslog import LINES_MAX, SyslogError, open_syslog
 from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import HOST
 from tests.harness.raw import RawClient
-from tests.harness.server import HOST, Kind, Server, command, environment
+from tests.harness.server import Kind, Server, command, environment
 
 KINDS: tuple[Kind, Kind] = ("reference", "jetraft")
 LINE = re.compile(r"<(\d+)>(\S+) (\S+) ([a-z-]+)\[\d+\]: (.*)\n")
