@@ -17,7 +17,7 @@ from jetraft.store.blocks._window import Window
 FIRST_BYTES: Final = 32 << 10
 WINDOW_BYTES_MAX: Final = 256 << 10  # twice the read-ahead of Linux; larger ones gain nothing and leave the L2 cache
 FRAME_OVERHEAD_BYTES: Final = 128  # of an opened frame in a window's dictionary, measured on CPython 3.11
-READERS_MAX: Final = 1024  # whose next frame is remembered, of all logs: some 200 KB
+READERS_MAX: Final = 128  # whose next frame is remembered, of all logs: with more, random reads look sequential
 
 Place = tuple[int, int]  # log, block
 
@@ -83,8 +83,8 @@ class ReadAhead:
     def drop_log(self, log: int) -> None:
         """Drop the windows of a log that is closed.
 
-        A repair closes its log in another thread: nobody has read it by place, so there is nothing to drop, and copying
-        the keys is one step for the thread that uses the other logs.
+        A repair closes its log in another thread: no reader has asked it by place, so there is nothing to drop,
+        and copying the keys is one step for the thread that uses the other logs.
         """
         for place in list(self._windows):
             if place[0] == log:

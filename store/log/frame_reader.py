@@ -216,6 +216,8 @@ class FrameReader:
         It ends where the file was written to, and before a frame that is being rewritten.
         """
         written = self.files[block.number].written
+        if last <= first or end_max <= block.place_of(first):  # a frame alone
+            return first, min(block.place_end(first), written)
         places = block.offsets if block.stored is None else block.stored
         behind = bisect_right(places, end_max, first + 1)  # the first frame that starts behind the end
         is_whole = behind == len(places) and block.used <= end_max
