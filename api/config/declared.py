@@ -17,7 +17,7 @@ from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.extensions import check_stream_extensions
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.jsoncodec import decode_request
-from jetraft.store.model.validate import check_stream_create_request, check_stream_is_served, normalise_stream
+from jetraft.store.model.validate import check_stream_create_request, normalise_stream
 
 DURATIONS: Final = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl", "inactive_threshold"})
 
@@ -42,7 +42,6 @@ def _stream(block: dict[str, Any]) -> DeclaredStream:
         config = decode_request(StreamConfig, body)
         check_stream_create_request(config.name, config)
         config = normalise_stream(config)
-        check_stream_is_served(config)
         check_stream_extensions(config)
     except ApiError as error:
         raise OptionsError(f'streams: "{name}": {error.description}') from error

@@ -320,8 +320,8 @@ def test_giving_up_is_neither_lost_nor_doubled_when_the_leader_is_killed(tmp_pat
                 return await has_letters(context, "K", messages)
 
             await until(all_are_dead)
-            found = await letters(context, "K")
-            assert sorted(int(letter.data) for letter in found) == list(range(messages))
+            dead = await letters(context, "K")
+            assert sorted(int(letter.data) for letter in dead) == list(range(messages))
 
     with Cluster("jetraft", 3, directory=tmp_path) as cluster:
         run(check, cluster)
