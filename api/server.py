@@ -155,8 +155,6 @@ class Server:
         self.leaf = make_leaf(self)
         on_leaf_text = self.leaf.leafnodes.on_text if self.leaf else None
         self.plane = make_plane(options, self.sessions, self.logins, self.tracer, self.say, on_leaf_text)
-        self.plane.log_protocol(options.trace)
-        self.plane.trace_external(bool(self.tracer.by_account))
         self.plane.set_domain(self.identity.domain.encode())
         on_closed = self.leaf.closing(self.sessions.on_closed) if self.leaf else self.sessions.on_closed
         self.reactor = Reactor(self.plane, self.clock, on_closed)

@@ -20,6 +20,7 @@ from jetraft.cluster.streams.counters import check_increment
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy
+from jetraft.store.model.extensions import stream_extensions
 
 if TYPE_CHECKING:
     from jetraft.cluster.streams.candidate import Candidate
@@ -80,7 +81,10 @@ class Members:
     @property
     def takes_plain(self) -> bool:
         """Whether a message without headers that ask for something always passes."""
-        return self._config.discard is not DiscardPolicy.NEW and not self._config.allow_msg_counter
+        config = self._config
+        if config.discard is DiscardPolicy.NEW or config.allow_msg_counter:
+            return False
+        return not stream_extensions(config).max_subjects
 
     def passed(self, subject: bytes) -> None:
         """Count a message as one that has passed."""
