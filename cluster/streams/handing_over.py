@@ -15,7 +15,9 @@ over before it has its answer passes that on (`ExpectedHeld`).
 
 A leader that has gone is not waited for: without a link the question fails at once, when the link ends too. One that
 stands still behind its link is found out by a sign that it gives before any fence. What it holds is dropped when it
-goes on, so a message that both have captured is admitted by the new leader alone.
+goes on, so a message that both have captured is admitted by the new leader alone. Should the old one lead again within
+that time, it admits what it holds only if its log has no entry of a leader in between: what that one has acknowledged
+is committed, and so in the log of each member that is elected later.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from jetraft.raft.engine.port import Engine
     from jetraft.store.model.clock import Clock
     from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.port import GroupLog
 
 KEEP_NS: Final = 500 * NS_PER_MS  # a member that was asked to lead does so in some 20 ms, and asks at once
 ASK_S: Final = 0.5  # the new leader captures nothing as long as it waits
@@ -66,8 +69,23 @@ class HandingGroup(Protocol):
         """Which of this name."""
 
     @property
+    def term(self) -> int:
+        """The term that it is in."""
+
+    @property
+    def log(self) -> GroupLog:
+        """Its entries."""
+
+    @property
     def core(self) -> Engine:
         """Who handed over to whom."""
+
+
+def newest_before(group: HandingGroup) -> int | None:
+    """Of a leader: the term of the newest entry that is not of its own term; None when that is damaged."""
+    start = group.core.term_start_index
+    term = group.log.term_at(start)
+    return group.log.term_at(start - 1) if term == group.term else term  # a term may begin with an entry of its own
 
 
 class HeldPublishes:
@@ -102,8 +120,9 @@ def _is_for_trace_only(origin: int) -> bool:
 
 @attrs.define(eq=False, kw_only=True)
 class Left:
-    """What a leader leaves behind, for a while."""
+    """What a leader leaves behind, for a while. `term` is the one that it led in."""
 
+    term: int
     held: HeldPublishes = attrs.field(factory=HeldPublishes)
     timer: TimerHandle | None = attrs.field(default=None, init=False)
 
@@ -183,10 +202,17 @@ class Handovers:
         self._left[key] = left
         left.keep_until(self._timers, self._clock.mono_ns() + KEEP_NS, partial(self._drop, key))
 
-    def take_back(self, group: HandingGroup) -> bytes:
-        """What is held, for this node leads again: no other has fetched it."""
+    def take_back(self, group: HandingGroup, *, newest_before: int | None) -> bytes:
+        """What is held, for this node leads again, and no other has fetched it.
+
+        `newest_before` is the term of the newest entry from before. When it is a term in between, or is not known,
+        another member led that found this one silent, and may have stored the same messages: they are dropped.
+        """
         left = self._left.pop((str(group.group_id), group.incarnation), None)
-        return b"" if left is None else left.end()
+        if left is None:
+            return b""
+        held = left.end()
+        return held if newest_before is not None and newest_before <= left.term else b""
 
     def _drop(self, key: tuple[str, int]) -> None:
         left = self._left.pop(key, None)

@@ -20,7 +20,7 @@ from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
 from jetraft.cluster.streams.direct import DirectGets
 from jetraft.cluster.streams.expiry import Expiry
-from jetraft.cluster.streams.handing_over import ExpectedHeld, HeldPublishes, LeftSink
+from jetraft.cluster.streams.handing_over import ExpectedHeld, HeldPublishes, LeftSink, newest_before
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.publish_rate import PublishRate, too_fast
 from jetraft.cluster.streams.republish import Republisher
@@ -57,6 +57,7 @@ class StreamLeadership:
         assert machine.config is not None, "the first entry of a stream is its configuration"
         self._site = site
         self._group = group
+        self._term = group.term
         self._machine = machine
         self._config: StreamConfig = machine.config
         self._stream = machine.config.name.encode()
@@ -352,12 +353,12 @@ class StreamLeadership:
         sink, self._sink = self._sink, None
         handovers, outbox = self._site.handovers, self._site.outbox
         if self._is_expectant and handovers is not None and self._group.core.has_handed_over:
-            self._expected = ExpectedHeld()
+            self._expected = ExpectedHeld(term=self._term)
             handovers.leave(self._group, self._expected)
         if sink is None:
             return
         if handovers is not None and self._group.core.has_handed_over:
-            left = LeftSink(outbox=outbox, handle=sink, subjects=self._subjects, held=self._held)
+            left = LeftSink(outbox=outbox, handle=sink, subjects=self._subjects, held=self._held, term=self._term)
             handovers.leave(self._group, left)
         else:
             outbox.remove_sink(sink)
@@ -369,7 +370,7 @@ class StreamLeadership:
             self._is_expectant = True
             handovers.fetch(self._group, self._take_over)
             return
-        held = b"" if handovers is None else handovers.take_back(self._group)
+        held = b"" if handovers is None else handovers.take_back(self._group, newest_before=newest_before(self._group))
         self._listen()
         if held:
             self.on_publishes(held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
 import trio
 import trio.testing
 
@@ -21,6 +22,7 @@ from jetraft.cluster.streams.handing_over import ASK_S, KEEP_NS, SIGN_S, Handove
 from jetraft.cluster.streams.leader import TRANSFER_LOOK_NS, StreamLeadership
 from jetraft.raft.engine.leadership import Transfer
 from jetraft.raft.mesh.rpc import CallTimeoutError
+from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.ids import NodeId
 from tests.cluster.lab import NODE, Node, start_stream
 
@@ -198,10 +200,10 @@ async def test_a_leader_that_hands_over_before_it_has_fetched_passes_on_what_it_
     assert not handovers.is_waited_for
 
 
-def left_sink(node: Node) -> LeftSink:
+def left_sink(node: Node, term: int = 1) -> LeftSink:
     held = HeldPublishes()
     held.add(encode_capture(b"s.a", b"_INBOX.p", b"", b"1"))
-    return LeftSink(outbox=node, handle=node.add_sink(b"s.>", held.add), subjects=("s.>",), held=held)
+    return LeftSink(outbox=node, handle=node.add_sink(b"s.>", held.add), subjects=("s.>",), held=held, term=term)
 
 
 def test_what_nobody_fetches_is_dropped_after_a_while_and_a_node_that_leads_again_takes_it_back() -> None:
@@ -211,10 +213,37 @@ def test_what_nobody_fetches_is_dropped_after_a_while_and_a_node_that_leads_agai
     others = set(node.sinks)
     handovers.leave(replica.group, left_sink(node))
     node.sleep(KEEP_NS + 1)
-    assert (set(node.sinks), handovers.take_back(replica.group)) == (others, b"")
+    assert (set(node.sinks), handovers.take_back(replica.group, newest_before=1)) == (others, b"")
     handovers.leave(replica.group, left_sink(node))
-    assert payloads(handovers.take_back(replica.group)) == [b"1"]
+    assert payloads(handovers.take_back(replica.group, newest_before=1)) == [b"1"]
     assert (set(node.sinks), handovers.is_waited_for) == (others, False)
+
+
+@pytest.mark.parametrize("newest_before", [6, None])
+def test_what_another_leader_may_have_stored_meanwhile_is_not_taken_back(newest_before: int | None) -> None:
+    """It gave this one up when it gave no sign, and has captured the same messages."""
+    node = Node()
+    _, handovers = with_handovers(node)
+    replica = start_stream(node)
+    others = set(node.sinks)
+    handovers.leave(replica.group, left_sink(node, term=5))
+    assert handovers.take_back(replica.group, newest_before=newest_before) == b""
+    assert (set(node.sinks), handovers.is_waited_for) == (others, False)
+
+
+@pytest.mark.parametrize("another_led", [False, True])
+def test_a_leader_looks_in_its_log_for_a_leader_in_between(*, another_led: bool) -> None:
+    node, log = Node(), MemLog()
+    first = start_stream(node, log)
+    node.publish(b"s.a", b"0", reply=b"_INBOX.p")
+    node.turn()
+    term, node = first.group.term, Node()
+    _, handovers = with_handovers(node)
+    handovers.leave(first.group, left_sink(node, term=term - 1 if another_led else term))
+    again = start_stream(node, log)
+    node.turn()
+    assert again.group.term > term
+    assert again.machine.messages == (1 if another_led else 2)
 
 
 def test_a_node_that_does_not_answer_held_nothing() -> None:
