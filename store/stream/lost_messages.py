@@ -22,7 +22,11 @@ class LostMessages:
         return bool(self._runs or self.entries_at_end)
 
     def noted(self, first_seq: int) -> list[tuple[int, int]]:
-        """The known runs, of a stream with this first sequence."""
+        """The known runs, of a stream with this first sequence.
+
+        What a limit has dropped is taken out here, so this is called before each change that moves the first sequence
+        for another reason: then the runs depend on what was applied, and not on who asked for them meanwhile.
+        """
         if first_seq != self._first_seq and self.drops_oldest:
             self._runs = [(max(low, first_seq), high) for low, high in self._runs if high >= first_seq]
         return self._runs

@@ -117,6 +117,7 @@ class StreamStore(IndexedStream):
     def set_limits(self, limits: StoreLimits) -> int:
         """Change the limits and enforce them: subjects first, then totals. Returns how many messages were dropped."""
         self._limits = limits
+        self._lost.noted(self._index.first_seq)
         self._lost.drops_oldest = (limits.max_msgs, limits.max_bytes) != (UNLIMITED, UNLIMITED)
         return self._index.limit(
             max_msgs=limits.max_msgs, max_bytes=limits.max_bytes, max_msgs_per_subject=limits.max_msgs_per_subject
@@ -151,6 +152,7 @@ class StreamStore(IndexedStream):
 
     def remove_below(self, seq: int) -> int:
         """Remove every message below `seq`, return how many. last_seq stays, even if `seq` is above it."""
+        self._lost.noted(self._index.first_seq)
         removed = self._index.remove_below(seq)
         self._lost.forget_below(seq, self._index.first_seq)
         return removed
@@ -390,6 +392,7 @@ class StreamStore(IndexedStream):
 
     def _purge_to(self, seq: int) -> int:
         """Remove everything below `seq`; if it is above last_seq, continue there."""
+        self._lost.noted(self._index.first_seq)
         removed = self._index.remove_below(seq)
         self._lost.forget_below(seq, self._index.first_seq)
         if seq > self._index.last_seq + 1:
