@@ -115,7 +115,14 @@ class LeafParts:
         links = AcceptedLinks(self.leafnodes, self.options, self.port)
         self.leafnodes.tls, _ = serve_handshakes(options, parts, links, LeafTls)
 
-    async def run(self, plane: Plane, reactor: Reactor, mesh: Any) -> None:
+    async def run(
+        self,
+        plane: Plane,
+        reactor: Reactor,
+        mesh: Any,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Accept leaf nodes and connect to hubs until cancelled."""
         self.leafnodes.attach(plane, reactor, mesh)
         async with trio.open_nursery() as nursery:
@@ -128,6 +135,7 @@ class LeafParts:
             hub_tls = HubTls(secure, reactor, self.say, pins, self.leafnodes.hubs.on_secure)
             self.remotes = Remotes(self.leafnodes, reactor, self.say, hub_tls, self._hub_web(plane, reactor))
             nursery.start_soon(self.remotes.run)
+            task_status.started()
 
     def follow(self, options: LeafOptions) -> None:
         """Leave hubs and connect to others, as another configuration says."""

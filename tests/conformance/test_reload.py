@@ -113,6 +113,7 @@ CASES = {
 def observed(kind: Kind, case: Case, directory: Path) -> dict[str, Any]:
     """The lines of the log, and what each client sees."""
     with Server(kind, directory=directory / kind, config=HEAD + case.before) as server:
+        server.running.wait_for_line("Server is ready")  # what it listens on is written before that
         clients = [RawClient(server.address, **client.options) for client in case.clients]
         for connection, client in zip(clients, case.clients, strict=True):
             for sid, subscription in enumerate(client.subscriptions, 1):
