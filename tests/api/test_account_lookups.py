@@ -313,7 +313,7 @@ def test_a_cache_asks_another_server_and_keeps_what_it_says(kind: Kind, tmp_path
     full.config = of_directory("full", tmp_path / "full", account)
     cache.config = of_directory("cache", tmp_path / "cache", more=', ttl: "1h", limit: 2')
     with cluster:
-        assert admitted(cache, account.user())
+        cache.running.wait_until(lambda: admitted(cache, account.user()), what="the other server is known to answer")
         assert not admitted(cache, unknown.user())
         file = tmp_path / "cache" / f"{account.key}.jwt"
         assert file.read_bytes() == (tmp_path / "full" / file.name).read_bytes()

@@ -63,7 +63,10 @@ class Readers:
     def _run(self) -> None:
         left = dict.fromkeys(range(len(self._names)), BATCH)
         numbers = {name.encode(): number for number, name in enumerate(self._names)}
-        with self._socket.makefile("rb", 1 << 20) as stream:
+        with (
+            suppress(ConnectionResetError),
+            self._socket.makefile("rb", 1 << 20) as stream,
+        ):  # `stop`
             while words := stream.readline().split():
                 if words[0] == b"PING":
                     with suppress(OSError):
