@@ -204,7 +204,7 @@ PINS: tuple[Step, ...] = (
     *clients("A", "B", "C"),
     wait("A waits", "c", "to.A", batch=2),
     wait("B waits", "c", "to.B", batch=2),
-    info("nobody yet", "c"),
+    Until(name="nobody yet", subject=f"{API}.INFO.P.c", field="num_waiting", value=2),
     *messages("p.a", "1"),
     Expect(name="A is pinned", of="client A", count=1, capture={"pin": "header:Nats-Pin-Id"}),
     Expect(name="pinned is told", of="told", count=1),

@@ -1,6 +1,6 @@
 """Messages that are damaged on every member: their sequences are not used again, reading them is an error."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from jetraft.store.port import Entry, StoreCorrupt
 from jetraft.store.stream.stream_store import StoreLimits, StreamStore
 from tests.doubles.lossy_disk import LossyDisk
 from tests.store.ledgers import ledger_of
+from tests.store.naive_stream import Message, append_messages
 
 GROUP = Path("/groups/S-R1F-abcdefgh")
 BLOCK = GROUP / "log-00000001" / "00000000000000000001-00000001.blk"
@@ -364,3 +365,24 @@ def settled(log: FileLog) -> None:
     disk: Any = log.place.disk
     log.submit()
     disk.finish()
+
+
+@pytest.mark.parametrize("change", ["remove below", "purge", "limits"])
+def test_what_a_limit_has_dropped_of_a_loss_depends_on_nobody_who_asks(change: str) -> None:
+    """Replicas are asked for their lost messages at different times, and have to agree in the end."""
+    changes: dict[str, Callable[[StreamStore], object]] = {
+        "remove below": lambda store: store.remove_below(0),
+        "purge": lambda store: store.purge(subject=b">", below_seq=1),
+        "limits": lambda store: store.set_limits(StoreLimits()),
+    }
+    found = []
+    for is_asked in (False, True):
+        log = MemLog()
+        store = StreamStore(log, StoreLimits())
+        store.apply_messages(append_messages(log, 2, [Message(b"a", b"", b"", 1000)]))
+        store.set_limits(StoreLimits(max_bytes=0))
+        if is_asked:
+            store.snapshot()
+        changes[change](store)
+        found.append(store.snapshot())
+    assert found[0] == found[1]

@@ -598,24 +598,3 @@ def test_a_time_of_more_than_64_bits_can_be_looked_for() -> None:
     store.apply_messages(append_messages(log, 1, [Message(b"a")]))
     assert store.seq_at_time(1 << 70) == 2
     assert store.seq_at_time(-(1 << 70)) == 1
-
-
-@pytest.mark.parametrize("change", ["remove below", "purge", "limits"])
-def test_what_a_limit_has_dropped_of_a_loss_depends_on_nobody_who_asks(change: str) -> None:
-    """Replicas are asked for their lost messages at different times, and have to agree in the end."""
-    changes: dict[str, Callable[[StreamStore], object]] = {
-        "remove below": lambda store: store.remove_below(0),
-        "purge": lambda store: store.purge(subject=b">", below_seq=1),
-        "limits": lambda store: store.set_limits(StoreLimits()),
-    }
-    found = []
-    for is_asked in (False, True):
-        log = MemLog()
-        store = StreamStore(log, StoreLimits())
-        store.apply_messages(append_messages(log, 2, [Message(b"a", b"", b"", 1000)]))
-        store.set_limits(StoreLimits(max_bytes=0))
-        if is_asked:
-            store.snapshot()
-        changes[change](store)
-        found.append(store.snapshot())
-    assert found[0] == found[1]
