@@ -102,6 +102,7 @@ class JetStreamOptions:
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
+    legacy_api: bool = False  # serves the subjects of the tech preview too
 
 
 @attrs.frozen(kw_only=True)

@@ -15,6 +15,7 @@ from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.origins.origins import Origins
+from jetraft.cluster.streams.ack_sending import AckSending
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
@@ -75,6 +76,7 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
         self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._rate = PublishRate.of(machine.config)
+        self._acks = AckSending(site.outbox, machine.config)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self._begin_admission()
         self.dispatcher = ConsumerDispatcher(site, group, machine)
@@ -176,7 +178,7 @@ class StreamLeadership:
         if admitted.has_batches:
             self._batch_timer.arm()
         if admitted.answers:
-            self._site.outbox.send_batch(b"".join(admitted.answers))
+            self._acks.send(b"".join(admitted.answers))
 
     def _batch_abandoned(self, abandoned: Abandoned) -> None:
         batch_id = abandoned.batch_id.decode(errors="replace")
@@ -218,7 +220,7 @@ class StreamLeadership:
             if publish.in_fast:
                 acks += self.admission.batching.committed(publish)
             if acks:
-                self._site.outbox.send_batch(acks)
+                self._acks.send(acks)
             self._republish(publish.records.first_seq, publish.records)
 
     def mirrored(self, first_seq: int, records: bytes) -> None:
@@ -303,6 +305,7 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
         self._republisher = Republisher.of(config, self._machine, self._site.rng.randrange)
         self._rate = PublishRate.of(config, self._rate)
+        self._acks.follow(config)
         self.admission.follow(config)
         self._follow_origins(config)
         if not config.mirror_direct:

@@ -29,6 +29,7 @@ KEY_ORDER: Final = PREFIX + "key_order"
 MAX_SUBJECTS: Final = PREFIX + "max_subjects"
 RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
+LEGACY_ACK: Final = PREFIX + "legacy_ack"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
 DIGITS_MAX: Final = 12  # of a number
@@ -43,6 +44,7 @@ class StreamExtensions:
     max_subjects: int = 0
     rate_msgs_per_s: int = 0
     rate_bytes_per_s: int = 0
+    legacy_ack: bool = False  # publishes are answered with `+OK` or `-ERR`, as in 2020
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -194,6 +196,7 @@ _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     MAX_SUBJECTS: _number,
     RATE_MSGS: _number,
     RATE_BYTES: _number,
+    LEGACY_ACK: _flag,
 }
 _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,
