@@ -22,6 +22,7 @@ from jetraft.store.model import errors
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.responses import ResponseType
 from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.tiers import Allowance
 from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ class Bench:
 
     @staticmethod
     def accounts_of(accounts: Mapping[str, bool], operators: tuple[str, ...]) -> LiveAccounts:
-        limits = {name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()}
+        limits: dict[str, Allowance | None] = {
+            name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()
+        }
         return LiveAccounts(limits, frozenset(operators))
 
     def _kick(self) -> None:
