@@ -12,7 +12,6 @@ import json
 import os
 import statistics
 import time
-from collections import deque
 from collections.abc import Sequence
 
 import attrs
@@ -81,7 +80,7 @@ def measure(kind: Kind, nodes: int, gets: int, window: int) -> list[tuple[str, F
 def ask(started: Sequence[Server], leader: Server, asked: Server, gets: int, window: int) -> Figures:
     """One client at one node."""
     with RawClient(asked.address) as client:
-        client.subscribe("answers")
+        client.subscribe("answers.*")
         client.settle()
         time.sleep(REST_S)  # until every node knows where the answers go
         get_many(client, WARM_UP, window)
@@ -107,21 +106,22 @@ def ask(started: Sequence[Server], leader: Server, asked: Server, gets: int, win
 
 
 def get_many(client: RawClient, gets: int, window: int) -> list[float]:
-    """Ask so often; returns the seconds that each answer took. Answers come in the order of the requests."""
-    sent: deque[float] = deque()
+    """Ask so often; returns the seconds that each answer took. nats-server does not answer in order."""
+    sent: dict[str, float] = {}
     waits_s: list[float] = []
     asked = 0
     while len(waits_s) < gets:
         while asked < gets and len(sent) < window:
-            sent.append(time.monotonic())
-            client.publish("$JS.API.STREAM.MSG.GET.S", b'{"seq":%d}' % (asked % MESSAGES + 1), reply="answers")
+            reply = f"answers.{asked}"
+            sent[reply] = time.monotonic()
+            client.publish("$JS.API.STREAM.MSG.GET.S", b'{"seq":%d}' % (asked % MESSAGES + 1), reply=reply)
             asked += 1
         event = client.next_event()
         assert event is not None, f"{len(waits_s)} of {gets} answers"
         if isinstance(event, Message):
             seq = json.loads(event.payload)["message"]["seq"]
-            assert seq == len(waits_s) % MESSAGES + 1, event.payload
-            waits_s.append(time.monotonic() - sent.popleft())
+            assert seq == int(event.subject.partition(".")[2]) % MESSAGES + 1, event.payload
+            waits_s.append(time.monotonic() - sent.pop(event.subject))
     return waits_s
 
 
