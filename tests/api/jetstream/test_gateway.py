@@ -82,10 +82,18 @@ class FakeAdvisories:
         self.refused.append(dropped)
 
 
+class FakeOwners:
+    """Nothing is led here."""
+
+    def led_here(self, _account: str, _stream: str) -> None:
+        return None
+
+
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
 
     node_id = "N1"
+    owners = FakeOwners()
     not_answers = (Moved, AnswerLost)
 
     def __init__(self) -> None:
