@@ -369,6 +369,10 @@ class StreamMachine:
         """Live messages of one subject."""
         return self.store.count_for(subject)
 
+    def bytes_for(self, subject: bytes) -> int:
+        """Their bytes, where a limit counts them, else 0."""
+        return self.store.bytes_for(subject)
+
     # --- what selection reads (consumers/selector.Messages)
 
     def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
