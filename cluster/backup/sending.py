@@ -172,7 +172,7 @@ class Sending:
         while state.messages and seq <= state.last_seq:
             if not self._is_open():
                 raise StoreError("the replica has stopped")
-            runs = machine.next_runs((), seq, READ_MESSAGES)
+            runs = machine.store.next_runs((), seq, READ_MESSAGES)
             if not runs:
                 break
             fitting, _, _ = machine.measure(runs, READ_BYTES, consumer_seq=1, num_pending=0, prefix_bytes=0)

@@ -110,7 +110,7 @@ def start_of(config: ConsumerConfig, store: StreamStore) -> Start:
         case DeliverPolicy.BY_START_TIME:
             return Start(store.seq_at_time(config.opt_start_time or 0))
         case DeliverPolicy.LAST:
-            return Start(store.last_match(config.filters) or store.last_seq + 1)
+            return Start(store.last_match(store.visible(config.filters)) or store.last_seq + 1)
         case DeliverPolicy.LAST_PER_SUBJECT:
-            initial = tuple(store.last_per_subject(config.filters))
+            initial = tuple(store.last_per_subject(store.visible(config.filters)))
             return Start(initial[0] if initial else store.last_seq + 1, initial, store.last_seq + 1)

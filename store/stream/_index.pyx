@@ -207,6 +207,10 @@ cdef class Index(Chains):
             total += REMOVED_LOG_MESSAGES * sizeof(Removed)
         return total + self.spans.memory_bytes + self.tree.memory_bytes
 
+    def hide(self, bytes prefix):
+        """Hide the subjects that begin so from filter sets that are made from now on; None: no subject."""
+        self.hidden = prefix
+
     def watch(self, Verdicts watcher):
         """Notify a filter set, from now on, when a subject id is reused for another subject."""
         self.watchers.append(watcher)

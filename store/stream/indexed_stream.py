@@ -32,9 +32,7 @@ class IndexedStream:
 
     def _begin(self, first_seq: int) -> None:
         """Start with an empty index."""
-        for filters in self._filter_sets.values():
-            filters.close()
-        self._filter_sets.clear()
+        self._forget_filter_sets()
         self._index = Index(
             overhead_bytes=self._size_model.overhead_bytes,
             hdr_overhead_bytes=self._size_model.hdr_overhead_bytes,
@@ -143,6 +141,19 @@ class IndexedStream:
         """The bytes that a message counts for max_bytes and in the stream's state."""
         return self._size_model.message_bytes(subject_len, hdr_len, payload_len)
 
+    def hide(self, prefix: bytes | None) -> None:
+        """Let only filters that begin with `$` admit the subjects that begin so; None hides nothing.
+
+        No filter at all admits everything, hidden or not: see `visible`.
+        """
+        if prefix != self._index.hidden:
+            self._forget_filter_sets()
+            self._index.hide(prefix)
+
+    def visible(self, filters: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Filters for what is not hidden, of those of a reader who may have none."""
+        return (b">",) if not filters and self._index.hidden is not None else filters
+
     # -- filters --------------------------------------------------------------------------------------------------
 
     def next_match(self, filters: Sequence[bytes], from_seq: int) -> int | None:
@@ -178,6 +189,11 @@ class IndexedStream:
         """
         up_to_seq = self._index.last_seq if up_to_seq is None else up_to_seq
         return self._filter_set(filters).last_per_subject(up_to_seq, count_max)
+
+    def _forget_filter_sets(self) -> None:
+        for filters in self._filter_sets.values():
+            filters.close()
+        self._filter_sets.clear()
 
     def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:
         """The cached set with its verdicts and count; a new one replaces the least recently used."""
