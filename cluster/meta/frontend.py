@@ -143,13 +143,8 @@ class MetaFrontend:
         if existing is None:
             raise errors.STREAM_NOT_FOUND.with_values()
         config = check_stream_update(existing.config, config)
-<<<<<<< HEAD
-        check_room(self._limits_of(account), config, self._others(account, config), is_new=False)
-=======
         check_stream_extensions_update(existing.config, config)
-        if reserved_bytes(config) > reserved_bytes(existing.config):
-            self._require_room(account, config)
->>>>>>> bey1
+        check_room(self._limits_of(account), config, self._others(account, config), is_new=False)
         peers = self._allocator.changed(existing, config, self._leader_of(existing))
         if peers or config.num_replicas != existing.config.num_replicas:
             self._require_changeable_members()

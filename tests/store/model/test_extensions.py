@@ -125,13 +125,13 @@ def test_the_keys_of_a_stream() -> None:
     assert stream_extensions(StreamConfig(metadata={"jetraft.max_subjects": "-1"})) == StreamExtensions()
 
 
-<<<<<<< HEAD
 def test_acks_are_those_of_2020_where_a_stream_says_so() -> None:
     assert stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "true"})).legacy_ack
     assert not stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "false"})).legacy_ack
     with pytest.raises(ApiError, match=r"jetraft\.legacy_ack is true or false, not 'yes'"):
         check_stream_extensions(StreamConfig(name="S", metadata={"jetraft.legacy_ack": "yes"}))
-=======
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -161,7 +161,6 @@ def test_a_stream_stays_one_whose_messages_may_wait() -> None:
         with pytest.raises(ApiError) as refused:
             check_stream_extensions_update(delayed, attrs.evolve(STREAM, metadata=metadata))
         assert (refused.value.err_code, refused.value.description) == (10052, "jetraft.delayed can not be removed")
->>>>>>> bey1
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "+1", "1.5", " 1", "1_0", "²", "1" * 13, "x" * 500])
