@@ -14,7 +14,8 @@ from jetraft.cluster.state.snapshot import encode_config
 from jetraft.store.log.mem_log import MemLog
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, DeliverPolicy
 from jetraft.store.model.errors import ApiError
-from tests.cluster.lab import Node, start_stream
+from jetraft.store.stream.consumer_state import ConsumerState
+from tests.cluster.lab import Node, add_consumer, start_stream
 
 MANY = 2_000
 BYTES_EACH_MAX = 1_150  # 1,020 are taken; with a configuration of its own each takes 1,600
@@ -89,3 +90,16 @@ def test_a_consumer_that_rests_takes_a_kilobyte() -> None:
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert taken / MANY < BYTES_EACH_MAX
+
+
+def test_a_checkpoint_packs_no_consumer_that_is_as_it_was_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    replica = start_stream(node)
+    for number in range(3):
+        add_consumer(node, replica, durable_name=f"c{number}")
+    monkeypatch.setattr(ConsumerState, "to_tuple", lambda state: pytest.fail(f"{state.name} is packed again"))
+    before = replica.machine.snapshot()
+    monkeypatch.undo()
+    for state in replica.machine.consumers.values():
+        state.packed = b""
+    assert replica.machine.snapshot() == before, "packed at its creation as it is later"
