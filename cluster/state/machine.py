@@ -336,6 +336,10 @@ class StreamMachine:
         """True while the stream has the message."""
         return self.store.subject_of(seq) is not None
 
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        """How many of these messages the stream has, from the `start`-th on."""
+        return self.store.count_live(seqs, start)
+
     # --- what admission reads (streams/applied_state.py)
 
     @property
