@@ -33,6 +33,7 @@ from jetraft.store.model.responses import ResponseType, answer, error_answer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
+    from jetraft.api.jetstream.prompt_gets import Asking
     from jetraft.cluster.advisories import NodeAdvisories
     from jetraft.cluster.calls.forward import Forwarder
     from jetraft.cluster.ports import Outboxes
@@ -344,6 +345,8 @@ class JetStreamGateway(ApiGateway):
         service: ClusterService,
         outboxes: Outboxes,
         kick: Callable[[], None],
+        later: Callable[[Callable[[], None]], None],
+        mesh: Asking | None = None,
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,
@@ -359,8 +362,9 @@ class JetStreamGateway(ApiGateway):
         self._cluster = service
         self._gets = PromptGets(
             self._lines,
-            leading=service.owners,
-            outbox_of=self._outboxes.__getitem__,
+            leaders=service.owners,
+            mesh=mesh,
+            later=later,
             send=self._send,
             resume=self._start_workers,
         )

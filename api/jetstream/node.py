@@ -196,6 +196,8 @@ class JetStreamNode:
             service=self.node.service,
             outboxes=outboxes,
             kick=reactor.kick_outside,
+            later=reactor.later,
+            mesh=mesh,
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,

@@ -31,7 +31,7 @@ from jetraft.raft.mesh.gossip import About
 from jetraft.raft.mesh.handshake import HandshakeVerdict, Hello, Purpose, cluster_key
 from jetraft.raft.mesh.known_peers import KnownPeers, MeshPeer
 from jetraft.raft.mesh.link import Link, LinkStatistics, Sockets
-from jetraft.raft.mesh.rpc import REQUEST_BYTES_MAX, Calls, Handler
+from jetraft.raft.mesh.rpc import REQUEST_BYTES_MAX, Asked, Calls, Handler, PromptHandler
 from jetraft.raft.mesh.wires import Transport
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
 from jetraft.store.model.ids import NodeId, node_id_of
@@ -193,6 +193,14 @@ class Mesh:
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
         """Ask another node. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
         return await self._calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
+
+    def serve_at_once(self, method: str, handler: PromptHandler) -> None:
+        """Answer calls of `method` within turns (raft/mesh/rpc.py)."""
+        self._calls.serve_at_once(method, handler)
+
+    def ask(self, to: NodeId, method: str, payload: bytes, done: Asked) -> bool:
+        """Ask another node; `done` is called with the answer or None. False when there is no link to it."""
+        return self._calls.ask(to, method, payload, done)
 
     def describe(self, key: str, value: object) -> None:
         """Replace one part of what this server says of itself (plain msgpack values), and tell the peers."""

@@ -87,6 +87,9 @@ class FakeOwners:
     def led_here(self, _account: str, _stream: str) -> None:
         return None
 
+    def followed(self, _account: str, _stream: str) -> None:
+        return None
+
 
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
@@ -155,6 +158,7 @@ class Bench:
             service=cast("ClusterService", self.service),
             outboxes=outboxes,
             kick=self._kick,
+            later=lambda callback: callback(),
             accounts=None if accounts is None else self.accounts_of(accounts, operators),
         )
 
