@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
+    from jetraft.store.model.tiers import Allowance
 
 
 class FakeForwarder:
@@ -164,7 +165,9 @@ class Bench:
 
     @staticmethod
     def accounts_of(accounts: Mapping[str, bool], operators: tuple[str, ...]) -> LiveAccounts:
-        limits = {name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()}
+        limits: dict[str, Allowance | None] = {
+            name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()
+        }
         return LiveAccounts(limits, frozenset(operators))
 
     def _kick(self) -> None:

@@ -103,11 +103,24 @@ def test_a_key_that_nobody_has_checked_does_nothing(metadata: dict[str, str]) ->
 
 
 def test_the_keys_of_a_stream() -> None:
-    metadata = {"jetraft.max_subjects": "7", "jetraft.rate_msgs_per_s": "8", "jetraft.rate_bytes_per_s": "9", "x": "y"}
+    wanted: dict[str, Any] = {
+        "max_subjects": 7,
+        "max_bytes_per_subject": 6,
+        "rate_msgs_per_s": 8,
+        "rate_bytes_per_s": 9,
+    }
+    metadata = {"x": "y", **{f"jetraft.{name}": str(value) for name, value in wanted.items()}}
     config = StreamConfig(name="S", metadata=metadata)
     check_stream_extensions(config)
-    assert stream_extensions(config) == StreamExtensions(max_subjects=7, rate_msgs_per_s=8, rate_bytes_per_s=9)
+    assert stream_extensions(config) == StreamExtensions(**wanted)
     assert stream_extensions(StreamConfig(metadata={"jetraft.max_subjects": "-1"})) == StreamExtensions()
+
+
+def test_acks_are_those_of_2020_where_a_stream_says_so() -> None:
+    assert stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "true"})).legacy_ack
+    assert not stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "false"})).legacy_ack
+    with pytest.raises(ApiError, match=r"jetraft\.legacy_ack is true or false, not 'yes'"):
+        check_stream_extensions(StreamConfig(name="S", metadata={"jetraft.legacy_ack": "yes"}))
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "+1", "1.5", " 1", "1_0", "²", "1" * 13, "x" * 500])
