@@ -216,25 +216,12 @@ class Group:
         await self.turns.progress.until(lambda: not self.is_leader)
 
     def followed(self) -> tuple[NodeId, int] | None:
-        """The node that leads this group and the term, as this member knows; None when that is nobody, or itself."""
-        leader = self.core.leader if self.failed is None else None
-        return None if leader is None or leader == self.node_id else (leader, self.core.term)
+        """Whom this member follows: see `Turns.followed`."""
+        return self.turns.followed()
 
     def read_barrier(self, done: Done, *, word: tuple[NodeId, int] | None = None) -> None:
-        """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21).
-
-        `word` is of a read that came through a member, which has said after the read came that it follows this one in
-        that term (`followed`). With the leader's own it is a majority of three: then nobody else is asked.
-        """
-        if not self.is_leader:
-            done(Outcome.REFUSED, None)
-            return
-        if word is not None and self.core.is_majority_with(*word):
-            # Not of the next round, which others may join whose reads have come after that word was given.
-            self.turns.proposals.add_confirmed_read(self.core.commit_index, done)
-        else:
-            self.turns.proposals.add_read(done)
-        self._mark_dirty()
+        """Call `done` when a read here is linearizable: see `Turns.read`."""
+        self.turns.read(done, word)
 
     async def confirm_leadership(self) -> None:
         """Return when everything committed before the call is applied here (`read_barrier`). Raises NotLeaderError."""

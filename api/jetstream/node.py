@@ -198,7 +198,7 @@ class JetStreamNode:
             outboxes=outboxes,
             kick=reactor.kick_outside,
             later=reactor.later,
-            mesh=mesh,
+            calls=None if mesh is None else mesh.calls,
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,

@@ -19,7 +19,7 @@ from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.messages import get_confirmed
 from jetraft.cluster.calls.messages.forwarding import ForwardedAnswer, ForwardStatus
 from jetraft.cluster.calls.messages.gets import GET, GET_BYTES_MAX, HEAD_BYTES, ForwardedGet
-from jetraft.cluster.requests.locator import Followed
+from jetraft.cluster.requests.locator import LeaderElsewhere
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.proposals import Outcome
 from jetraft.store.model import errors
@@ -44,12 +44,12 @@ class Leaders(Protocol):
     def led_here(self, account: str, name: str) -> StreamReplica | None:
         """The stream's replica, if it leads."""
 
-    def followed(self, account: str, name: str) -> Followed | None:
+    def followed(self, account: str, name: str) -> LeaderElsewhere | None:
         """Who else leads the stream, if this node can ask it."""
 
 
 class Asking(Protocol):
-    """Questions between nodes (raft/mesh/peers.py)."""
+    """Questions between nodes (raft/mesh/rpc.py)."""
 
     def serve_at_once(self, method: str, handler: Callable[[NodeId, bytes, Callable[[bytes], None]], None]) -> None:
         """Have questions answered."""
@@ -66,7 +66,7 @@ class PromptGets:
         lines: Lines,
         *,
         leaders: Leaders,
-        mesh: Asking | None,
+        calls: Asking | None,
         later: Callable[[Callable[[], None]], None],
         send: Callable[[Job, bytes], None],
         resume: Callable[[], None],
@@ -74,12 +74,12 @@ class PromptGets:
         """`later` calls back in the turn; `send` answers a job, `resume` looks at the lines again after that."""
         self._lines = lines
         self._leaders = leaders
-        self._mesh = mesh
+        self._calls = calls
         self._later = later
         self._send = send
         self._resume = resume
-        if mesh is not None:
-            mesh.serve_at_once(GET, self._serve)
+        if calls is not None:
+            calls.serve_at_once(GET, self._serve)
 
     def begin(self, found: Found, captured: Captured, now_s: float) -> bool:
         """Begin a request that was captured in this turn; False when it is to wait in a line like others."""
@@ -92,17 +92,17 @@ class PromptGets:
         self._begin_at(place, job)
         return True
 
-    def _place_of(self, found: Found, captured: Captured) -> StreamReplica | Followed | None:
+    def _place_of(self, found: Found, captured: Captured) -> StreamReplica | LeaderElsewhere | None:
         """The replica that leads, or the node where it is; None when it has to be looked for."""
         account, stream = captured.account, found.names[0]
         here = self._leaders.led_here(account, stream)
-        if here is not None or self._mesh is None:
+        if here is not None or self._calls is None:
             return here
         is_long = len(captured.hdr) + len(captured.payload) > GET_BYTES_MAX - HEAD_BYTES
         return None if is_long else self._leaders.followed(account, stream)
 
-    def _begin_at(self, place: StreamReplica | Followed, job: Job) -> None:
-        if not isinstance(place, Followed):
+    def _begin_at(self, place: StreamReplica | LeaderElsewhere, job: Job) -> None:
+        if not isinstance(place, LeaderElsewhere):
             self._confirm(place, None, partial(self._end_here, place, job))
         elif not self._ask(place, job):
             self._end(job, b"")
@@ -113,7 +113,7 @@ class PromptGets:
         is_read = outcome is Outcome.OK
         self._end(job, _answer_of(replica, job.captured.hdr, job.captured.payload) if is_read else b"")
 
-    def _ask(self, place: Followed, job: Job) -> bool:
+    def _ask(self, place: LeaderElsewhere, job: Job) -> bool:
         captured = job.captured
         asked = ForwardedGet(
             account=captured.account,
@@ -123,8 +123,8 @@ class PromptGets:
             hdr=captured.hdr,
             payload=captured.payload,
         )
-        assert self._mesh is not None
-        return self._mesh.ask(place.node, GET, asked.pack(), partial(self._answered, job))
+        assert self._calls is not None
+        return self._calls.ask(place.node, GET, asked.pack(), partial(self._answered, job))
 
     def _answered(self, job: Job, packed: bytes | None) -> None:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(slots=True)
-class Followed:
+class LeaderElsewhere:
     """Who leads a stream, and since this node's replica follows it, in which term; 0 where there is no replica."""
 
     node: NodeId
@@ -88,16 +88,16 @@ class Owners:
         replica = self._replica_of(StreamKey(account, name))
         return replica if replica is not None and replica.is_leader else None
 
-    def followed(self, account: str, name: str) -> Followed | None:
+    def followed(self, account: str, name: str) -> LeaderElsewhere | None:
         """Return who leads the stream, if this node can ask it directly and knows without asking."""
         key = StreamKey(account, name)
         replica, row = self._replica_of(key), self._machine.table.get(key)
-        found: Followed | None = None
+        found: LeaderElsewhere | None = None
         if replica is not None:
             known = replica.group.followed()
-            found = None if known is None else Followed(known[0], replica.incarnation, known[1])
+            found = None if known is None else LeaderElsewhere(known[0], replica.incarnation, known[1])
         elif row is not None and len(row.holders) == 1:
-            found = Followed(row.preferred, row.incarnation, 0)
+            found = LeaderElsewhere(row.preferred, row.incarnation, 0)
         if found is None or found.node == self._node_id or self._mesh is None:
             return None
         peer = self._mesh.peers.get(found.node)

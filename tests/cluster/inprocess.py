@@ -207,7 +207,7 @@ class InProcessNode:
             outboxes=lambda _account: self.outbox,
             kick=self._kick,
             later=self.outbox.later,
-            mesh=self.mesh,
+            calls=self.mesh.calls,
         )
         nursery.start_soon(self._turns)
         nursery.start_soon(self._deadlines)

@@ -13,7 +13,8 @@ import trio
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.jetstream import gateway as gateway_module
 from jetraft.api.jetstream import lines as lines_module
-from jetraft.api.jetstream.gateway import JetStreamGateway, error_json
+from jetraft.api.jetstream.error_answers import error_json
+from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import encode_capture

@@ -13,10 +13,9 @@ from jetraft.api.jetstream.lines import GETS_MAX, Captured, Job, Lines
 from jetraft.api.jetstream.prompt_gets import PromptGets
 from jetraft.cluster.calls.messages.forwarding import ForwardedAnswer, ForwardStatus
 from jetraft.cluster.calls.messages.gets import GET, GET_BYTES_MAX, ForwardedGet
-from jetraft.cluster.requests.locator import Followed
+from jetraft.cluster.requests.locator import LeaderElsewhere
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.proposals import Done, Outcome
-from jetraft.store.model import errors
 from jetraft.store.model.ids import NodeId
 from jetraft.store.stream.stream_store import StoredMessage
 
@@ -24,21 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetraft.cluster.streams.replica import StreamReplica
-    from jetraft.store.model.requests import JSApiMsgGetRequest
 
 
 B = NodeId("b")
-FOLLOWED = Followed(B, 7, 3)
+FOLLOWED = LeaderElsewhere(B, 7, 3)
 GET_ONE = ForwardedGet(account="$G", stream="S", incarnation=7, term=3, hdr=b"", payload=b'{"seq":1}')
 
 
 class LedReplica:
-    """A replica that leads: reads are confirmed when the test says so. It is its own group."""
+    """A replica that leads: reads are confirmed when the test says so. It is its own group and store."""
 
     incarnation = 7
 
     def __init__(self) -> None:
-        self.machine = self
+        self.machine = self.store = self
         self.config = None
         self.waiting: list[Done] = []
         self.words: list[tuple[NodeId, int] | None] = []
@@ -52,12 +50,11 @@ class LedReplica:
         self.waiting.append(done)
         self.words.append(word)
 
-    def message_asked_for(self, request: JSApiMsgGetRequest) -> StoredMessage:
+    def load(self, seq: int) -> StoredMessage | None:
+        """Of its store."""
         if self.fails is not None:
             raise self.fails
-        if request.seq > 100:
-            raise errors.NO_MESSAGE_FOUND.with_values()
-        return StoredMessage(seq=request.seq, ts_ns=0, subject=b"s", hdr=b"", payload=b"x")
+        return StoredMessage(seq=seq, ts_ns=0, subject=b"s", hdr=b"", payload=b"x") if seq <= 100 else None
 
     def confirm(self, outcome: Outcome = Outcome.OK) -> None:
         waiting, self.waiting = self.waiting, []
@@ -107,13 +104,13 @@ class Bench:
     def __init__(self) -> None:
         self.lines, self.turn, self.replica, self.mesh = Lines(), Turn(), LedReplica(), Mesh()
         self.leads = True
-        self.leader: Followed | None = None
+        self.leader: LeaderElsewhere | None = None
         self.answers: list[tuple[bytes, dict[str, object]]] = []
         self.resumed = 0
         self.gets = PromptGets(
             self.lines,
             leaders=self,
-            mesh=self.mesh,
+            calls=self.mesh,
             later=self.turn.later,
             send=self._send,
             resume=self._resume,
@@ -123,7 +120,7 @@ class Bench:
         assert (account, stream) == ("$G", "S")
         return cast("StreamReplica", self.replica) if self.leads else None
 
-    def followed(self, account: str, name: str) -> Followed | None:
+    def followed(self, account: str, name: str) -> LeaderElsewhere | None:
         assert (account, name) == ("$G", "S")
         return self.leader
 

@@ -166,7 +166,7 @@ class Life:
             outboxes=lambda _account: self.plane,
             kick=self.kick,
             later=self.plane.later,
-            mesh=self.mesh,
+            calls=self.mesh.calls,
             server_name=self.name,
         )
         nursery.start_soon(self._turns)
