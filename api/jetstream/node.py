@@ -197,6 +197,8 @@ class JetStreamNode:
             service=self.node.service,
             outboxes=outboxes,
             kick=reactor.kick_outside,
+            later=reactor.later,
+            calls=None if mesh is None else mesh.calls,
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
