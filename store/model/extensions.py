@@ -30,6 +30,7 @@ MAX_SUBJECTS: Final = PREFIX + "max_subjects"
 RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
 LEGACY_ACK: Final = PREFIX + "legacy_ack"
+LINEARIZABLE_READS: Final = PREFIX + "linearizable_reads"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
 DIGITS_MAX: Final = 12  # of a number
@@ -44,6 +45,7 @@ class StreamExtensions:
     max_subjects: int = 0
     rate_msgs_per_s: int = 0
     rate_bytes_per_s: int = 0
+    linearizable_reads: bool = False  # direct gets have all that was acknowledged before, at any replica
     legacy_ack: bool = False  # publishes are answered with `+OK` or `-ERR`, as in 2020
 
 
@@ -197,6 +199,7 @@ _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     RATE_MSGS: _number,
     RATE_BYTES: _number,
     LEGACY_ACK: _flag,
+    LINEARIZABLE_READS: _flag,
 }
 _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,
