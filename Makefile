@@ -18,7 +18,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-spark-write asan fuzz sim crash-states faults faults-disk corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,9 +56,13 @@ sim: setup       ## the deterministic simulator: SEEDS=n per mode [SEED=first] [
 crash-states: setup ## simulated crashes of a store, each state checked: STATES=n SEED=first JOBS=n; fails on a violation
 	$(BIN)/python -m tests.crash_states --states $(or $(STATES),100000) --first $(or $(SEED),0) --jobs $(JOBS)
 
-faults: setup    ## real servers in network namespaces (root), 20 minutes, then restarts of STREAMS=1000 streams: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
+faults: setup    ## real servers in network namespaces (root), 20 minutes, then restarts of STREAMS=1000 streams, then kills of a Spark job that writes: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
 	$(BIN)/python -m tests.faults --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(addprefix --engine ,$(ENGINE)) $(if $(JSON),--json $(JSON))
 	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m tests.faults.many_streams --kind $(or $(KIND),jetraft) --streams $(or $(STREAMS),1000))
+	$(if $(ONLY)$(ENGINE)$(KIND),,$(MAKE) --no-print-directory faults-spark)
+
+faults-spark: setup ## a Spark job writes exactly once while tasks, executors, driver or leader are killed or stopped, 10 minutes: ONLY=name RUNS=n SEED=k
+	$(BIN)/python -m tests.faults.spark --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(if $(JSON),--json $(JSON))
 
 faults-disk: setup ## real servers on disks that fail (root), 20 minutes: SECONDS=n ONLY=name KIND=reference RUNS=n SEED=k SYNC=always
 	$(BIN)/python -m tests.faults.disk --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),3) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(if $(SYNC),--sync-always) $(if $(JSON),--json $(JSON))

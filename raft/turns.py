@@ -189,7 +189,7 @@ class Turns:
             if self._committed:
                 self._apply(self._committed, now_ns)
             if self.tenure.term_led:
-                self._lead()
+                self._lead(now_ns)
             self._seal_queue()
             self._core.flush(now_ns)
             self._perform(now_ns)
@@ -212,12 +212,12 @@ class Turns:
             self._mark_dirty()
         self._checkpointer.save_if_due(self.applied_index, now_ns)
 
-    def _lead(self) -> None:
+    def _lead(self, now_ns: int) -> None:
         """Begin to admit once everything before the term is applied; answer reads."""
         if not self.tenure.is_leader and self.applied_index >= self._core.term_start_index:
             self.tenure.begin()
         if self.proposals.has_new_reads:
-            self.proposals.begin_reads(self._core.begin_read(), self._core.commit_index)
+            self.proposals.begin_reads(self._core.begin_read(now_ns), self._core.commit_index)
         if self.proposals.has_reads:
             self.proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
 

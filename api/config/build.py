@@ -88,6 +88,7 @@ def cluster_options(settings: Settings) -> ClusterOptions | None:
         connect_retries=settings.get("connect_retries") or 0,
         tls=settings.get("cluster_tls"),
         bulk_bytes_per_s=settings.get("bulk_bytes_per_s") or CLUSTER_BULK_BYTES_PER_S,
+        permissions=settings.get("cluster_permissions") or settings.get("cluster_user_permissions"),
     )
 
 

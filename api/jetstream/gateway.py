@@ -22,13 +22,13 @@ from jetraft.api.config.options import JetStreamAccounts
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
+from jetraft.api.jetstream.prompt_gets import PromptGets
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import captures
 from jetraft.store.model import errors, message
 from jetraft.store.model.jsoncodec import encode
 from jetraft.store.model.responses import ResponseType, answer, error_answer
-from jetraft.store.model.versioning import is_level_served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -48,7 +48,6 @@ OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
 IDENTITY: Final = b"Nats-Stream-Identity"
 SOURCING: Final = b'"sourcing"'  # in the configuration of a consumer through which a server reads
 READERS_ASK: Final = (ResponseType.CONSUMER_CREATE, ResponseType.CONSUMER_RESET)  # who reads a stream, which one it is
-REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -130,14 +129,17 @@ class ApiGateway:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            if self._is_open:
-                self.open()
-            task_status.started()
-            try:
-                await trio.sleep_forever()
-            finally:
-                self.shut()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                if self._is_open:
+                    self.open()
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self.shut()
+        finally:
+            self._nursery = None
 
     def open(self) -> None:
         """Take requests from now on."""
@@ -183,10 +185,16 @@ class ApiGateway:
                 continue
             if self._accounts.limits.get(account) is None and not is_of_cluster:
                 self._refuse(found, captured, errors.NOT_ENABLED_FOR_ACCOUNT.with_values())
+            elif self._begin_at_once(found, captured):
+                continue
             elif not self._lines.offer(found, captured, trio.current_time()):
                 self._count_refused(1, account)
                 self._refuse(found, captured, errors.STREAM_TOO_MANY_REQUESTS.with_values())
         self._start_workers()
+
+    def _begin_at_once(self, _found: Found, _captured: Captured) -> bool:
+        """Begin a request that needs no task; False when there is none to begin."""
+        return False
 
     def statistics(self) -> GatewayStatistics:
         """Return a snapshot."""
@@ -201,8 +209,9 @@ class ApiGateway:
     # --- workers
 
     def _start_workers(self) -> None:
-        """Start a worker for each ready line, up to WORKERS_MAX."""
-        assert self._nursery is not None
+        """Start a worker for each ready line, up to WORKERS_MAX; none when the gateway has ended."""
+        if self._nursery is None:
+            return
         for reads, ready in self._lines.ready.items():
             for _ in range(min(len(ready), WORKERS_MAX - self._workers[reads])):
                 self._workers[reads] += 1
@@ -348,7 +357,17 @@ class JetStreamGateway(ApiGateway):
             describe=describe,
         )
         self._cluster = service
+        self._gets = PromptGets(
+            self._lines,
+            leading=service.owners,
+            outbox_of=self._outboxes.__getitem__,
+            send=self._send,
+            resume=self._start_workers,
+        )
         service.served.serve_api(self.execute)
+
+    def _begin_at_once(self, found: Found, captured: Captured) -> bool:
+        return self._gets.begin(found, captured, trio.current_time())
 
     async def execute(self, request: ForwardedRequest) -> bytes:
         """Execute a request on this node; returns its JSON, empty for no answer. Raises Moved, AnswerLost."""
@@ -358,7 +377,7 @@ class JetStreamGateway(ApiGateway):
         operation = found.operation
         call = Call(account=request.account, names=found.names, body=request.payload)
         try:
-            _check_level(request.hdr)
+            call.check_level(request.hdr)
             body = await operation.handler(self._cluster, call)
             return b"" if body is None else answer(operation.kind, body)
         except errors.ApiError as error:
@@ -405,9 +424,3 @@ def error_json(kind: ResponseType, error: errors.ApiError) -> bytes:
     if tail is None:
         return error_answer(kind, error)
     return encode({"type": kind.type_name, "error": error.to_json_dict(), **tail})
-
-
-def _check_level(hdr: bytes) -> None:
-    """Raise ApiError 10185 when the client needs a newer API than this one."""
-    if hdr and not is_level_served(message.get(hdr, REQUIRED_LEVEL)):
-        raise errors.REQUIRED_API_LEVEL.with_values()

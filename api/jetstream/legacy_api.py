@@ -6,6 +6,7 @@ waits for an answer is bounded; the API answers everything, late requests too.
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = b"$JS."
 CAPTURED: Final = (b"$JS.ENABLED", b"$JS.INFO", b"$JS.STREAM.>", b"$JS.NEXT.*.*")
+UNREADABLE: Final = "an answer that cannot be read"
+TOKEN_BYTES: Final = 8  # of the inbox: no client knows where answers are waited for
 WAITING_MAX: Final = 1024  # requests of an account without an answer
 WAIT_S: Final = 30.0  # then an answer is not expected any more, and its place is another's
 
@@ -89,7 +92,10 @@ class LegacyAccount:
             waiting = self._waiting.pop(answer.subject, None)
             if waiting is None:
                 continue
-            taken = waiting.asked.taken(answer.payload)
+            try:
+                taken = waiting.asked.taken(answer.payload)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                taken = refusal(UNREADABLE)  # not of a server: any client may publish to the subject, if it knows it
             if isinstance(taken, OldRequest):
                 self._ask(taken, waiting.reply)
             else:
@@ -99,11 +105,11 @@ class LegacyAccount:
 class LegacyApi:
     """The accounts that have JetStream, as they come and go."""
 
-    def __init__(self, accounts: LiveAccounts, outboxes: Outboxes, server: str) -> None:
-        """Listen for all of them. `server` is this one's id, for subjects."""
+    def __init__(self, accounts: LiveAccounts, outboxes: Outboxes) -> None:
+        """Listen for all of them."""
         self._accounts = accounts
         self._outboxes = outboxes
-        self._inbox = f"$JSC.R.{server}_LEGACY".encode()
+        self._inbox = f"$JSC.R.{secrets.token_hex(TOKEN_BYTES)}".encode()
         self._open: dict[str, LegacyAccount] = {}
         for account in accounts.limits:
             self._follow(account)

@@ -256,7 +256,7 @@ class JetStreamNode:
             if self._setting.legacy_api:
                 from jetraft.api.jetstream.legacy_api import LegacyApi  # noqa: PLC0415  few servers serve it
 
-                nursery.start_soon(LegacyApi(self._setting.accounts, self._outboxes, self.node_id).run)
+                nursery.start_soon(LegacyApi(self._setting.accounts, self._outboxes).run)
             task_status.started()
 
     def stop(self) -> None:

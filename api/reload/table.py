@@ -36,6 +36,7 @@ class Step(Enum):
     ADVERTISE = auto()
     FILES = auto()
     ROUTES = auto()
+    ROUTE_PERMISSIONS = auto()
     PROFILE = auto()
     LEAFNODES = auto()
     STALLS = auto()
@@ -198,6 +199,7 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.old_secrets": not_supported("cluster authorization"),
     "cluster.connect_retries": Followed(line="cluster"),
     "cluster.tls": not_supported("cluster tls"),
+    "cluster.permissions": Followed(line="cluster", step=Step.ROUTE_PERMISSIONS),
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
     "jetstream": not_supported("JetStream"),
     "jetstream.store_dir": not_supported("jetstream storage directory"),

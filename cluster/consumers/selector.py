@@ -10,6 +10,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol
 
 from jetraft.store.model import message
+from jetraft.store.model.subject import is_literal
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING
 
@@ -40,6 +41,9 @@ class Messages(Protocol):
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above a sequence match."""
 
+    def last_for(self, pattern: bytes) -> int:
+        """The last live sequence whose subject matches, 0 for none."""
+
     def load(self, seq: int) -> StoredLike | None:
         """A live message."""
 
@@ -56,6 +60,7 @@ class Selector:
 
     def __init__(self, state: ConsumerState, messages: Messages) -> None:
         self._filters = state.config.filters
+        self._only = self._filters[0] if len(self._filters) == 1 and is_literal(self._filters[0]) else None
         self._initial = state.initial  # deliver policy `last_per_subject`
         self._resume_seq = state.resume_seq
         self._messages = messages
@@ -89,6 +94,10 @@ class Selector:
         return self._messages.measure(
             seqs, room_bytes, consumer_seq=consumer_seq, num_pending=num_pending, prefix_bytes=prefix_bytes
         )
+
+    def may_have_after(self, seq: int) -> bool:
+        """False when there is surely no message above a sequence: quickly told where the filter is one subject."""
+        return self._only is None or seq + 1 < self._resume_seq or self._messages.last_for(self._only) > seq
 
     def num_pending(self, seq: int) -> int:
         """How many messages above a sequence are still to come."""

@@ -72,6 +72,11 @@ class Owners:
             raise errors.STREAM_NOT_FOUND.with_values()
         raise Moved
 
+    def led_here(self, account: str, name: str) -> StreamReplica | None:
+        """Return the stream's replica on this node, if it leads."""
+        replica = self._replica_of(StreamKey(account, name))
+        return replica if replica is not None and replica.is_leader else None
+
     def leading_meta(self) -> MetaGroup:
         """Return the meta group if this node leads it. Raises Moved."""
         self.require_meta()

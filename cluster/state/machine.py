@@ -171,19 +171,18 @@ class StreamMachine:
         self.last_msg_id = b""
         flagged = flagged_records(entry.frame)
         for place, flags, ts_ns, subject, hdr in flagged:
+            # A mark whose header is missing or cannot be read says nothing: what is committed must be applied.
             headers, seq = nats_headers(hdr), header.first_stream_seq + place
-            if flags & RECORD_HAS_MSG_ID:
+            if flags & RECORD_HAS_MSG_ID and (msg_id := headers.get(b"Nats-Msg-Id")):
                 self.dedup.expire(ts_ns)
-                self.dedup.add(headers[b"Nats-Msg-Id"], seq, ts_ns)
-                self.last_msg_id = headers[b"Nats-Msg-Id"] if seq == last_seq else b""
-            if flags & RECORD_HAS_TTL:
-                ttl_ns = parse_ttl(headers[b"Nats-TTL"])
-                assert ttl_ns is not None, "admission lets only readable TTLs in"
+                self.dedup.add(msg_id, seq, ts_ns)
+                self.last_msg_id = msg_id if seq == last_seq else b""
+            if flags & RECORD_HAS_TTL and (ttl_ns := parse_ttl(headers.get(b"Nats-TTL", b""))) is not None:
                 self.ttl.add(seq, ttl_ns, ts_ns)
             if flags & RECORD_IS_SOURCED:
                 self._note_source(hdr)
-            if flags & RECORD_HAS_ROLLUP:
-                whole = headers[b"Nats-Rollup"].lower() == b"all"
+            if flags & RECORD_HAS_ROLLUP and (rollup := headers.get(b"Nats-Rollup")):
+                whole = rollup.lower() == b"all"
                 self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
         if self.schedules or any(flags & RECORD_HAS_SCHEDULE for _, flags, *_ in flagged):
             self._schedule(header.first_stream_seq, entry.frame, flagged)
@@ -369,6 +368,10 @@ class StreamMachine:
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""
         return self.store.count_for(subject)
+
+    def bytes_for(self, subject: bytes) -> int:
+        """Their bytes, where a limit counts them, else 0."""
+        return self.store.bytes_for(subject)
 
     # --- what selection reads (consumers/selector.Messages)
 

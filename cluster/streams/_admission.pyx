@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy
 
 from jetraft.cluster.capture._capture cimport Captured, capture_bytes, take_apart, write_capture_head
 from jetraft.store.frames._frame cimport (
-    RECORD_HEADER_BYTES, record_length, record_subject, record_subject_len, write_record_header,
+    RECORD_HEADER_BYTES, record_hdr_len, record_length, record_subject, record_subject_len, write_record_header,
 )
 
 cdef extern from "string.h" nogil:
@@ -147,6 +147,20 @@ cdef class RecordBatch:
                 last[0] = place
             position += record_length(record)
         return found
+
+    def bytes_of(self, bytes subject not None):
+        """What the records with this subject will count against max_bytes."""
+        cdef size_t position = 0, wanted = len(subject)
+        cdef int64_t total = 0
+        cdef const char *text = PyBytes_AS_STRING(subject)
+        cdef const uint8_t *record
+        while position < self.records.length:
+            record = self.records.data + position
+            if record_subject_len(record) == wanted and memcmp(record_subject(record), text, wanted) == 0:
+                total += self.overhead_bytes + record_length(record) - RECORD_HEADER_BYTES
+                total += self.hdr_overhead_bytes if record_hdr_len(record) else 0
+            position += record_length(record)
+        return total
 
     def acks(self, bytes prefix not None):
         """One ack for every record with a reply subject, as capture records for `Outbox.send_batch`.

@@ -197,13 +197,14 @@ class StreamLeadership:
     def refusal(self) -> ApiError | None:
         """Why nothing can be stored now.
 
-        Account or server hold what they may hold at most; or memory or the disk is nearly full, and what is left is
-        for making room again.
+        The account may have no such stream any more; account or server hold what they may hold at most; or memory or
+        the disk is nearly full, and what is left is for making room again.
         """
         quota, space, kind = self._site.quota, self._site.space, self._config.storage
         now_ns = self._site.clock.mono_ns()
-        if self._site.account_quota is not None and self._site.account_quota.is_full(kind, now_ns):
-            return errors.ACCOUNT_RESOURCES_EXCEEDED.with_values()
+        of_account = self._site.account_quota
+        if of_account is not None and (refused := of_account.refusal(self._config, now_ns)) is not None:
+            return refused
         if quota is not None and quota.is_full(kind, now_ns):
             return errors.INSUFFICIENT_RESOURCES.with_values()
         memory = self._site.memory

@@ -227,10 +227,10 @@ class Member:
         """Hand leadership over, to the most advanced voter when `target` is None. Returns whether that has begun."""
         return self.leadership is not None and self.leadership.begin_transfer(target, now_ns) is not None
 
-    def begin_read(self) -> int:
+    def begin_read(self, now_ns: int) -> int:
         """Start a read round (rule 21): the commit index of now may be read when the round is confirmed."""
         assert self.leadership is not None, "only a leader confirms reads"
-        return self.leadership.begin_read()
+        return self.leadership.begin_read(now_ns)
 
     def change_members(self, configuration: Configuration, now_ns: int) -> int:
         """Append a configuration entry and return its index. Raises MembershipChangeRefusedError."""

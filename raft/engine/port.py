@@ -242,7 +242,7 @@ class Engine(Protocol):
         """Hand leadership over, to the most advanced voter when `target` is None. Returns whether that has begun."""
         ...
 
-    def begin_read(self) -> int:
+    def begin_read(self, now_ns: int) -> int:
         """Start a read round (rule 21), as leader: the commit index of now may be read when the round is confirmed."""
         ...
 

@@ -27,6 +27,7 @@ NAK_BACKOFF: Final = PREFIX + "nak_backoff"
 STRICT_ACKS: Final = PREFIX + "strict_acks"
 KEY_ORDER: Final = PREFIX + "key_order"
 MAX_SUBJECTS: Final = PREFIX + "max_subjects"
+MAX_BYTES_PER_SUBJECT: Final = PREFIX + "max_bytes_per_subject"
 RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
 LEGACY_ACK: Final = PREFIX + "legacy_ack"
@@ -43,6 +44,7 @@ class StreamExtensions:
     """What the keys of a stream ask for; 0 is no limit."""
 
     max_subjects: int = 0
+    max_bytes_per_subject: int = 0
     rate_msgs_per_s: int = 0
     rate_bytes_per_s: int = 0
     linearizable_reads: bool = False  # direct gets have all that was acknowledged before, at any replica
@@ -196,6 +198,7 @@ def _key_rule(key: str, value: str) -> KeyRule:
 
 _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     MAX_SUBJECTS: _number,
+    MAX_BYTES_PER_SUBJECT: _number,
     RATE_MSGS: _number,
     RATE_BYTES: _number,
     LEGACY_ACK: _flag,

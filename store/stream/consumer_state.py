@@ -40,7 +40,7 @@ class ConsumerState:
     initial: tuple[int, ...] = ()  # deliver policy `last_per_subject`: delivered first, before those from resume_seq on
     resume_seq: int = 0
     delivered_consumer: int = 0
-    delivered_stream: int = 0
+    delivered_stream: int = attrs.Factory(lambda self: max(self.start_seq - 1, 0), takes_self=True)
     delivered_ns: int = 0  # Unix time of the last delivery, 0 for none
     # Unacknowledged deliveries. Their time is the Unix time of the last delivery or progress ack, at which the ack wait
     # starts; their consumer sequence is that of the first delivery, from which the floor is derived.
@@ -49,10 +49,6 @@ class ConsumerState:
     dead: dict[int, DeadLetter] = attrs.Factory(dict)  # given up, not handed on yet (store/model/extensions.py)
     config_json: bytes = attrs.field(default=b"", eq=False)  # of `config`, cached for snapshots; empty: not cached
     packed: bytes = attrs.field(default=b"", eq=False)  # `to_tuple` in the last snapshot; empty if it changed since
-
-    def __attrs_post_init__(self) -> None:
-        if not self.delivered_stream:
-            self.delivered_stream = max(self.start_seq - 1, 0)
 
     @property
     def tracks_acks(self) -> bool:
@@ -159,9 +155,9 @@ class ConsumerState:
     def hand_on(self, letters: Iterable[tuple[int, int]]) -> Runs:
         """Another stream has these dead letters: (stream sequence, time of giving up); returns those that it was for.
 
-        A message that was given up again since, after a reset, is another letter, and stays.
+        A message that was given up again since, after a reset, is another letter, and stays. One may be named twice.
         """
-        known = (seq for seq, given_up_ns in letters if seq in self.dead and self.dead[seq].given_up_ns == given_up_ns)
+        known = {seq for seq, given_up_ns in letters if seq in self.dead and self.dead[seq].given_up_ns == given_up_ns}
         done = Runs(sorted(known))
         for seq in done:
             del self.dead[seq]

@@ -108,6 +108,10 @@ class IndexedStream:
         found = self._index.subject_state(subject)
         return found[0] if found else 0
 
+    def bytes_for(self, subject: bytes) -> int:
+        """What the live messages of a literal subject count for its limit of bytes; 0 without one."""
+        return self._index.subject_bytes(subject)
+
     def first_for(self, subject: bytes) -> int | None:
         """The lowest live sequence of a literal subject."""
         found = self._index.subject_state(subject)

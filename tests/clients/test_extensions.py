@@ -10,7 +10,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
+from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
 from nats.js.errors import APIError
 
 from tests.clients.nats_py import connection, run
@@ -231,6 +231,37 @@ def test_a_stream_has_as_many_subjects_as_it_may(servers: Sequence[Server], stre
             await context.update_stream(config.evolve(metadata={}))
             await context.publish(f"{stream}.d", b"x")
             assert (await context.stream_info(stream)).state.messages == 3
+
+    run(check)
+
+
+def test_a_subject_has_as_many_bytes_as_it_may(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream,
+                subjects=[f"{stream}.>"],
+                num_replicas=replicas,
+                metadata={"jetraft.max_bytes_per_subject": "1000"},
+            )
+            await context.add_stream(config)
+            for _ in range(5):
+                for subject in ("a", "b"):
+                    await context.publish(f"{stream}.{subject}", b"x" * 300)
+            state = (await context.stream_info(stream, subjects_filter=">")).state
+            assert state.subjects == {f"{stream}.a": 2, f"{stream}.b": 2}
+            with pytest.raises(APIError, match="the message needs") as refused:
+                await context.publish(f"{stream}.a", b"x" * 1000)
+            assert refused.value.err_code == 10077
+            await context.update_stream(
+                config.evolve(discard=DiscardPolicy.NEW, discard_new_per_subject=True)  # without max_msgs_per_subject
+            )
+            with pytest.raises(APIError, match="maximum bytes per subject exceeded"):
+                await context.publish(f"{stream}.a", b"x" * 300)
+            await context.publish(f"{stream}.c", b"x" * 300)
+            await context.update_stream(config.evolve(metadata={}))
+            await context.publish(f"{stream}.a", b"x" * 1000)
 
     run(check)
 

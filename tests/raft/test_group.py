@@ -318,16 +318,16 @@ def test_reads_of_one_turn_share_a_round_and_those_of_the_next_have_another() ->
     """Rule 21: a round that began before a read came says nothing about what was committed in between."""
     lab, _, group = lab_with_leader()
     outcomes = Outcomes()
-    before = group.core.begin_read()
+    before = group.core.begin_read(lab.clock.now_ns)
     for _ in range(5):
         group.read_barrier(outcomes)
     lab.settle()
     assert outcomes.told == [(Outcome.OK, None)] * 5
-    assert group.core.begin_read() == before + 2
+    assert group.core.begin_read(lab.clock.now_ns) == before + 2
     for _ in range(2):
         group.read_barrier(outcomes)
         lab.settle()
-    assert group.core.begin_read() == before + 5
+    assert group.core.begin_read(lab.clock.now_ns) == before + 5
 
 
 def test_reads_whose_round_has_not_begun_are_refused_with_the_leadership() -> None:

@@ -168,6 +168,8 @@ class Client:
 
     def on_deliveries(self, host: "Host", run: DeliveryRun, source: MessageSource) -> int:
         """Messages of the consumer arrive: most are acknowledged after a while, half of those with a reply."""
+        if run.to.startswith(INBOX):
+            return self._feature.on_deliveries(host, run, source)
         world = self._world
         found = ack_subjects(run, source)
         for seq, consumer_seq, subject in found:
@@ -244,7 +246,7 @@ class Client:
     def on_message(self, to: bytes, hdr: bytes, payload: bytes) -> None:
         """Something arrives in an inbox."""
         if to.startswith(INBOX):
-            self._feature.on_answer(to.removeprefix(INBOX), payload)
+            self._feature.on_answer(to.removeprefix(INBOX), payload, hdr)
             return
         _, kind, number = to.split(b".")
         if kind == b"p":

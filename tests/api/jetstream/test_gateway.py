@@ -22,6 +22,7 @@ from jetraft.store.model import errors
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.responses import ResponseType
 from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.tiers import Allowance
 from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -81,10 +82,18 @@ class FakeAdvisories:
         self.refused.append(dropped)
 
 
+class FakeOwners:
+    """Nothing is led here."""
+
+    def led_here(self, _account: str, _stream: str) -> None:
+        return None
+
+
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
 
     node_id = "N1"
+    owners = FakeOwners()
     not_answers = (Moved, AnswerLost)
 
     def __init__(self) -> None:
@@ -152,7 +161,9 @@ class Bench:
 
     @staticmethod
     def accounts_of(accounts: Mapping[str, bool], operators: tuple[str, ...]) -> LiveAccounts:
-        limits = {name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()}
+        limits: dict[str, Allowance | None] = {
+            name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()
+        }
         return LiveAccounts(limits, frozenset(operators))
 
     def _kick(self) -> None:

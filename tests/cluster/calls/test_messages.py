@@ -58,7 +58,7 @@ from jetraft.cluster.calls.messages.inquiries import (
     StreamRevision,
 )
 from jetraft.cluster.calls.messages.listing import InfosAnswer, InfosQuestion, InfoWanted
-from jetraft.cluster.calls.messages.usage import NodeUsage, UsageQuestion
+from jetraft.cluster.calls.messages.usage import NodeTiers, NodeUsage, TierShare, UsageQuestion
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.messages import PROTOCOLS
 from jetraft.store.frames._frame import make_record
@@ -99,6 +99,8 @@ STEPS = (
 ROWS = (MessageDigest(seq=1, digest=b"d" * 16), MessageDigest(seq=BIG, digest=b"e" * 16))
 RECORDS_HEX: Final = "1800000000000000030000000500000000000000732e6178"
 
+SHARES = (TierShare(replicas=1, memory=7, consumers=300), TierShare(replicas=3, storage=BIG))
+
 GOLDEN: Final[list[tuple[Packed, str]]] = [
     (REQUEST, REQUEST_HEX),
     (RelayedRequest(place=A, packed=REQUEST.pack()), "92a85162465351624451c437" + REQUEST_HEX),
@@ -111,6 +113,8 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
         NodeUsage(memory=1, storage=BIG, consumers=300, api_requests=70000, api_errors=0),
         "9501cfffffffffffffffffcd012cce0001117000",
     ),
+    (SHARES[0], "94010700" + "cd012c"),
+    (NodeTiers(shares=SHARES), "919294010700cd012c940300cfffffffffffffffff00"),
     (
         InfosQuestion(streams=WANTED),
         "9294a22447a15307cfffffffffffffffff94a22447a86772c3b6c39f65720102",

@@ -103,10 +103,11 @@ def test_a_key_that_nobody_has_checked_does_nothing(metadata: dict[str, str]) ->
 
 
 def test_the_keys_of_a_stream() -> None:
-    metadata = {"jetraft.max_subjects": "7", "jetraft.rate_msgs_per_s": "8", "jetraft.rate_bytes_per_s": "9", "x": "y"}
+    wanted = {"max_subjects": 7, "max_bytes_per_subject": 6, "rate_msgs_per_s": 8, "rate_bytes_per_s": 9}
+    metadata = {"x": "y", **{f"jetraft.{name}": str(value) for name, value in wanted.items()}}
     config = StreamConfig(name="S", metadata=metadata)
     check_stream_extensions(config)
-    assert stream_extensions(config) == StreamExtensions(max_subjects=7, rate_msgs_per_s=8, rate_bytes_per_s=9)
+    assert stream_extensions(config) == StreamExtensions(**wanted)
     assert stream_extensions(StreamConfig(metadata={"jetraft.max_subjects": "-1"})) == StreamExtensions()
 
 
