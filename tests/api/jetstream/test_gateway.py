@@ -22,7 +22,6 @@ from jetraft.store.model import errors
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
 from jetraft.store.model.responses import ResponseType
 from jetraft.store.model.state import AccountLimits
-from jetraft.store.model.tiers import Allowance
 from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
+    from jetraft.store.model.tiers import Allowance
 
 
 class FakeForwarder:

@@ -103,7 +103,12 @@ def test_a_key_that_nobody_has_checked_does_nothing(metadata: dict[str, str]) ->
 
 
 def test_the_keys_of_a_stream() -> None:
-    wanted = {"max_subjects": 7, "max_bytes_per_subject": 6, "rate_msgs_per_s": 8, "rate_bytes_per_s": 9}
+    wanted: dict[str, Any] = {
+        "max_subjects": 7,
+        "max_bytes_per_subject": 6,
+        "rate_msgs_per_s": 8,
+        "rate_bytes_per_s": 9,
+    }
     metadata = {"x": "y", **{f"jetraft.{name}": str(value) for name, value in wanted.items()}}
     config = StreamConfig(name="S", metadata=metadata)
     check_stream_extensions(config)
