@@ -58,6 +58,10 @@ class Site:
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     has_no_row: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: False)  # the stream is removed
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
+    # Calls back when a replica here has all that is committed now, or cannot know.
+    confirm_read: Callable[[StreamAssignment, Callable[[bool], None]], None] = attrs.field(
+        default=lambda _row, told: told(False)  # noqa: FBT003  (a callback's one word)
+    )
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its restore has stopped
     has_begun_empty: Callable[[GroupId], bool] = attrs.field(
         default=lambda _group: False

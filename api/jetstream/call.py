@@ -23,11 +23,12 @@ _BLANKS: Final = b" \t\r\n"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call:
-    """A request: the account, the subject's tokens at the wildcards of the pattern, and the body."""
+    """A request: the account, the subject's tokens at the wildcards of the pattern, the body and the headers."""
 
     account: str
     names: tuple[str, ...]
     body: bytes
+    hdr: bytes = b""
 
     @property
     def stream(self) -> str:

@@ -379,7 +379,7 @@ class JetStreamGateway(ApiGateway):
         if found is None:  # the other node is newer and knows this operation
             raise Moved
         operation = found.operation
-        call = Call(account=request.account, names=found.names, body=request.payload)
+        call = Call(account=request.account, names=found.names, body=request.payload, hdr=request.hdr)
         try:
             call.check_level(request.hdr)
             body = await operation.handler(self._cluster, call)

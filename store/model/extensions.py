@@ -32,6 +32,7 @@ DELAYED: Final = PREFIX + "delayed"
 RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
 LEGACY_ACK: Final = PREFIX + "legacy_ack"
+LINEARIZABLE_READS: Final = PREFIX + "linearizable_reads"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
 WAITING: Final = b"$JETRAFT.DELAYED."  # what the subjects of messages begin with that are not due yet
@@ -49,6 +50,7 @@ class StreamExtensions:
     delayed: bool = False  # messages may say when they are due
     rate_msgs_per_s: int = 0
     rate_bytes_per_s: int = 0
+    linearizable_reads: bool = False  # direct gets have all that was acknowledged before, at any replica
     legacy_ack: bool = False  # publishes are answered with `+OK` or `-ERR`, as in 2020
 
 
@@ -231,6 +233,7 @@ _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     RATE_MSGS: _number,
     RATE_BYTES: _number,
     LEGACY_ACK: _flag,
+    LINEARIZABLE_READS: _flag,
 }
 _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,

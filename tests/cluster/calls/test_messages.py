@@ -50,7 +50,14 @@ from jetraft.cluster.calls.messages.forwarding import (
 from jetraft.cluster.calls.messages.founding import FoundersView
 from jetraft.cluster.calls.messages.gets import ForwardedGet
 from jetraft.cluster.calls.messages.handing_over import HandoverQuestion, HeldMessages
-from jetraft.cluster.calls.messages.inquiries import MetaIndex, SettledReport, StreamInfoAnswer, StreamRevision
+from jetraft.cluster.calls.messages.inquiries import (
+    MetaIndex,
+    ReadIndex,
+    ReadIndexQuestion,
+    SettledReport,
+    StreamInfoAnswer,
+    StreamRevision,
+)
 from jetraft.cluster.calls.messages.listing import InfosAnswer, InfosQuestion, InfoWanted
 from jetraft.cluster.calls.messages.usage import NodeTiers, NodeUsage, TierShare, UsageQuestion
 from jetraft.raft.mesh.errors import RemoteProtocolError
@@ -123,6 +130,8 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
     (StreamInfoAnswer(info={"config": {}}), b'{"config":{}}'.hex()),
     (SettledReport(name="S", incarnation=7, revision=9), "93a1530709"),
     (MetaIndex(index=70000), "ce00011170"),
+    (ReadIndexQuestion(incarnation=7), "9107"),
+    (ReadIndex(index=70000), "91ce00011170"),
     (ClockAnswer(wall_ns=1_700_000_000_000_000_000, steady_ns=None), "92cf17979cfe362a0000c0"),
     (ClockAnswer(wall_ns=-5, steady_ns=1_700_000_000_000_000_000), "92fbcf17979cfe362a0000"),
     (
