@@ -107,9 +107,9 @@ class Stage:
         self.episodes.append((self._began_ns, time.monotonic_ns()))
         self._began_ns = 0
 
-    def until(self, reached: Callable[[], bool], *, what: str, patience_s: float = 2 * PATIENCE_S) -> None:
+    def until(self, reached: Callable[[], bool], *, what: str) -> None:
         """Wait for something while the job runs. Raises ServerFailed."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + 5 * PATIENCE_S  # Javas start meanwhile
         while not reached():
             if self.job.ended:
                 raise ServerFailed(f"the job ended before {what}: {self.job.tail()}")
