@@ -241,8 +241,7 @@ class PublishAdmission:
         """Judge one message in full; add it to the publish or answer it."""
         message = Candidate.at(batch, start)
         if message.is_of_batch and not message.is_trace_only and not is_scheduled:
-            self.batching.take(self, turn, batch[start : message.end], message, self._last_ts_ns)
-            return message.end
+            return self.batching.take(self, turn, batch, start, message, self._last_ts_ns)
         try:
             duplicate = self.check(publish, message, is_scheduled=is_scheduled)
             if duplicate is None and not message.is_trace_only:
