@@ -109,6 +109,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         cipher=settings.get("cipher") or "chachapoly",
         limits=settings.get("jetstream_limits") or NO_LIMITS,
         streams=settings.get("declared_streams") or (),
+        legacy_api=bool(settings.get("legacy_api")),
         key=settings.get("encryption_key") or "",
         prev_key=settings.get("prev_encryption_key") or "",
         scrub=ScrubOptions(

@@ -198,6 +198,7 @@ JETSTREAM: Mapping[str, Apply] = {
     "scrub": scrub,
     "limits": jetstream_limits,
     "streams": streams,
+    "legacy_api": put("legacy_api", boolean),
     "cipher": put("cipher", cipher),
     **spelled(put("encryption_key", secret_text), "key", "ek", "encryption_key"),
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),

@@ -20,6 +20,7 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.tiers import Allowance
 
 if TYPE_CHECKING:
     from jetraft.api.auth.trust import TrustRules
@@ -104,6 +105,7 @@ class JetStreamOptions:
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
+    legacy_api: bool = False  # serves the subjects of the tech preview too
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +123,7 @@ class AccountOptions:
 class JetStreamAccounts:
     """What each account may use of JetStream (None: nothing), and which may change the cluster itself."""
 
-    limits: Mapping[str, AccountLimits | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
+    limits: Mapping[str, Allowance | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
     may_change: bool = False
     operators: frozenset[str] = frozenset({GLOBAL_ACCOUNT})
 

@@ -166,7 +166,7 @@ class Reloader:
         """Judge by other rules, those who are connected too."""
         self.logins.follow_rules()
         self.tracer.by_account = destinations(new)
-        self.plane.trace_external(bool(self.tracer.by_account))
+        self.plane.trace_external(self.tracer.has_destinations)
         if new.trust is None:
             self.accounts.follow(new.jetstream_accounts)
         ConnectedClients(self.logins, self.plane, self.accounts.limits.keys).judge_again(old.auth)

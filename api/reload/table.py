@@ -215,6 +215,7 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
     "jetstream.streams": not_supported("JetStream streams"),
+    "jetstream.legacy_api": not_supported("JetStream legacy_api"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
     "syslog": log_line("syslog"),
     "remote_syslog": Followed(line="remote_syslog = {}", step=Step.LOG),
