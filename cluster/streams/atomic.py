@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.state.headers import parse_seq
-from jetraft.cluster.streams.batch_room import (
-    ATOMIC_BYTES_MAX,
-    BATCH_ID_BYTES_MAX,
-    STAGED_BYTES_MAX,
-    BatchRoom,
-)
+from jetraft.cluster.streams.batch_room import BATCH_ID_BYTES_MAX, BatchRoom
 from jetraft.store.model import errors
 from jetraft.store.model.versioning import is_level_served
 
@@ -28,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.store.model.api_error import ApiError
+    from jetraft.store.model.limits import BatchLimits
 
 COMMIT: Final = b"1"  # the message is the last one of its batch
 COMMIT_BEFORE: Final = b"eob"  # the batch ends with the message before this one, which is not stored
@@ -139,7 +135,7 @@ class AtomicBatches:
             return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.with_values(size=limits.messages)
         if seq != 1:
             return errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH.with_values()
-        is_full = room.atomic >= limits.per_server or room.staged_bytes >= STAGED_BYTES_MAX
+        is_full = room.atomic >= limits.per_server or room.staged_bytes >= limits.staged_bytes
         if is_full or len(self._batches) >= limits.per_stream:
             return errors.ATOMIC_PUBLISH_TOO_MANY_IN_FLIGHT.with_values()
         return None
@@ -148,7 +144,7 @@ class AtomicBatches:
         self, batch_id: bytes, batch: _Batch, seq: int, headers: Mapping[bytes, bytes], record: bytes
     ) -> Step:
         """What becomes of a batch, and of the message that claims to be its next."""
-        refused = _why_refused(batch, seq, headers, len(record), self._room.limits.messages)
+        refused = _why_refused(batch, seq, headers, len(record), self._room.limits)
         if refused is not None:
             return refused
         commit = headers.get(b"Nats-Batch-Commit")
@@ -158,7 +154,9 @@ class AtomicBatches:
         return Kept() if commit is None else Whole(batch_id, batch.records, ends_before=commit == COMMIT_BEFORE)
 
 
-def _why_refused(batch: _Batch, seq: int, headers: Mapping[bytes, bytes], size: int, most: int) -> Declined | None:
+def _why_refused(
+    batch: _Batch, seq: int, headers: Mapping[bytes, bytes], size: int, limits: BatchLimits
+) -> Declined | None:
     commit = headers.get(b"Nats-Batch-Commit")
     if commit not in (None, COMMIT, COMMIT_BEFORE):
         return Declined(errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT.with_values())
@@ -168,7 +166,7 @@ def _why_refused(batch: _Batch, seq: int, headers: Mapping[bytes, bytes], size: 
         return Declined(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH.with_values(), INCOMPLETE)
     if commit == COMMIT_BEFORE:
         return None
-    for taken, limit in ((seq, most), (batch.size + size, ATOMIC_BYTES_MAX)):
+    for taken, limit in ((seq, limits.messages), (batch.size + size, limits.bytes_max)):
         if taken > limit:
             return Declined(errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.with_values(size=limit), TOO_LARGE)
     return None
