@@ -14,6 +14,7 @@ from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
+from jetraft.cluster.memory_budget import Shortage
 from jetraft.cluster.origins.origins import Origins
 from jetraft.cluster.streams.ack_sending import AckSending
 from jetraft.cluster.streams.admit import PublishAdmission
@@ -209,7 +210,8 @@ class StreamLeadership:
         if quota is not None and quota.is_full(kind, now_ns):
             return errors.INSUFFICIENT_RESOURCES.with_values()
         memory = self._site.memory
-        if memory is not None and (memory.is_exhausted(now_ns) if self._is_in_files else memory.is_low(now_ns)):
+        gives_way_at = Shortage.PUBLISHES if self._is_in_files else Shortage.STREAMS
+        if memory is not None and memory.shortage(now_ns) >= gives_way_at:
             return errors.INSUFFICIENT_RESOURCES.with_values()
         if space is not None and self._is_in_files and space.is_low(now_ns):
             return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
