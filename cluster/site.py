@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jetraft.store.disk.cgroup import MemoryWatch
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.limits import QueueLimits
     from jetraft.store.model.steady import SteadyClock
     from jetraft.store.model.tiers import Allowance
 
@@ -58,6 +59,10 @@ class Site:
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     has_no_row: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: False)  # the stream is removed
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
+    # Calls back when a replica here has all that is committed now, or cannot know.
+    confirm_read: Callable[[StreamAssignment, Callable[[bool], None]], None] = attrs.field(
+        default=lambda _row, told: told(False)  # noqa: FBT003  (a callback's one word)
+    )
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its restore has stopped
     has_begun_empty: Callable[[GroupId], bool] = attrs.field(
         default=lambda _group: False
@@ -69,3 +74,8 @@ class Site:
             takes_self=True,
         )
     )
+
+    @property
+    def queues(self) -> QueueLimits:
+        """How much of what waits is taken."""
+        return self.server_limits.queues

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.api.auth.permissions import Permissions
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
 from jetraft.api.exchange.values import Sharing
@@ -66,6 +67,7 @@ class ClusterOptions:
     connect_retries: int = 0
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
+    permissions: Permissions | None = None  # of routes: `publish` is what is imported, `subscribe` what is exported
 
 
 @attrs.frozen(kw_only=True)
@@ -104,6 +106,7 @@ class JetStreamOptions:
     limits: ServerLimits = NO_LIMITS
     strict: bool = True  # requests with fields that are not known are refused
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
+    legacy_api: bool = False  # serves the subjects of the tech preview too
 
 
 @attrs.frozen(kw_only=True)

@@ -59,6 +59,7 @@ def open_jetstream(
         limits=block.limits,
         strict=block.strict,
         streams=block.streams,
+        legacy_api=block.legacy_api,
         accounts=accounts,
     )
     try:

@@ -186,6 +186,11 @@ class Reloader:
         if self.routes is not None and new.cluster is not None:
             self.routes.follow(new.cluster.routes)
 
+    def follow_route_permissions(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Exchange other subjects with peers."""
+        if self.routes is not None and new.cluster is not None:
+            self.routes.permit(new.cluster.permissions)
+
     def follow_profile(self, _old: Options, new: Options, _opened: Opened) -> None:
         """Tell the peers other tags and sizes of JetStream, by which streams are placed."""
         if self.jetstream is not None and new.jetstream is not None:
@@ -219,6 +224,7 @@ FOLLOW: Final[Mapping[Step, Callable[[Reloader, Options, Options, Opened], None]
     Step.AUTH: Reloader.follow_auth,
     Step.ADVERTISE: Reloader.follow_advertise,
     Step.ROUTES: Reloader.follow_routes,
+    Step.ROUTE_PERMISSIONS: Reloader.follow_route_permissions,
     Step.FILES: Reloader.follow_files,
     Step.PROFILE: Reloader.follow_profile,
     Step.STALLS: Reloader.follow_stalls,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from jetraft.cluster.capture._capture import capture_at, encode_capture
 from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, Step, Whole
 from jetraft.cluster.streams.candidate import Candidate, PublishRefused, check_shape
+from jetraft.cluster.streams.delaying import check_not_in_batch
 from jetraft.cluster.streams.fast import FastBatches, Place
 from jetraft.cluster.streams.members import Members, StreamBefore
 from jetraft.cluster.streams.puback import batch_ack, error_ack, puback_prefix
@@ -117,6 +118,7 @@ class Batching:
 
     def _staged(self, record: bytes, member: Candidate, now_ns: int) -> Step:
         check_shape(member, self._config)
+        check_not_in_batch(member.hdr, self._config)
         if not self._config.allow_atomic:
             return Declined(errors.ATOMIC_PUBLISH_DISABLED.with_values())
         return self._atomic.take(member.headers, record, now_ns)
@@ -156,6 +158,7 @@ class Batching:
         """Where the message is in which batch, or why it is not taken."""
         try:
             check_shape(message, self._config)
+            check_not_in_batch(message.hdr, self._config)
         except PublishRefused as refused:
             return refused.error
         if not self._config.allow_batched:

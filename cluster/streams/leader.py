@@ -15,6 +15,7 @@ from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.origins.origins import Origins
+from jetraft.cluster.streams.ack_sending import AckSending
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
@@ -32,6 +33,7 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.config import StorageType
+from jetraft.store.model.extensions import keeps_schedules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +77,7 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
         self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._rate = PublishRate.of(machine.config)
+        self._acks = AckSending(site.outbox, machine.config)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self._begin_admission()
         self.dispatcher = ConsumerDispatcher(site, group, machine)
@@ -96,9 +99,7 @@ class StreamLeadership:
     def _begin_admission(self) -> None:
         """Admit publishes behind what is applied. A mirror has an admission that admits nothing."""
         config, site = self._config, self._site
-        self.admission = PublishAdmission(
-            config, self._machine, domain=site.domain, room=site.batches, limits=site.server_limits.queues
-        )
+        self.admission = PublishAdmission(config, self._machine, domain=site.domain, room=site.batches, limits=site.queues)
         self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
 
     # --- publishes
@@ -142,7 +143,7 @@ class StreamLeadership:
 
     def _look_after_schedules(self) -> None:
         """Begin to, in a stream that may have them."""
-        if self._config.allow_msg_schedules and self._scheduler is None:
+        if keeps_schedules(self._config) and self._scheduler is None:
             self._scheduler = Scheduler(
                 self._site,
                 self._machine,
@@ -178,7 +179,7 @@ class StreamLeadership:
         if admitted.has_batches:
             self._batch_timer.arm()
         if admitted.answers:
-            self._site.outbox.send_batch(b"".join(admitted.answers))
+            self._acks.send(b"".join(admitted.answers))
 
     def _batch_abandoned(self, abandoned: Abandoned) -> None:
         batch_id = abandoned.batch_id.decode(errors="replace")
@@ -221,7 +222,7 @@ class StreamLeadership:
             if publish.in_fast:
                 acks += self.admission.batching.committed(publish)
             if acks:
-                self._site.outbox.send_batch(acks)
+                self._acks.send(acks)
             self._republish(publish.records.first_seq, publish.records)
 
     def mirrored(self, first_seq: int, records: bytes) -> None:
@@ -306,6 +307,7 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
         self._republisher = Republisher.of(config, self._machine, self._site.rng.randrange)
         self._rate = PublishRate.of(config, self._rate)
+        self._acks.follow(config)
         self.admission.follow(config)
         self._follow_origins(config)
         if not config.mirror_direct:

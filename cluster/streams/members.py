@@ -18,6 +18,7 @@ from jetraft.cluster.streams.candidate import (
 )
 from jetraft.cluster.streams.counters import check_increment
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
+from jetraft.cluster.streams.subject_quota import SubjectQuota
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy
 from jetraft.store.model.extensions import stream_extensions
@@ -36,6 +37,9 @@ class StreamBefore(Protocol):
 
     def count_before(self, subject: bytes) -> int:
         """Messages of a subject."""
+
+    def bytes_before(self, subject: bytes) -> int:
+        """The bytes of a subject's messages, where a limit counts them."""
 
     def held_before(self) -> tuple[int, int]:
         """Messages, and their bytes as they count against max_bytes."""
@@ -57,6 +61,7 @@ class Members:
         self._config = config
         self._stream = config.name.encode()
         self._publish = publish
+        self._quota = SubjectQuota.of(config)
         self._counts: dict[bytes, int] = {}  # of the messages that have passed, by subject
 
     def check(self, message: Candidate) -> None:
@@ -84,7 +89,7 @@ class Members:
         config = self._config
         if config.discard is DiscardPolicy.NEW or config.allow_msg_counter:
             return False
-        return not stream_extensions(config).max_subjects
+        return self._quota is None and not stream_extensions(config).max_subjects
 
     def passed(self, subject: bytes) -> None:
         """Count a message as one that has passed."""
@@ -122,6 +127,8 @@ class Members:
     def _check_room(self, message: Candidate) -> None:
         """Discard policy `new`: the stream has room for all of the batch; what it replaces does not count."""
         config = self._config
+        if self._quota is not None:
+            self._quota.check(self._before, self._publish, message, config)
         if config.discard is not DiscardPolicy.NEW:
             return
         messages, size = self._before.held_before()
