@@ -106,6 +106,7 @@ class JetStreamOptions:
     domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
+    strict: bool = True  # requests with fields that are not known are refused
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
     legacy_api: bool = False  # serves the subjects of the tech preview too
 

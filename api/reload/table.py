@@ -92,6 +92,11 @@ def go_bool(value: Any) -> str:
     return "true" if value else "false"
 
 
+def go_not(value: Any) -> str:
+    """The other one."""
+    return go_bool(not value)
+
+
 def seconds(value_ns: int) -> str:
     """A number of seconds, as Go prints a float."""
     return f"{value_ns / NS_PER_S:g}"
@@ -215,6 +220,7 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.unique_tag": Refused(title="JetStreamUniqueTag"),
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
+    "jetstream.strict": Refused(title="NoJetStreamStrict", show=go_not),
     "jetstream.streams": not_supported("JetStream streams"),
     "jetstream.legacy_api": not_supported("JetStream legacy_api"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),

@@ -100,7 +100,7 @@ class StreamLeadership:
     def _begin_admission(self) -> None:
         """Admit publishes behind what is applied. A mirror has an admission that admits nothing."""
         config, site = self._config, self._site
-        self.admission = PublishAdmission(config, self._machine, domain=site.domain, room=site.batches)
+        self.admission = PublishAdmission(config, self._machine, domain=site.domain, room=site.batches, limits=site.queues)
         self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
 
     # --- publishes
