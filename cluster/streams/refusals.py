@@ -8,11 +8,33 @@ from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.streams.candidate import TRACED_ORIGIN, Candidate
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack
 from jetraft.cluster.streams.traced import refused_text
+from jetraft.store.model import errors
+from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
+    from jetraft.cluster.site import Site
     from jetraft.cluster.streams.publish import Known, Turn
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
+
+
+def why_full(site: Site, kind: StorageType) -> ApiError | None:
+    """Why a stream of this kind can store nothing now.
+
+    Account or server hold what they may hold at most; or memory or the disk is nearly full, and what is left is
+    for making room again.
+    """
+    quota, space, memory = site.quota, site.space, site.memory
+    now_ns, is_in_files = site.clock.mono_ns(), kind is StorageType.FILE
+    if site.account_quota is not None and site.account_quota.is_full(kind, now_ns):
+        return errors.ACCOUNT_RESOURCES_EXCEEDED.with_values()
+    if quota is not None and quota.is_full(kind, now_ns):
+        return errors.INSUFFICIENT_RESOURCES.with_values()
+    if memory is not None and (memory.is_exhausted(now_ns) if is_in_files else memory.is_low(now_ns)):
+        return errors.INSUFFICIENT_RESOURCES.with_values()
+    if space is not None and is_in_files and space.is_low(now_ns):
+        return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
+    return None
 
 
 def refuse_all(turn: Turn, batch: bytes, error: ApiError, config: StreamConfig) -> None:
