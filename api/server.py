@@ -152,7 +152,7 @@ class Server:
         lookups = build_lookups(options, self.registry, self.clock, self.say)
         callouts = build_callouts(self.sessions, self.server_key, self.registry, lookups)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry, lookups=lookups)
-        self.tracer = Tracer(self.sessions, self.logins.log.line)
+        self.tracer = Tracer(self.sessions, self.logins.log.line, self.registry)
         self.leaf = make_leaf(self)
         on_leaf_text = self.leaf.leafnodes.on_text if self.leaf else None
         self.plane = make_plane(options, self.sessions, self.logins, self.tracer, self.say, on_leaf_text)

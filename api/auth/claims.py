@@ -22,10 +22,12 @@ from jetraft.api.auth.permissions import (
 )
 from jetraft.api.auth.rules import CalloutRules
 from jetraft.api.auth.sharing_claims import sharing_of
-from jetraft.api.auth.tokens import Token, TokenError, flag, integer, items, string, strings, table
+from jetraft.api.auth.tokens import InvalidClaimsError, Token, TokenError, flag, integer, items, string, strings, table
 from jetraft.api.exchange.values import Sharing
+from jetraft.api.trace_headers import PERCENT, TraceDestination
+from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.state import AccountLimits
-from jetraft.store.model.subject import valid_subject
+from jetraft.store.model.subject import valid_publish_subject, valid_subject
 from jetraft.store.model.tiers import Allowance, TieredLimits
 
 ENTRIES_MAX: Final = 10_000  # of the lists of permissions of one token
@@ -87,7 +89,7 @@ class OperatorClaims:
 
 @attrs.frozen(kw_only=True, slots=True)
 class AccountClaims:
-    """The token of an account. `jetstream` is None where it is not enabled; `unserved` names what has no effect."""
+    """The token of an account. `jetstream` is None where it is not enabled."""
 
     subject: str
     issuer: str
@@ -106,7 +108,7 @@ class AccountClaims:
     allows_bearer: bool = True
     jetstream: Allowance | None = None
     callout: CalloutRules | None = None  # where a service of the account says who clients are
-    unserved: tuple[str, ...] = ()
+    trace: TraceDestination | None = None
 
     def has_revoked(self, user: UserClaims) -> bool:
         """Whether the token of a user does not count any more."""
@@ -243,13 +245,25 @@ def account_claims(token: Token) -> AccountClaims:
         allows_bearer=not flag(limits, "disallow_bearer"),
         jetstream=jetstream_limits(limits),
         callout=callout_of(table(nats, "authorization"), token.subject, frozenset(signing_keys)),
-        unserved=unserved_of(nats),
+        trace=trace_of(nats),
     )
 
 
-def unserved_of(nats: Mapping[str, Any]) -> tuple[str, ...]:
-    """What has no effect, and takes nothing away from anybody."""
-    return ("trace",) if nats.get("trace") else ()
+def trace_of(nats: Mapping[str, Any]) -> TraceDestination | None:
+    """Where messages with `traceparent` are traced to; None: they are not. Raises TokenError."""
+    if nats.get("trace") is None:
+        return None
+    block = table(nats, "trace")
+    dest, sampling = string(block, "dest"), integer(block, "sampling")
+    named = "the account Trace.Destination subject"
+    if not dest:
+        raise InvalidClaimsError(f"{named} cannot be empty")
+    if not valid_publish_subject(dest.encode()):
+        raise InvalidClaimsError(f"{named} {go_quote(dest)} is not a valid publish subject")
+    if not 0 <= sampling <= PERCENT:
+        wrong = "is not valid, should be in the range [1..100]"
+        raise InvalidClaimsError(f"the account Trace.Sampling value '{sampling}' {wrong}")
+    return TraceDestination(dest=dest.encode(), sampling=sampling or PERCENT)
 
 
 def callout_of(block: Mapping[str, Any], account: str, signers: frozenset[str]) -> CalloutRules | None:
@@ -299,7 +313,7 @@ def jetstream_limits(limits: Mapping[str, Any]) -> Allowance | None:
     """
     tiers = table(limits, "tiered_limits")
     if "" in tiers:
-        raise TokenError('Tiered JetStream Limits can not contain a blank "" tier name')
+        raise InvalidClaimsError('Tiered JetStream Limits can not contain a blank "" tier name')
     if len(tiers) > TIERS_MAX:
         raise TokenError("the token has too many tiers")
     found = {name: _of_jetstream(table(tiers, name)) for name in tiers}

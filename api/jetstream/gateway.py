@@ -21,18 +21,19 @@ from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import JetStreamAccounts
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
+from jetraft.api.jetstream.error_answers import error_json
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
 from jetraft.api.jetstream.prompt_gets import PromptGets
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import captures
 from jetraft.store.model import errors, message
-from jetraft.store.model.jsoncodec import encode
-from jetraft.store.model.responses import ResponseType, answer, error_answer
+from jetraft.store.model.responses import ResponseType, answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
+    from jetraft.api.jetstream.prompt_gets import Asking
     from jetraft.cluster.advisories import NodeAdvisories
     from jetraft.cluster.calls.forward import Forwarder
     from jetraft.cluster.ports import Outboxes
@@ -344,6 +345,8 @@ class JetStreamGateway(ApiGateway):
         service: ClusterService,
         outboxes: Outboxes,
         kick: Callable[[], None],
+        later: Callable[[Callable[[], None]], None],
+        calls: Asking | None = None,
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,
@@ -359,8 +362,9 @@ class JetStreamGateway(ApiGateway):
         self._cluster = service
         self._gets = PromptGets(
             self._lines,
-            leading=service.owners,
-            outbox_of=self._outboxes.__getitem__,
+            leaders=service.owners,
+            calls=calls,
+            later=later,
             send=self._send,
             resume=self._start_workers,
         )
@@ -403,24 +407,3 @@ class _Slot:
 
 
 ERROR_WITHIN_BYTES: Final = 100  # an error follows the type, whose names are shorter than this
-
-# What nats-server writes after an error where it differs from `responses`: empty lists, zero values.
-_LISTS: Final[dict[ResponseType, dict[str, object]]] = {
-    ResponseType.STREAM_LIST: {"streams": []},
-    ResponseType.CONSUMER_LIST: {"consumers": []},
-    ResponseType.CONSUMER_NAMES: {"consumers": []},
-}
-_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
-_TAILS: Final[dict[ResponseType, dict[str, object]]] = {
-    **{kind: {**_PAGE, **empty} for kind, empty in _LISTS.items()},
-    ResponseType.CONSUMER_PAUSE: {"paused": False, "pause_until": "0001-01-01T00:00:00Z"},
-    ResponseType.STREAM_RESTORE: {"deliver_subject": ""},
-}
-
-
-def error_json(kind: ResponseType, error: errors.ApiError) -> bytes:
-    """Return the JSON of an error, with the fields that nats-server writes after it."""
-    tail = _TAILS.get(kind)
-    if tail is None:
-        return error_answer(kind, error)
-    return encode({"type": kind.type_name, "error": error.to_json_dict(), **tail})

@@ -17,12 +17,14 @@ import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import DeclaredStream, JetStreamAccounts, JetStreamOptions, ScrubOptions
+from jetraft.api.jetstream.figures import collect
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.api.jetstream.groups import ManagerTurns, MeshLinks, NoLinks
 from jetraft.api.jetstream.inventory import NodeInventory
 from jetraft.api.jetstream.jsz import Jsz, plain
+from jetraft.api.monitor.figures import JetStreamMetrics
 from jetraft.api.monitor.health import HealthStatus, missing
-from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, RaftzQuestion
+from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, MetricsQuestion, RaftzQuestion
 from jetraft.api.outbox import PlaneOutboxes
 from jetraft.api.reactor import Reactor
 from jetraft.api.system.head import ClientDirectory
@@ -162,6 +164,7 @@ class JetStreamNode:
         self._reactor = reactor
         self._clock = clock
         self.writer = opened.writer
+        self._disk = opened.disk
         self._node_dir = opened.node_dir
         self.node_id = self._node_dir.node_id
         self.cache = BlockCache(setting.cache_bytes_max)
@@ -197,6 +200,8 @@ class JetStreamNode:
             service=self.node.service,
             outboxes=outboxes,
             kick=reactor.kick_outside,
+            later=reactor.later,
+            calls=None if mesh is None else mesh.calls,
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
@@ -325,6 +330,16 @@ class JetStreamNode:
     def raftz(self, question: RaftzQuestion, system: str) -> dict[str, Any]:
         """The body of /raftz. Raises PageError."""
         return self._jsz().raftz(question, system)
+
+    def metrics(self, question: MetricsQuestion) -> JetStreamMetrics:
+        """The figures of /metrics."""
+        return collect(
+            self._jsz(),
+            question,
+            writer=self.writer.statistics(),
+            cache=self.cache.statistics(),
+            disk=self._disk.latency.statistics(),
+        )
 
     def queues(self) -> dict[str, int]:
         """Requests that wait, by the name of the queue."""

@@ -17,11 +17,11 @@ import trio
 
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer
-from jetraft.cluster.backup.s2 import Compressor
 from jetraft.cluster.capture._capture import captures
 from jetraft.raft.changes import Change
 from jetraft.store.model.message import status
 from jetraft.store.port import StoreError
+from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -173,7 +173,7 @@ class Sending:
         while state.messages and seq <= state.last_seq:
             if not self._is_open():
                 raise StoreError("the replica has stopped")
-            runs = machine.next_runs((), seq, READ_MESSAGES)
+            runs = machine.store.next_runs((), seq, READ_MESSAGES)
             if not runs:
                 break
             fitting, _, _ = machine.measure(runs, READ_BYTES, consumer_seq=1, num_pending=0, prefix_bytes=0)

@@ -50,6 +50,9 @@ class Messages(Protocol):
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
 
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        """How many of these the stream has, from the `start`-th on."""
+
     @property
     def retains_by_acks(self) -> bool:
         """True when acks decide what the stream keeps."""
@@ -147,7 +150,7 @@ class Selector:
     def _count_after(self, seq: int) -> int:
         if seq + 1 >= self._resume_seq:
             return self._messages.num_pending(self._filters, seq + 1)
-        initial = len(self._live_initial(seq, len(self._initial)))
+        initial = self._messages.count_live(self._initial, bisect_left(self._initial, seq + 1))
         return initial + self._messages.num_pending(self._filters, self._resume_seq)
 
     def _live_initial(self, seq: int, count: int) -> list[int]:

@@ -31,7 +31,7 @@ from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
-from jetraft.store.model.extensions import check_stream_extensions
+from jetraft.store.model.extensions import check_stream_extensions, check_stream_extensions_update
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.validate import (
@@ -143,6 +143,7 @@ class MetaFrontend:
         if existing is None:
             raise errors.STREAM_NOT_FOUND.with_values()
         config = check_stream_update(existing.config, config)
+        check_stream_extensions_update(existing.config, config)
         check_room(self._limits_of(account), config, self._others(account, config), is_new=False)
         peers = self._allocator.changed(existing, config, self._leader_of(existing))
         if peers or config.num_replicas != existing.config.num_replicas:

@@ -34,6 +34,7 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
+from jetraft.store.model.extensions import WAITING, stream_extensions
 from jetraft.store.model.subject import is_literal
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
@@ -136,6 +137,7 @@ class StreamMachine:
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
         self.store.restore(found.store)
+        self._hide_what_waits()
         self.dedup = Dedup.restore(found.dedup)
         self.ttl.restore(found.ttl)
         self.schedules.restore(found.schedules)
@@ -206,7 +208,9 @@ class StreamMachine:
             scheduler, following = headers.get(b"Nats-Scheduler"), headers.get(b"Nats-Schedule-Next")
             if scheduler and following:
                 self.schedules.produced(scheduler, following)
-                if following == PURGE:
+                if following == PURGE and scheduler.startswith(WAITING):
+                    self.store.remove([self.store.last_for(scheduler) or 0])  # no other message has its subject
+                elif following == PURGE:
                     self.store.purge(subject=scheduler, below_seq=first_seq + place, keep=None)
 
     def _remove_unwanted(self, first_seq: int, frame: bytes) -> None:
@@ -269,8 +273,13 @@ class StreamMachine:
         self.config = config
         self.dedup.set_window(config.duplicate_window)
         removed = self.store.set_limits(limits_of(config))
+        self._hide_what_waits()
         self._events.config_changed(config)
         return removed
+
+    def _hide_what_waits(self) -> None:
+        delays = self.config is not None and stream_extensions(self.config).delayed
+        self.store.hide(WAITING if delays else None)
 
     def _purged(self) -> None:
         """Consumers need not wait for what lies below the first message any more."""
@@ -318,7 +327,7 @@ class StreamMachine:
         del self.consumers[consumer.name]
         self.hidden_consumers -= consumer.config.direct
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
-            wanted = self.store.next_matches(consumer.config.filters, 1, self.store.messages)
+            wanted = self.store.next_matches(self.store.visible(consumer.config.filters), 1, self.store.messages)
             mine = [seq for seq in wanted if consumer.is_waiting_for(seq)]
             self._remove([seq for seq in mine if not is_wanted(self.consumers.values(), seq, self.store)])
         self._events.consumer_deleted(consumer)
@@ -326,6 +335,10 @@ class StreamMachine:
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
         return self.store.subject_of(seq) is not None
+
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        """How many of these messages the stream has, from the `start`-th on."""
+        return self.store.count_live(seqs, start)
 
     # --- what admission reads (streams/applied_state.py)
 
@@ -377,7 +390,7 @@ class StreamMachine:
 
     def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
         """The first live messages at or above a sequence that match."""
-        return self.store.next_runs(filters, from_seq, count)
+        return self.store.next_runs(self.store.visible(tuple(filters)), from_seq, count)
 
     def measure(
         self, seqs: Runs, room_bytes: int, *, consumer_seq: int, num_pending: int, prefix_bytes: int
@@ -387,7 +400,7 @@ class StreamMachine:
 
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above a sequence match."""
-        return self.store.num_pending(filters, from_seq)
+        return self.store.num_pending(self.store.visible(tuple(filters)), from_seq)
 
     def load(self, seq: int) -> StoredMessage | None:
         """A live message; None for one that is damaged on every replica: consumers pass it over."""

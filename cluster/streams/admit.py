@@ -31,6 +31,7 @@ from jetraft.cluster.streams.candidate import (
     rolls_up,
 )
 from jetraft.cluster.streams.counters import Counters, check_increment
+from jetraft.cluster.streams.delaying import asks_to_wait, check_due, is_due_now, waiting_form
 from jetraft.cluster.streams.expectations import check_expected_sequences, check_last_msg_id
 from jetraft.cluster.streams.puback import counter_ack, error_ack
 from jetraft.cluster.streams.publish import Admitted, Known, Publish, Turn
@@ -43,6 +44,7 @@ from jetraft.cluster.streams.traced import DUPLICATE, refused_text
 from jetraft.store.frames.format import RECORD_HAS_ROLLUP, RECORD_HAS_TTL
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
+from jetraft.store.model.extensions import stream_extensions
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.stream.retention import SizeModel
@@ -90,6 +92,7 @@ class PublishAdmission:
         self.config = config
         self._bound = SubjectBound.of(config, self._applied, self._bound)
         self._quota = SubjectQuota.of(config)
+        self._delays = stream_extensions(config).delayed
         self._takes_plain = not config.sealed and not config.discard_new_per_subject and not config.allow_msg_counter
         self._takes_plain &= self._bound is None and self._quota is None
         self._bounds_room = config.discard is DiscardPolicy.NEW
@@ -235,7 +238,7 @@ class PublishAdmission:
         rooms = self.plain_rooms()
         if rooms is None:
             return start
-        end = publish.records.take_plain(batch, start, *rooms, self._is_acked)
+        end = publish.records.take_plain(batch, start, *rooms, self._is_acked, self._delays)
         if end > start:
             self.last_msg_id = b""
         return end
@@ -243,24 +246,28 @@ class PublishAdmission:
     def _take_one(self, turn: Turn, publish: Publish, batch: bytes, start: int, *, is_scheduled: bool = False) -> int:
         """Judge one message in full; add it to the publish or answer it."""
         message = Candidate.at(batch, start)
+        end = message.end
         if message.is_of_batch and not message.is_trace_only and not is_scheduled:
-            self.batching.take(self, turn, batch[start : message.end], message, self._last_ts_ns)
-            return message.end
+            return self.batching.take(self, turn, batch, start, message, self._last_ts_ns)
         try:
             duplicate = self.check(publish, message, is_scheduled=is_scheduled)
             if duplicate is None and not message.is_trace_only:
-                self.add(publish, message, batch, start, acked=not self.config.no_ack)
+                stored = message, batch, start
+                if self._delays and not is_scheduled and asks_to_wait(message.hdr):
+                    seq, now_ns = publish.records.next_seq, self._last_ts_ns
+                    stored = waiting_form(stored, seq=seq, now_ns=now_ns, config=self.config)
+                self.add(publish, *stored, acked=not self.config.no_ack)
         except PublishRefused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
             turn.trace(message, refused_text(refused.error, message.headers))
-            return message.end
+            return end
         if duplicate is not None:
             answer_duplicate(turn, message.reply, duplicate, self.config, self._domain)
             turn.trace(message, DUPLICATE)
-            return message.end
+            return end
         if message.trace is not None:
             turn.trace(message, no_interest=self._applied.is_unwanted(message.subject))
-        return message.end
+        return end
 
     def add(self, publish: Publish, message: Candidate, batch: bytes, start: int, *, acked: bool) -> None:
         """Give a message that was checked its sequence. Raises PublishRefused, and then nothing has changed."""
@@ -268,7 +275,7 @@ class PublishAdmission:
         if total is not None:
             check_size(len(total.hdr), len(total.payload), self.config)
         if self._bound is not None:
-            self._bound.admit(message.subject)
+            (self._bound.note if is_due_now(message.headers) else self._bound.admit)(message.subject)
         hdr, flags = as_stored(message, self.config)
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
@@ -318,6 +325,9 @@ class PublishAdmission:
 
     def check(self, publish: Publish, message: Candidate, *, is_scheduled: bool = False) -> Known | None:
         """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
+        if is_scheduled and is_due_now(message.headers):
+            check_due(self.config)
+            return None
         check_shape(message, self.config)
         headers = message.headers
         if headers:

@@ -228,7 +228,7 @@ class DirectGets:
             pattern = request.last_by_subj
             seq = store.last_for(pattern) if is_literal(pattern) else store.last_match((pattern,))
         elif request.next_by_subj or request.start_time_ns is not None:
-            seq = store.next_match(_filters(request), self._first_seq(request))
+            seq = store.next_match(store.visible(_filters(request)), self._first_seq(request))
         found = store.load(seq) if seq else None
         if found is None:
             raise RefusedError(NOT_FOUND)
@@ -238,7 +238,7 @@ class DirectGets:
 
     def _batch(self, reply: bytes, request: DirectRequest) -> BatchGet:
         columns = request.columns if self._created_ns else None
-        filters = (columns.filters if columns is not None else ()) or _filters(request)
+        filters = (columns.filters if columns is not None else ()) or self._store.visible(_filters(request))
         first_seq = self._first_seq(request)
         pending = self._store.num_pending(filters, first_seq)
         if not pending:

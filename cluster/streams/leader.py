@@ -33,6 +33,7 @@ from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.config import StorageType
+from jetraft.store.model.extensions import keeps_schedules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,7 +143,7 @@ class StreamLeadership:
 
     def _look_after_schedules(self) -> None:
         """Begin to, in a stream that may have them."""
-        if self._config.allow_msg_schedules and self._scheduler is None:
+        if keeps_schedules(self._config) and self._scheduler is None:
             self._scheduler = Scheduler(
                 self._site,
                 self._machine,

@@ -174,10 +174,6 @@ class StreamReplica:
         NotLeaderError when it does not.
         """
         await self.group.confirm_leadership()
-        return self.message_asked_for(request)
-
-    def message_asked_for(self, request: JSApiMsgGetRequest) -> StoredMessage:
-        """The same as far as this replica has applied: for who knows that it still leads (`Group.read_barrier`)."""
         return message_asked_for(self.machine.store, request)
 
     # --- what the service changes

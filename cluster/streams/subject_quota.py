@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
 
-class Held(Protocol):
+class StreamInFlight(Protocol):
     """What is asked of the stream, with what is in flight."""
 
     def bytes_before(self, subject: bytes) -> int:
@@ -44,7 +44,7 @@ class SubjectQuota:
         bytes_max = stream_extensions(config).max_bytes_per_subject
         return cls(bytes_max, config.discard_new_per_subject) if bytes_max else None
 
-    def check(self, held: Held, publish: Publish, message: Candidate, config: StreamConfig) -> None:
+    def check(self, held: StreamInFlight, publish: Publish, message: Candidate, config: StreamConfig) -> None:
         """Raise PublishRefused when there is no room behind all that is in flight and in `publish`."""
         need, used = held.message_bytes(message), 0
         if self.refuses_new and not rolls_up(message, config):

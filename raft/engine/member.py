@@ -135,6 +135,10 @@ class Member:
         """The newest read round that a majority answered; 0 when not leader."""
         return self.leadership.confirmed_read_round if self.leadership is not None else 0
 
+    def is_majority_with(self, node: NodeId, term: int) -> bool:
+        """Whether this member leads in that term, and the node and it are a majority of the voters (rule 21)."""
+        return self.leadership is not None and term == self.term and self.configuration.has_quorum([self.node_id, node])
+
     @property
     def has_leader(self) -> bool:
         """Whether votes are refused because a leader is alive (rule 18)."""

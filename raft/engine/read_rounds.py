@@ -3,7 +3,7 @@
 A round is confirmed when a majority has said, after it began, that it still follows this leader. So it asks as many
 voters as make a majority with the leader, those that were heard last: one of three members. When they do not answer in
 a moment, or a link ends, every voter is asked. A member that is asked says no less than one of many: what counts is
-counted over all voters, whoever was asked. Pure.
+counted over all voters. Pure.
 """
 
 from collections.abc import Callable

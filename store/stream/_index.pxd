@@ -25,6 +25,7 @@ cdef class Index(Chains):
     cdef uint64_t max_bytes
     cdef uint64_t max_msgs_per_subject
     cdef Quota quota               # bytes by subject; None without a limit
+    cdef readonly bytes hidden     # what the subjects begin with that only a filter with `$` admits; None: nothing
     cdef uint32_t overhead_bytes
     cdef uint32_t hdr_overhead_bytes
 

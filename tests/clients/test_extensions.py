@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
 from nats.js.errors import APIError
@@ -323,6 +325,45 @@ def test_of_each_key_one_message_is_in_flight(servers: Sequence[Server], stream:
     run(check)
 
 
+def test_a_message_comes_when_it_is_due(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream,
+                subjects=[f"{stream}.>"],
+                num_replicas=replicas,
+                metadata={"jetraft.delayed": "true"},
+            )
+            await context.add_stream(config)
+            clock = asyncio.get_running_loop().time
+            began = clock()
+            for wait in ("1s", "600ms", "300000000", "24h"):
+                await context.publish(f"{stream}.a", wait.encode(), headers={"Jetraft-Delay": wait})
+            await context.publish(f"{stream}.a", b"now")
+            subscription = await context.subscribe(f"{stream}.>", ordered_consumer=True)
+            came = []
+            for _ in range(4):
+                found = await subscription.next_msg(PATIENCE_S)
+                came.append((found.data, clock() - began))
+            assert [data for data, _ in came] == [b"now", b"300000000", b"600ms", b"1s"]
+            assert all(at >= due for (_, at), due in zip(came, (0, 0.3, 0.6, 1), strict=True))
+            state = (await context.stream_info(stream, subjects_filter="$JETRAFT.DELAYED.>")).state
+            assert state.messages == 5
+            assert state.subjects == {f"$JETRAFT.DELAYED.4.{stream}.a": 1}
+            waiting = await context.get_msg(stream, 4)
+            assert waiting.headers is not None
+            assert waiting.headers["Nats-Schedule-Target"] == f"{stream}.a"
+            assert await context.delete_msg(stream, 4)
+            assert (await context.stream_info(stream)).state.messages == 4
+            with pytest.raises(APIError, match="Jetraft-Delay is a duration"):
+                await context.publish(f"{stream}.a", b"x", headers={"Jetraft-Delay": "soon"})
+            with pytest.raises(APIError, match=r"jetraft\.delayed can not be removed"):
+                await context.update_stream(config.evolve(metadata={}))
+
+    run(check)
+
+
 def test_a_bucket_whose_reads_are_linearizable_has_what_another_client_wrote(
     servers: Sequence[Server], replicas: int
 ) -> None:
@@ -343,6 +384,49 @@ def test_a_bucket_whose_reads_are_linearizable_has_what_another_client_wrote(
             assert answer.data == b"49"
 
     run(check)
+
+
+def test_what_is_due_comes_once_and_in_order_when_the_leader_is_killed(tmp_path: Path) -> None:
+    """Messages are due one after the other while the leader of their stream dies, and comes back."""
+    messages = 40
+
+    async def check(cluster: Cluster) -> None:
+        async with connection(*(node.url for node in cluster.nodes)) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(name="K", subjects=["K.>"], num_replicas=3, metadata={"jetraft.delayed": "true"})
+            await context.add_stream(config)
+            first_due = datetime.now(UTC) + timedelta(seconds=2)
+            for number in range(messages):  # due every 50 ms, published in another order
+                place = number * 7 % messages
+                headers = {"Jetraft-Deliver-At": (first_due + timedelta(seconds=place * 0.05)).isoformat()}
+                await context.publish("K.a", b"%d" % place, headers=headers)
+            assert (await context.stream_info("K")).state.messages == messages
+            info = await context.stream_info("K")
+            assert info.cluster is not None
+            leader = next(node for node in cluster.nodes if node.name == info.cluster.leader)
+
+            killed: list[str] = []
+
+            async def are_due() -> bool:
+                try:
+                    state = (await context.stream_info("K", subjects_filter="K.>")).state
+                except (TimeoutError, APIError, NatsError):
+                    return False
+                found = (state.subjects or {}).get("K.a", 0)
+                if found >= messages // 4 and not killed:
+                    leader.kill()
+                    killed.append(leader.name)
+                return found == messages
+
+            await until(are_due)
+            reader = await context.pull_subscribe("", stream="K", config=ConsumerConfig(ack_policy=AckPolicy.NONE))
+            found = await reader.fetch(messages, timeout=PATIENCE_S)
+            assert [int(one.data) for one in found] == list(range(messages))
+            assert (await context.stream_info("K")).state.messages == messages
+            assert killed
+
+    with Cluster("jetraft", 3, directory=tmp_path) as cluster:
+        run(check, cluster)
 
 
 def test_giving_up_is_neither_lost_nor_doubled_when_the_leader_is_killed(tmp_path: Path) -> None:

@@ -243,6 +243,16 @@ def reads_join_a_round_that_is_over(patch: Patch) -> None:
     patch.setattr(ReadRounds, "begin", careless)
 
 
+def a_word_is_given_to_the_first_leader(patch: Patch) -> None:
+    followed = group.Group.followed
+
+    def careless(found: group.Group) -> tuple[NodeId, int] | None:
+        known: tuple[NodeId, int] | None = found.__dict__.setdefault("said", followed(found))
+        return known
+
+    patch.setattr(group.Group, "followed", careless)
+
+
 # Messages.
 
 
@@ -396,6 +406,9 @@ MUTATIONS = [
     ),
     Mutation(21, "reads ask no member", reads_ask_nobody, "base", 80),
     Mutation(21, "a round that was confirmed serves later reads", reads_join_a_round_that_is_over, "base", 120, 3),
+    Mutation(
+        21, "a member gives its word to whom it followed before", a_word_is_given_to_the_first_leader, "base", 120, 61
+    ),
     Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 20),
     Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 120),
     Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 80, 12),

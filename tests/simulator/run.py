@@ -21,6 +21,7 @@ from tests.simulator.client import STREAM, Client
 from tests.simulator.faults import Faults, HostFaults
 from tests.simulator.features.batches import Batches
 from tests.simulator.features.counters import CounterClients
+from tests.simulator.features.delays import Delays
 from tests.simulator.features.exchange import Exchange
 from tests.simulator.features.feature import Feature
 from tests.simulator.features.letters import Letters
@@ -79,6 +80,7 @@ MODES = {
     "counters": Mode(feature=CounterClients, checkpoint_entries=40),
     "schedules": Mode(feature=Schedules, tells_time=True, checkpoint_entries=40),
     "resets": Mode(feature=Resets, checkpoint_entries=40),
+    "delays": Mode(feature=Delays, tells_time=True, checkpoint_entries=40),
     "letters": Mode(feature=Letters, checkpoint_entries=40),
 }
 FIXED_MEMBERSHIP = [name for name, mode in MODES.items() if not mode.needs_changes]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from jetraft.api.auth.claims import account_claims, operator_claims, user_claims
 from jetraft.api.auth.tokens import TOKEN_BYTES_MAX, TokenError, decode_token
+from jetraft.api.trace_headers import TraceDestination
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.tiers import Allowance, TieredLimits
 from tests.harness.tokens import Keys, TokenOperator, base64_text, scope
@@ -53,9 +54,36 @@ def test_an_account_and_its_scope_are_read() -> None:
     assert account.signer(OPERATOR.keys.public) == (False, None)
 
 
-def test_what_has_no_effect_is_named() -> None:
-    account = account_claims(decode_token(ACCOUNT.token(trace={"dest": "tr.d", "sampling": 100})))
-    assert account.unserved == ("trace",)
+@pytest.mark.parametrize(
+    ("trace", "found"),
+    [
+        (None, None),
+        ({"dest": "tr.d"}, TraceDestination(dest=b"tr.d", sampling=100)),
+        ({"dest": "tr.d", "sampling": 0}, TraceDestination(dest=b"tr.d", sampling=100)),
+        ({"dest": "tr.d", "sampling": 1}, TraceDestination(dest=b"tr.d", sampling=1)),
+    ],
+)
+def test_an_account_says_where_messages_are_traced_to(trace: object, found: TraceDestination | None) -> None:
+    assert account_claims(decode_token(ACCOUNT.token(trace=trace))).trace == found
+
+
+@pytest.mark.parametrize(
+    ("trace", "why"),
+    [
+        ({}, "cannot be empty"),
+        ({"sampling": 5}, "cannot be empty"),
+        ({"dest": "tr.*"}, "not a valid publish subject"),
+        ({"dest": "a b"}, "not a valid publish subject"),
+        ({"dest": "a", "sampling": 101}, "range"),
+        ({"dest": "a", "sampling": -1}, "range"),
+        ({"dest": "a", "sampling": "5%"}, "not an integer"),
+        ({"dest": 5}, "not a text"),
+        ([], "not an object"),
+    ],
+)
+def test_a_destination_of_traces_that_cannot_be_is_refused(trace: object, why: str) -> None:
+    with pytest.raises(TokenError, match=why):
+        account_claims(decode_token(ACCOUNT.token(trace=trace)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import trio
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.jetstream import gateway as gateway_module
 from jetraft.api.jetstream import lines as lines_module
-from jetraft.api.jetstream.gateway import JetStreamGateway, error_json
+from jetraft.api.jetstream.error_answers import error_json
+from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import encode_capture
@@ -88,6 +89,9 @@ class FakeOwners:
     def led_here(self, _account: str, _stream: str) -> None:
         return None
 
+    def followed(self, _account: str, _stream: str) -> None:
+        return None
+
 
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
@@ -156,6 +160,7 @@ class Bench:
             service=cast("ClusterService", self.service),
             outboxes=outboxes,
             kick=self._kick,
+            later=lambda callback: callback(),
             accounts=None if accounts is None else self.accounts_of(accounts, operators),
         )
 

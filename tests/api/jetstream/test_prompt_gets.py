@@ -6,42 +6,55 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 import orjson
+import pytest
 
 from jetraft.api.jetstream.dispatch import find
 from jetraft.api.jetstream.lines import GETS_MAX, Captured, Job, Lines
 from jetraft.api.jetstream.prompt_gets import PromptGets
+from jetraft.cluster.calls.messages.forwarding import ForwardedAnswer, ForwardStatus
+from jetraft.cluster.calls.messages.gets import GET, GET_BYTES_MAX, ForwardedGet
+from jetraft.cluster.requests.locator import LeaderElsewhere
+from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.proposals import Done, Outcome
-from jetraft.store.model import errors
+from jetraft.store.model.ids import NodeId
 from jetraft.store.stream.stream_store import StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetraft.cluster.ports import Outbox
     from jetraft.cluster.streams.replica import StreamReplica
-    from jetraft.store.model.requests import JSApiMsgGetRequest
+
+
+B = NodeId("b")
+FOLLOWED = LeaderElsewhere(B, 7, 3)
+GET_ONE = ForwardedGet(account="$G", stream="S", incarnation=7, term=3, hdr=b"", payload=b'{"seq":1}')
 
 
 class LedReplica:
-    """A replica that leads: reads are confirmed when the test says so. It is its own group."""
+    """A replica that leads: reads are confirmed when the test says so. It is its own group and store."""
+
+    incarnation = 7
 
     def __init__(self) -> None:
+        self.machine = self.store = self
+        self.config = None
         self.waiting: list[Done] = []
+        self.words: list[tuple[NodeId, int] | None] = []
         self.fails: Exception | None = None
 
     @property
     def group(self) -> LedReplica:
         return self
 
-    def read_barrier(self, done: Done) -> None:
+    def read_barrier(self, done: Done, *, word: tuple[NodeId, int] | None = None) -> None:
         self.waiting.append(done)
+        self.words.append(word)
 
-    def message_asked_for(self, request: JSApiMsgGetRequest) -> StoredMessage:
+    def load(self, seq: int) -> StoredMessage | None:
+        """Of its store."""
         if self.fails is not None:
             raise self.fails
-        if request.seq > 100:
-            raise errors.NO_MESSAGE_FOUND.with_values()
-        return StoredMessage(seq=request.seq, ts_ns=0, subject=b"s", hdr=b"", payload=b"x")
+        return StoredMessage(seq=seq, ts_ns=0, subject=b"s", hdr=b"", payload=b"x") if seq <= 100 else None
 
     def confirm(self, outcome: Outcome = Outcome.OK) -> None:
         waiting, self.waiting = self.waiting, []
@@ -49,9 +62,30 @@ class LedReplica:
             done(outcome, None)
 
 
+@attrs.define(slots=False)
+class Mesh:
+    """Keeps what is asked until the test answers."""
+
+    asked: list[tuple[NodeId, ForwardedGet, Callable[[bytes | None], None]]] = attrs.field(factory=list)
+    is_linked: bool = True
+
+    def serve_at_once(self, method: str, handler: Callable[..., None]) -> None:
+        assert method == GET
+        self.handler = handler
+
+    def ask(self, to: NodeId, method: str, payload: bytes, done: Callable[[bytes | None], None]) -> bool:
+        assert method == GET
+        if self.is_linked:
+            self.asked.append((to, ForwardedGet.unpack(payload), done))
+        return self.is_linked
+
+    def answer(self, packed: bytes | None) -> None:
+        self.asked.pop(0)[2](packed)
+
+
 @attrs.define
 class Turn:
-    """The outbox: what is to be done later in the turn."""
+    """What is to be done later in the turn."""
 
     later_calls: list[Callable[[], None]] = attrs.field(factory=list)
 
@@ -68,14 +102,16 @@ class Bench:
     """Gets over a replica; `answers` are (body of the request, answer)."""
 
     def __init__(self) -> None:
-        self.lines, self.turn, self.replica = Lines(), Turn(), LedReplica()
+        self.lines, self.turn, self.replica, self.mesh = Lines(), Turn(), LedReplica(), Mesh()
         self.leads = True
+        self.leader: LeaderElsewhere | None = None
         self.answers: list[tuple[bytes, dict[str, object]]] = []
         self.resumed = 0
         self.gets = PromptGets(
             self.lines,
-            leading=self,
-            outbox_of=lambda _account: cast("Outbox", self.turn),
+            leaders=self,
+            calls=self.mesh,
+            later=self.turn.later,
             send=self._send,
             resume=self._resume,
         )
@@ -83,6 +119,16 @@ class Bench:
     def led_here(self, account: str, stream: str) -> StreamReplica | None:
         assert (account, stream) == ("$G", "S")
         return cast("StreamReplica", self.replica) if self.leads else None
+
+    def followed(self, account: str, name: str) -> LeaderElsewhere | None:
+        assert (account, name) == ("$G", "S")
+        return self.leader
+
+    def serve(self, asked: ForwardedGet) -> list[ForwardedAnswer]:
+        """What another node is answered, as it comes."""
+        answers: list[ForwardedAnswer] = []
+        self.mesh.handler(B, asked.pack(), lambda packed: answers.append(ForwardedAnswer.unpack(packed)))
+        return answers
 
     def _send(self, job: Job, body: bytes) -> None:
         self.lines.answered(job.captured)
@@ -183,3 +229,67 @@ def test_a_get_that_waited_while_leadership_went_away_waits_in_its_line() -> Non
     assert len(bench.answers) == GETS_MAX
     (line,) = bench.lines.ready[True]
     assert [job.captured.payload for job in line.jobs] == [b'{"seq":50}']
+
+
+def following_bench() -> Bench:
+    bench = Bench()
+    bench.leads, bench.leader = False, FOLLOWED
+    return bench
+
+
+def test_a_get_at_a_follower_goes_to_the_leader_with_the_followers_word() -> None:
+    bench = following_bench()
+    assert bench.begin(b'{"seq":1}')
+    ((to, asked, _),) = bench.mesh.asked
+    assert (to, asked) == (B, GET_ONE)
+    bench.mesh.answer(ForwardedAnswer(status=ForwardStatus.DONE, body=b'{"message":1}').pack())
+    assert bench.answers == [(b'{"seq":1}', {"message": 1})]
+    assert bench.lines.waiting == 0
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"\x09", ForwardedAnswer(status=ForwardStatus.MOVED).pack(), b"\x02"])
+def test_a_get_that_the_leader_does_not_answer_waits_in_its_line(answer: bytes | None) -> None:
+    bench = following_bench()
+    assert bench.begin(b'{"seq":1}')
+    bench.mesh.answer(answer)
+    assert bench.answers == []
+    (line,) = bench.lines.ready[True]
+    assert [job.captured.payload for job in line.jobs] == [b'{"seq":1}']
+    assert bench.resumed == 1
+
+
+def test_a_get_whose_leader_cannot_be_asked_waits_in_its_line_and_so_does_a_long_one() -> None:
+    bench = following_bench()
+    assert not bench.begin(b" " * GET_BYTES_MAX)
+    bench = following_bench()
+    bench.mesh.is_linked = False
+    assert bench.begin(b'{"seq":1}')
+    (line,) = bench.lines.ready[True]
+    assert len(line.jobs) == 1
+
+
+def test_the_leader_answers_another_node_and_counts_its_word() -> None:
+    bench = Bench()
+    answers = bench.serve(GET_ONE)
+    assert bench.replica.words == [(B, 3)]
+    bench.confirm()
+    (answer,) = answers
+    assert answer.status is ForwardStatus.DONE
+    assert orjson.loads(answer.body)["message"]["seq"] == 1
+
+
+def test_the_word_about_an_earlier_stream_of_this_name_does_not_count() -> None:
+    bench = Bench()
+    bench.serve(attrs.evolve(GET_ONE, incarnation=6))
+    assert bench.replica.words == [None]
+
+
+def test_who_does_not_lead_or_is_deposed_answers_that_it_does_not_lead() -> None:
+    bench = Bench()
+    answers = bench.serve(GET_ONE)
+    bench.confirm(Outcome.REFUSED)
+    assert [answer.status for answer in answers] == [ForwardStatus.MOVED]
+    bench.leads = False
+    assert [answer.status for answer in bench.serve(GET_ONE)] == [ForwardStatus.MOVED]
+    with pytest.raises(RemoteProtocolError):
+        bench.mesh.handler(B, b"garbage", lambda _packed: None)

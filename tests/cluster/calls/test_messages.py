@@ -48,6 +48,7 @@ from jetraft.cluster.calls.messages.forwarding import (
     RelayedRequest,
 )
 from jetraft.cluster.calls.messages.founding import FoundersView
+from jetraft.cluster.calls.messages.gets import ForwardedGet
 from jetraft.cluster.calls.messages.handing_over import HandoverQuestion, HeldMessages
 from jetraft.cluster.calls.messages.inquiries import (
     MetaIndex,
@@ -108,6 +109,10 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
     (ForwardedAnswer(status=ForwardStatus.MOVED, hint=A), "015162465351624451"),
     (ForwardedAnswer(status=ForwardStatus.MOVED), "01"),
     (ForwardedAnswer(status=ForwardStatus.LOST), "02"),
+    (
+        ForwardedGet(account="$G", stream="S", incarnation=7, term=BIG, hdr=b"", payload=b'{"seq":1}'),
+        "96a22447a15307cfffffffffffffffffc400c4097b22736571223a317d",
+    ),
     (UsageQuestion("$G"), "2447"),
     (
         NodeUsage(memory=1, storage=BIG, consumers=300, api_requests=70000, api_errors=0),

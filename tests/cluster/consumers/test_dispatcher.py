@@ -9,8 +9,9 @@ import pytest
 from jetraft.cluster.consumers.dispatcher import HUNGRY_AT_ONCE_MAX
 from jetraft.cluster.consumers.runner import ConsumerRunner
 from jetraft.store.log.mem_log import MemLog
-from jetraft.store.model.config import AckPolicy
-from tests.cluster.lab import Node, add_consumer, finish, start_stream
+from jetraft.store.model.config import AckPolicy, DeliverPolicy
+from jetraft.store.model.requests import JSApiStreamPurgeRequest
+from tests.cluster.lab import Node, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.dispatcher import DispatcherStatistics
@@ -241,3 +242,26 @@ def test_of_many_consumers_only_those_with_something_new_are_stepped(monkeypatch
     node.publish(b"s.5", b"y")
     assert sorted(one.to for one in node.turn() + node.turn() if one.reply) == [b"_INBOX.3", b"_INBOX.5"]
     assert stepped == ["c3", "c5"]
+
+
+def test_the_last_messages_of_many_subjects_are_counted_without_a_look_at_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    replica = start_stream(node)
+    for number in range(50):
+        node.publish(b"s.%d" % number, b"x")
+    node.turn()
+    looked = []
+    monkeypatch.setattr(type(replica.machine), "is_live", lambda _machine, seq: looked.append(seq))
+    monkeypatch.setattr(type(replica.machine.store), "load", lambda _store, seq: looked.append(seq))
+    created = add_consumer(
+        node, replica, durable_name="c", deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject="s.*"
+    )
+    assert created.num_pending == 50
+    node.publish(b"s.7", b"y")
+    node.turn()
+    assert info_of(replica, "c").num_pending == 51
+    assert finish(node, lambda: replica.purge(JSApiStreamPurgeRequest(filter="s.7", keep=1))) == 1
+    assert info_of(replica, "c").num_pending == 50, "what is gone is not counted"
+    assert not looked

@@ -47,6 +47,10 @@ class Stream:
     def is_live(self, seq: int) -> bool:
         return seq in self.live
 
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        self.counted += 1
+        return sum(seq in self.live for seq in seqs[start:])
+
     @property
     def retains_by_acks(self) -> bool:
         return True

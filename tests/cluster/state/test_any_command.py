@@ -57,7 +57,12 @@ LINES = st.sampled_from(
             b"Nats-Schedule-Next: \xff",
             b"Nats-Scheduler: s.a",
         ],
-        *[b"Nats-Stream-Source: O 3 > > s.a", b"Nats-Stream-Source: O 99999999999999999999", b"Nats-Stream-Source:"],
+        *[
+            b"Nats-Scheduler: $JETRAFT.DELAYED.1.s.a",
+            b"Nats-Stream-Source: O 3 > > s.a",
+            b"Nats-Stream-Source: O 99999999999999999999",
+            b"Nats-Stream-Source:",
+        ],
     ]
 )
 BLOCKS = st.lists(LINES, max_size=4).map(

@@ -20,6 +20,7 @@ from jetraft.cluster.origins.deliveries import Arrived, Deliveries, numbers_of
 from jetraft.cluster.origins.mirror import MirrorIntake
 from jetraft.cluster.origins.reader import OriginReader
 from jetraft.cluster.origins.source import SourceIntake
+from jetraft.cluster.state import machine as machine_module
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.state.schedules import ScheduleTable
 from jetraft.cluster.state.source_header import SourcePosition
@@ -360,6 +361,27 @@ MUTATIONS = [
         replaced(ConsumerDispatcher, "propose_noted", flushed_later),
         "resets",
         1,
+    ),
+    FeatureMutation(
+        "no consumer sees what waits", "it does", replaced(StreamMachine, "_hide_what_waits", nothing), "delays"
+    ),
+    FeatureMutation(
+        "what is due takes the place of what has waited",
+        "both are there",
+        replaced(machine_module, "PURGE", b"never"),
+        "delays",
+    ),
+    FeatureMutation(
+        "a new leader looks at all that waits",
+        "at what comes",
+        replaced(Scheduler, "start", looks_at_what_comes),
+        "delays",
+    ),
+    FeatureMutation(
+        "what waits comes by the time that has passed",
+        "by the wall clock",
+        replaced(StampClock, "now_ns", by_the_wall),
+        "delays",
     ),
     FeatureMutation(
         "a letter is done with when a stream has it", "when it is published", done_when_published, "letters"
