@@ -163,6 +163,13 @@ def websocket(settings: Settings, value: Any) -> None:
     read(settings, value)
 
 
+def http_gateway(settings: Settings, value: Any) -> None:
+    """The listener for HTTP publishes."""
+    from jetraft.api.config.http_gateway import http_gateway as read  # noqa: PLC0415  few servers have one
+
+    read(settings, value)
+
+
 def streams(settings: Settings, value: Any) -> None:
     """Streams that are made at the start."""
     from jetraft.api.config.declared import streams as read  # noqa: PLC0415  few servers have some
@@ -280,6 +287,7 @@ TOP: Mapping[str, Apply] = {
     "tls": tls,
     **spelled(leafnodes, "leafnodes", "leaf"),
     **spelled(websocket, "websocket", "ws"),
+    "http_gateway": http_gateway,
     "allow_non_tls": put("allow_non_tls", boolean),
     "max_payload": put("max_payload_bytes", integer, "max_payload"),
     "max_control_line": put("max_control_line_bytes", integer, "max_control_line"),

@@ -237,6 +237,7 @@ HOW: Final[Mapping[str, How]] = {
     "tls.allow_non_tls": Refused(title="AllowNonTLS", show=go_bool),
     "leafnodes": Judged(step=Step.LEAFNODES, judge=leafnodes.refusal),
     "websocket": not_supported("Websocket"),
+    "http_gateway": not_supported("HTTP gateway"),
     "websocket.tls": Followed(),
     "write_deadline_ns": Followed(line="write_deadline = {}", show=format_duration),
     "lame_duck_duration_ns": Refused(title="LameDuckDuration", show=format_duration),
