@@ -133,6 +133,7 @@ def test_three_nodes_live_through_everything_at_once(cluster: Cluster) -> None:
             crowds.enter_context(CrowdProcess(node.client_port, stream="file", readers=READERS, askers=ASKERS))
         publish_through(cluster, client)
         assert all(node.running.running for node in cluster)
+        assert not client.closed, "who publishes is not a slow reader"
         crowds.close()
         first.running.wait_until(partial(is_purged, client), what="the stream in memory was purged")
         away.running.wait_until(lambda: publish(client, "memory.a") == 0, what="a message was taken again")
