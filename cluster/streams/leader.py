@@ -98,8 +98,8 @@ class StreamLeadership:
 
     def _begin_admission(self) -> None:
         """Admit publishes behind what is applied. A mirror has an admission that admits nothing."""
-        config, site = self._config, self._site
-        self.admission = PublishAdmission(config, self._machine, domain=site.domain, room=site.batches, limits=site.queues)
+        config, site, applied = self._config, self._site, self._machine
+        self.admission = PublishAdmission(config, applied, domain=site.domain, room=site.batches, limits=site.queues)
         self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
 
     # --- publishes
