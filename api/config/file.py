@@ -199,7 +199,16 @@ JETSTREAM: Mapping[str, Apply] = {
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),
 }
 
+
+def cluster_compression(settings: Settings, value: Any) -> None:
+    """Whether links are compressed: they are not."""
+    from jetraft.api.config.compression import compression_of_links  # noqa: PLC0415  few configurations say it
+
+    compression_of_links(settings, value)
+
+
 CLUSTER: Mapping[str, Apply] = {
+    "compression": cluster_compression,
     **without_effect.OF_CLUSTER,
     "name": put("cluster_name", text, "name"),
     "listen": put("cluster_listen", listen, "listen"),

@@ -206,6 +206,7 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.tls": not_supported("cluster tls"),
     "cluster.permissions": Followed(line="cluster", step=Step.ROUTE_PERMISSIONS),
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
+    "cluster.max_waiting_bytes": Refused(title="cluster MaxWaiting"),
     "jetstream": not_supported("JetStream"),
     "jetstream.store_dir": not_supported("jetstream storage directory"),
     "jetstream.max_memory_store_bytes": Grows(line="JetStream max_mem_store = {}", step=Step.PROFILE, show=size),

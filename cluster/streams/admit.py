@@ -250,8 +250,7 @@ class PublishAdmission:
         message = Candidate.at(batch, start)
         end = message.end
         if message.is_of_batch and not message.is_trace_only and not is_scheduled:
-            self.batching.take(self, turn, batch[start:end], message, self._last_ts_ns)
-            return end
+            return self.batching.take(self, turn, batch, start, message, self._last_ts_ns)
         try:
             duplicate = self.check(publish, message, is_scheduled=is_scheduled)
             if duplicate is None and not message.is_trace_only:

@@ -14,6 +14,7 @@ from jetraft.cluster.capture._capture import captures
 from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
+from jetraft.cluster.memory_budget import Shortage
 from jetraft.cluster.origins.origins import Origins
 from jetraft.cluster.streams.ack_sending import AckSending
 from jetraft.cluster.streams.admit import PublishAdmission
@@ -109,10 +110,7 @@ class StreamLeadership:
         if self._ended or not self._group.core.accepts_proposals:
             self._hold(batch)
             return
-        if self._held:
-            batch = self._held.take() + batch
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
+        batch = self._mapped(self._held.take() + batch if self._held else batch)
         if self._rate is not None:
             batch = self._within_rate(self._rate, batch)
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self.refusal()))
@@ -153,13 +151,14 @@ class StreamLeadership:
             )
             self._scheduler.start()
 
+    def _mapped(self, batch: bytes) -> bytes:
+        return batch if self._mapping is None else self._mapping.mapped(batch)
+
     def _publish_scheduled(self, batch: bytes) -> int | None:
         """Publish what schedules have produced; how many were taken, None when nothing is taken now."""
         if self.admission.is_overloaded or self.refusal() is not None:
             return None
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
-        admitted = self.admission.admit_scheduled(batch, self._stamps.now_ns())
+        admitted = self.admission.admit_scheduled(self._mapped(batch), self._stamps.now_ns())
         self._propose(admitted)
         return sum(publish.records.count for publish in admitted.publishes)
 
@@ -209,7 +208,8 @@ class StreamLeadership:
         if quota is not None and quota.is_full(kind, now_ns):
             return errors.INSUFFICIENT_RESOURCES.with_values()
         memory = self._site.memory
-        if memory is not None and (memory.is_exhausted(now_ns) if self._is_in_files else memory.is_low(now_ns)):
+        gives_way_at = Shortage.PUBLISHES if self._is_in_files else Shortage.STREAMS
+        if memory is not None and memory.shortage(now_ns) >= gives_way_at:
             return errors.INSUFFICIENT_RESOURCES.with_values()
         if space is not None and self._is_in_files and space.is_low(now_ns):
             return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
@@ -253,9 +253,7 @@ class StreamLeadership:
         refused = self.refusal()
         if refused is not None:
             return sum(1 for _ in captures(batch)), refused
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
-        copies = admit_copies(self.admission, batch, self._stamps.now_ns())
+        copies = admit_copies(self.admission, self._mapped(batch), self._stamps.now_ns())
         self._propose(copies.admitted)
         return copies.left, copies.full
 

@@ -32,6 +32,10 @@ SOURCE_HEARTBEAT_NS: Final = NS_PER_S
 ATOMIC_MESSAGES_MAX: Final = 1000
 ATOMIC_PER_STREAM_MAX: Final = 50
 ATOMIC_PER_SERVER_MAX: Final = 1000
+# A batch becomes one entry of the log, and an entry travels in one frame of a link (raft/mesh/framing.py: 64 MiB, which
+# is also all that may wait in a link), beside what other groups send. nats-server has no limit of bytes.
+ATOMIC_BYTES_MAX: Final = 32 << 20
+STAGED_BYTES_MAX: Final = 256 << 20  # of all batches of a server, in memory
 BATCH_IDLE_NS_MAX: Final = 10 * NS_PER_S  # a batch without a message for so long is abandoned
 
 
@@ -43,6 +47,8 @@ class BatchLimits:
     per_stream: int = ATOMIC_PER_STREAM_MAX
     per_server: int = ATOMIC_PER_SERVER_MAX
     idle_ns: int = BATCH_IDLE_NS_MAX
+    bytes_max: int = ATOMIC_BYTES_MAX  # of one; no option sets it, a memory limit lowers it
+    staged_bytes: int = STAGED_BYTES_MAX  # of all; the same
 
 
 @attrs.frozen(kw_only=True, slots=True)
