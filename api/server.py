@@ -151,7 +151,7 @@ class Server:
         lookups = build_lookups(options, self.registry, self.clock, self.say)
         callouts = build_callouts(self.sessions, self.server_key, self.registry, lookups)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry, lookups=lookups)
-        self.tracer = Tracer(self.sessions, self.logins.log.line)
+        self.tracer = Tracer(self.sessions, self.logins.log.line, self.registry)
         self.leaf = make_leaf(self)
         on_leaf_text = self.leaf.leafnodes.on_text if self.leaf else None
         self.plane = make_plane(options, self.sessions, self.logins, self.tracer, self.say, on_leaf_text)
@@ -168,11 +168,10 @@ class Server:
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:
-            from jetraft.api.routes import Routes, addresses_of  # noqa: PLC0415  servers that stand alone have none
+            from jetraft.api.routes import Routes  # noqa: PLC0415  servers that stand alone have none
 
-            advertise = not (options.cluster and options.cluster.no_advertise)
-            to = addresses_of(options.cluster.routes if options.cluster else ())
-            self.routes = Routes(self.mesh, self.plane, self.sessions, self.reactor, advertise=advertise, configured=to)
+            assert options.cluster is not None
+            self.routes = Routes.of(options.cluster, self.mesh, self.plane, self.sessions, self.reactor)
             self.routes.start()
         self.jetstream = self._build_jetstream()
         self.pages = build_pages(

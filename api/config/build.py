@@ -88,6 +88,7 @@ def cluster_options(settings: Settings) -> ClusterOptions | None:
         connect_retries=settings.get("connect_retries") or 0,
         tls=settings.get("cluster_tls"),
         bulk_bytes_per_s=settings.get("bulk_bytes_per_s") or CLUSTER_BULK_BYTES_PER_S,
+        permissions=settings.get("cluster_permissions") or settings.get("cluster_user_permissions"),
     )
 
 
@@ -108,6 +109,7 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         cipher=settings.get("cipher") or "chachapoly",
         limits=settings.get("jetstream_limits") or NO_LIMITS,
         streams=settings.get("declared_streams") or (),
+        legacy_api=bool(settings.get("legacy_api")),
         key=settings.get("encryption_key") or "",
         prev_key=settings.get("prev_encryption_key") or "",
         scrub=ScrubOptions(

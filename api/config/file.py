@@ -12,7 +12,7 @@ from typing import Any
 
 from jetraft.api.config import without_effect
 from jetraft.api.config.accounts import accounts
-from jetraft.api.config.authorization import authorization, check_alone
+from jetraft.api.config.authorization import authorization, check_alone, permissions, route_permissions
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.feature_flags import feature_flags
@@ -36,8 +36,11 @@ def cluster_authorization(settings: Settings, value: Any) -> None:
         **spelled(put("user", text), "user", "username"),
         **spelled(put("password", secret_text), "pass", "password"),
         "timeout": put("timeout", duration_ns),
+        **spelled(put("permissions", permissions), "default_permission", "default_permissions", "permissions"),
     }
     apply_all("cluster.authorization", value, keys, found)
+    if "permissions" in found:  # where they were before; those of the block itself win
+        settings["cluster_user_permissions"] = route_permissions("", found["permissions"])
     settings["cluster_secret"] = f"{found.get('user', '')}:{found.get('password', '')}"
 
 
@@ -195,6 +198,7 @@ JETSTREAM: Mapping[str, Apply] = {
     "scrub": scrub,
     "limits": jetstream_limits,
     "streams": streams,
+    "legacy_api": put("legacy_api", boolean),
     "cipher": put("cipher", cipher),
     **spelled(put("encryption_key", secret_text), "key", "ek", "encryption_key"),
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),
@@ -214,6 +218,7 @@ CLUSTER: Mapping[str, Apply] = {
     "secret_file": put("cluster_secret_file", text, "secret_file"),
     "authorization": cluster_authorization,
     "tls": cluster_tls,
+    "permissions": put("cluster_permissions", lambda key, value: route_permissions(key, permissions(key, value))),
     "bulk_rate": bulk_rate,
 }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.api.auth.permissions import Permissions
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
 from jetraft.api.exchange.values import Sharing
@@ -19,6 +20,7 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.tiers import Allowance
 
 if TYPE_CHECKING:
     from jetraft.api.auth.trust import TrustRules
@@ -65,6 +67,7 @@ class ClusterOptions:
     connect_retries: int = 0
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
+    permissions: Permissions | None = None  # of routes: `publish` is what is imported, `subscribe` what is exported
 
 
 @attrs.frozen(kw_only=True)
@@ -102,6 +105,7 @@ class JetStreamOptions:
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
+    legacy_api: bool = False  # serves the subjects of the tech preview too
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +123,7 @@ class AccountOptions:
 class JetStreamAccounts:
     """What each account may use of JetStream (None: nothing), and which may change the cluster itself."""
 
-    limits: Mapping[str, AccountLimits | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
+    limits: Mapping[str, Allowance | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
     may_change: bool = False
     operators: frozenset[str] = frozenset({GLOBAL_ACCOUNT})
 

@@ -58,6 +58,7 @@ def open_jetstream(
         scrub=block.scrub,
         limits=block.limits,
         streams=block.streams,
+        legacy_api=block.legacy_api,
         accounts=accounts,
     )
     try:

@@ -11,21 +11,24 @@ from typing import Final, TypeVar
 import attrs
 import orjson
 
-from jetraft.store.model import errors
+from jetraft.store.model import errors, message
 from jetraft.store.model.jsoncodec import WireObject
+from jetraft.store.model.versioning import is_level_served
 
 T = TypeVar("T", bound=WireObject)
 
+REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 _BLANKS: Final = b" \t\r\n"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call:
-    """A request: the account, the subject's tokens at the wildcards of the pattern, and the body."""
+    """A request: the account, the subject's tokens at the wildcards of the pattern, the body and the headers."""
 
     account: str
     names: tuple[str, ...]
     body: bytes
+    hdr: bytes = b""
 
     @property
     def stream(self) -> str:
@@ -46,6 +49,12 @@ class Call:
         """Raise ApiError 10038 unless the body is missing or an object without fields."""
         if not self.is_empty:
             raise errors.NOT_EMPTY_REQUEST.with_values()
+
+    @staticmethod
+    def check_level(hdr: bytes) -> None:
+        """Raise ApiError 10185 when the client needs a newer API than this one."""
+        if hdr and not is_level_served(message.get(hdr, REQUIRED_LEVEL)):
+            raise errors.REQUIRED_API_LEVEL.with_values()
 
     def optional_body(self, cls: type[T]) -> T:
         """Decode a body that starts like JSON and ignore any other. Raises ApiError 10025 when it is malformed."""

@@ -72,6 +72,7 @@ class JetStreamSetting:
     unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
     streams: tuple[DeclaredStream, ...] = ()  # of the configuration file
+    legacy_api: bool = False
     accounts: LiveAccounts = attrs.field(factory=partial(LiveAccounts.of, JetStreamAccounts()))
 
 
@@ -196,6 +197,8 @@ class JetStreamNode:
             service=self.node.service,
             outboxes=outboxes,
             kick=reactor.kick_outside,
+            later=reactor.later,
+            calls=None if mesh is None else mesh.calls,
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
@@ -252,6 +255,10 @@ class JetStreamNode:
                 from jetraft.api.jetstream.declared import declare  # noqa: PLC0415  few servers have some
 
                 nursery.start_soon(declare, self._setting.streams, self._outboxes, self.node_id)
+            if self._setting.legacy_api:
+                from jetraft.api.jetstream.legacy_api import LegacyApi  # noqa: PLC0415  few servers serve it
+
+                nursery.start_soon(LegacyApi(self._setting.accounts, self._outboxes).run)
             task_status.started()
 
     def stop(self) -> None:

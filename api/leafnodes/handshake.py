@@ -162,7 +162,7 @@ class OwnNames:
             "host": listener["host"],
             "port": listener["port"],
             "headers": True,
-            "auth_required": True,  # whoever may come in: a leaf node always says who it is
+            "auth_required": True,  # also where all may come in: a leaf node always says who it is
             **listener.get("tls", {}),
             "max_payload": self.max_payload,
             **({"jetstream": True} if self.jetstream else {}),

@@ -533,6 +533,9 @@ cdef struct plane_t:
     uint8_t stays           # a hub sent what goes to another account now: not for peers
     uint8_t domain_len
     char domain[255]        # of JetStream: `$JS.<domain>.API.` is another name of `$JS.API.`
+    perms_t* route_perms    # of routes; NULL: none. The owner keeps the object
+    uint8_t route_guard     # GUARD_DENIED: a peer's wildcards reach what they deny
+    uint8_t retelling       # what is told of interest takes back what may not be told any more
     uint32_t announcement   # number of the last full announcement of interest
     ptrs_t dirty_conns
     ptrs_t dirty_sinks

@@ -166,7 +166,7 @@ class Reloader:
         """Judge by other rules, those who are connected too."""
         self.logins.follow_rules()
         self.tracer.by_account = destinations(new)
-        self.plane.trace_external(bool(self.tracer.by_account))
+        self.plane.trace_external(self.tracer.has_destinations)
         if new.trust is None:
             self.accounts.follow(new.jetstream_accounts)
         ConnectedClients(self.logins, self.plane, self.accounts.limits.keys).judge_again(old.auth)
@@ -185,6 +185,11 @@ class Reloader:
         """Dial other peers."""
         if self.routes is not None and new.cluster is not None:
             self.routes.follow(new.cluster.routes)
+
+    def follow_route_permissions(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Exchange other subjects with peers."""
+        if self.routes is not None and new.cluster is not None:
+            self.routes.permit(new.cluster.permissions)
 
     def follow_profile(self, _old: Options, new: Options, _opened: Opened) -> None:
         """Tell the peers other tags and sizes of JetStream, by which streams are placed."""
@@ -219,6 +224,7 @@ FOLLOW: Final[Mapping[Step, Callable[[Reloader, Options, Options, Opened], None]
     Step.AUTH: Reloader.follow_auth,
     Step.ADVERTISE: Reloader.follow_advertise,
     Step.ROUTES: Reloader.follow_routes,
+    Step.ROUTE_PERMISSIONS: Reloader.follow_route_permissions,
     Step.FILES: Reloader.follow_files,
     Step.PROFILE: Reloader.follow_profile,
     Step.STALLS: Reloader.follow_stalls,

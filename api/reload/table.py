@@ -36,6 +36,7 @@ class Step(Enum):
     ADVERTISE = auto()
     FILES = auto()
     ROUTES = auto()
+    ROUTE_PERMISSIONS = auto()
     PROFILE = auto()
     LEAFNODES = auto()
     STALLS = auto()
@@ -198,6 +199,7 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.old_secrets": not_supported("cluster authorization"),
     "cluster.connect_retries": Followed(line="cluster"),
     "cluster.tls": not_supported("cluster tls"),
+    "cluster.permissions": Followed(line="cluster", step=Step.ROUTE_PERMISSIONS),
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
     "jetstream": not_supported("JetStream"),
     "jetstream.store_dir": not_supported("jetstream storage directory"),
@@ -213,6 +215,7 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
     "jetstream.streams": not_supported("JetStream streams"),
+    "jetstream.legacy_api": not_supported("JetStream legacy_api"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
     "syslog": log_line("syslog"),
     "remote_syslog": Followed(line="remote_syslog = {}", step=Step.LOG),

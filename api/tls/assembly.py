@@ -48,7 +48,7 @@ def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
         plane.limit_unread(options.max_unread_bytes)
     plane.stall_producers(not options.no_fast_producer_stall)
     plane.log_protocol(options.trace)
-    plane.trace_external(bool(tracer.by_account))
+    plane.trace_external(tracer.has_destinations)
     return plane
 
 

@@ -62,6 +62,7 @@ class Manner:
     chunk_bytes: int = 0
     window_bytes: int = 0
     with_consumers: bool = True
+    from_seq: int = 0  # messages before it are left out; the state is that of the whole stream
 
     @property
     def chunk(self) -> int:
@@ -168,7 +169,7 @@ class Sending:
     async def _pieces(self) -> AsyncIterator[bytes]:
         yield MAGIC + b"".join(map(pack_entry, self._cut.heads))
         machine, state = self._machine, self._cut.state
-        seq = state.first_seq
+        seq = max(state.first_seq, self._manner.from_seq)
         while state.messages and seq <= state.last_seq:
             if not self._is_open():
                 raise StoreError("the replica has stopped")

@@ -263,7 +263,7 @@ class Backups:
         incarnation, planner = 0, StepPlanner(config, now_ns)
         # Looked at once: an archive that does not know its size may take all of it.
         room_bytes = min(self._space.available_bytes(), self._accounts.room_for(account, config))
-        consumers, consumers_max = 0, within(config, self._accounts.limits_of(account)).max_consumers
+        consumers, consumers_max = 0, within(config, self._accounts.limits_for(account, config)).max_consumers
         ask = partial(self._ask, account, Owner.STREAM, config.name, FILL)
         try:
             async with (

@@ -17,7 +17,8 @@ def with_ack(hdr: bytes, consumer: bytes, stream_seq: int, count: int) -> bytes:
     return message.append(message.strip(hdr, ACKED), ACKED, b"%s %d %d" % (consumer, stream_seq, count))
 
 
-def acked_in(hdr: bytes) -> Acked:
-    """What a message with the flag for it does, in the entry in which it is stored."""
-    name, seq, _ = (message.get(hdr, ACKED) or b"").split(b" ")
-    return Acked(name.decode(), Runs((parse_seq(seq),)))
+def acked_in(hdr: bytes) -> Acked | None:
+    """What a message with the flag for it does, in the entry in which it is stored; None where it cannot be read."""
+    name, _, numbers = (message.get(hdr, ACKED) or b"").partition(b" ")
+    seq = parse_seq(numbers.partition(b" ")[0])
+    return Acked(name.decode(errors="replace"), Runs((seq,))) if seq > 0 else None

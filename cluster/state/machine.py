@@ -36,7 +36,7 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
-from jetraft.store.model.extensions import WAITING, stream_extensions
+from jetraft.store.model.extensions import WAITING, hidden_by
 from jetraft.store.model.subject import is_literal
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
@@ -139,7 +139,7 @@ class StreamMachine:
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
         self.store.restore(found.store)
-        self._hide_what_waits()
+        self.store.hide(hidden_by(self.config))
         self.dedup = Dedup.restore(found.dedup)
         self.ttl.restore(found.ttl)
         self.schedules.restore(found.schedules)
@@ -175,21 +175,20 @@ class StreamMachine:
         self.last_msg_id = b""
         flagged = flagged_records(entry.frame)
         for place, flags, ts_ns, subject, hdr in flagged:
+            # A mark whose header is missing or cannot be read says nothing: what is committed must be applied.
             headers, seq = nats_headers(hdr), header.first_stream_seq + place
-            if flags & RECORD_HAS_MSG_ID:
+            if flags & RECORD_HAS_MSG_ID and (msg_id := headers.get(b"Nats-Msg-Id")):
                 self.dedup.expire(ts_ns)
-                self.dedup.add(headers[b"Nats-Msg-Id"], seq, ts_ns)
-                self.last_msg_id = headers[b"Nats-Msg-Id"] if seq == last_seq else b""
-            if flags & RECORD_HAS_TTL:
-                ttl_ns = parse_ttl(headers[b"Nats-TTL"])
-                assert ttl_ns is not None, "admission lets only readable TTLs in"
+                self.dedup.add(msg_id, seq, ts_ns)
+                self.last_msg_id = msg_id if seq == last_seq else b""
+            if flags & RECORD_HAS_TTL and (ttl_ns := parse_ttl(headers.get(b"Nats-TTL", b""))) is not None:
                 self.ttl.add(seq, ttl_ns, ts_ns)
-            if flags & RECORD_HAS_ACK:
-                self._apply_consumer_command(acked_in(hdr))
+            if flags & RECORD_HAS_ACK and (acked := acked_in(hdr)) is not None:
+                self._apply_consumer_command(acked)
             if flags & RECORD_IS_SOURCED:
                 self._note_source(hdr)
-            if flags & RECORD_HAS_ROLLUP:
-                whole = headers[b"Nats-Rollup"].lower() == b"all"
+            if flags & RECORD_HAS_ROLLUP and (rollup := headers.get(b"Nats-Rollup")):
+                whole = rollup.lower() == b"all"
                 self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
         if self.schedules or any(flags & RECORD_HAS_SCHEDULE for _, flags, *_ in flagged):
             self._schedule(header.first_stream_seq, entry.frame, flagged)
@@ -278,13 +277,9 @@ class StreamMachine:
         self.config = config
         self.dedup.set_window(config.duplicate_window)
         removed = self.store.set_limits(limits_of(config))
-        self._hide_what_waits()
+        self.store.hide(hidden_by(self.config))
         self._events.config_changed(config)
         return removed
-
-    def _hide_what_waits(self) -> None:
-        delays = self.config is not None and stream_extensions(self.config).delayed
-        self.store.hide(WAITING if delays else None)
 
     def _purged(self) -> None:
         """Consumers need not wait for what lies below the first message any more."""
@@ -340,6 +335,10 @@ class StreamMachine:
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
         return self.store.subject_of(seq) is not None
+
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        """How many of these messages the stream has, from the `start`-th on."""
+        return self.store.count_live(seqs, start)
 
     # --- what admission reads (streams/applied_state.py)
 

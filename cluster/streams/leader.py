@@ -17,6 +17,7 @@ from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
 from jetraft.cluster.origins.origins import Origins
 from jetraft.cluster.streams.ack_publish import admit_with_ack
+from jetraft.cluster.streams.ack_sending import AckSending
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
@@ -77,6 +78,7 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
         self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._rate = PublishRate.of(machine.config)
+        self._acks = AckSending(site.outbox, machine.config)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self._begin_admission()
         self.dispatcher = ConsumerDispatcher(site, group, machine, self)
@@ -178,7 +180,7 @@ class StreamLeadership:
         if admitted.has_batches:
             self._batch_timer.arm()
         if admitted.answers:
-            self._site.outbox.send_batch(b"".join(admitted.answers))
+            self._acks.send(b"".join(admitted.answers))
 
     def _batch_abandoned(self, abandoned: Abandoned) -> None:
         batch_id = abandoned.batch_id.decode(errors="replace")
@@ -196,7 +198,7 @@ class StreamLeadership:
 
     def refusal(self) -> ApiError | None:
         """Why nothing can be stored now."""
-        return why_full(self._site, self._config.storage)
+        return why_full(self._site, self._config)
 
     def publish_with_ack(self, asked: AckPublish) -> AckOutcome:
         """Store a message in one entry with an ack, or answer why not."""
@@ -218,7 +220,7 @@ class StreamLeadership:
             if publish.in_fast:
                 acks += self.admission.batching.committed(publish)
             if acks:
-                self._site.outbox.send_batch(acks)
+                self._acks.send(acks)
             self._republish(publish.records.first_seq, publish.records)
 
     def mirrored(self, first_seq: int, records: bytes) -> None:
@@ -303,6 +305,7 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
         self._republisher = Republisher.of(config, self._machine, self._site.rng.randrange)
         self._rate = PublishRate.of(config, self._rate)
+        self._acks.follow(config)
         self.admission.follow(config)
         self._follow_origins(config)
         if not config.mirror_direct:

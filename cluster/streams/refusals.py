@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
 
-def why_full(site: Site, kind: StorageType) -> ApiError | None:
-    """Why a stream of this kind can store nothing now.
+def why_full(site: Site, config: StreamConfig) -> ApiError | None:
+    """Why a stream can store nothing now.
 
-    Account or server hold what they may hold at most; or memory or the disk is nearly full, and what is left is
-    for making room again.
+    The account may have no such stream any more; account or server hold what they may hold at most; or memory or the
+    disk is nearly full, and what is left is for making room again.
     """
-    quota, space, memory = site.quota, site.space, site.memory
+    quota, space, memory, kind = site.quota, site.space, site.memory, config.storage
     now_ns, is_in_files = site.clock.mono_ns(), kind is StorageType.FILE
-    if site.account_quota is not None and site.account_quota.is_full(kind, now_ns):
-        return errors.ACCOUNT_RESOURCES_EXCEEDED.with_values()
+    of_account = site.account_quota
+    if of_account is not None and (refused := of_account.refusal(config, now_ns)) is not None:
+        return refused
     if quota is not None and quota.is_full(kind, now_ns):
         return errors.INSUFFICIENT_RESOURCES.with_values()
     if memory is not None and (memory.is_exhausted(now_ns) if is_in_files else memory.is_low(now_ns)):

@@ -32,6 +32,8 @@ MAX_BYTES_PER_SUBJECT: Final = PREFIX + "max_bytes_per_subject"
 DELAYED: Final = PREFIX + "delayed"
 RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
+LEGACY_ACK: Final = PREFIX + "legacy_ack"
+LINEARIZABLE_READS: Final = PREFIX + "linearizable_reads"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
 WAITING: Final = b"$JETRAFT.DELAYED."  # what the subjects of messages begin with that are not due yet
@@ -49,6 +51,8 @@ class StreamExtensions:
     delayed: bool = False  # messages may say when they are due
     rate_msgs_per_s: int = 0
     rate_bytes_per_s: int = 0
+    linearizable_reads: bool = False  # direct gets have all that was acknowledged before, at any replica
+    legacy_ack: bool = False  # publishes are answered with `+OK` or `-ERR`, as in 2020
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -96,6 +100,11 @@ def check_stream_extensions_update(old: StreamConfig, new: StreamConfig) -> None
     """Raise ApiError 10052 for a change that cannot be; `new` was checked."""
     if stream_extensions(old).delayed and not stream_extensions(new).delayed:
         raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} can not be removed")
+
+
+def hidden_by(config: StreamConfig | None) -> bytes | None:
+    """What the subjects of messages begin with that consumers of the stream are not given; None: of none."""
+    return WAITING if config is not None and stream_extensions(config).delayed else None
 
 
 def keeps_schedules(config: StreamConfig) -> bool:
@@ -243,6 +252,8 @@ _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DELAYED: _flag,
     RATE_MSGS: _number,
     RATE_BYTES: _number,
+    LEGACY_ACK: _flag,
+    LINEARIZABLE_READS: _flag,
 }
 _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,

@@ -265,6 +265,24 @@ class CountMap:
 
 
 @attrs.frozen(slots=True)
+class MapOf:
+    """A map of names to values of one kind, in answers only."""
+
+    item: Any
+    go_type: str
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> Mapping[str, Any]:
+        """The map."""
+        if not isinstance(value, Object):
+            raise mismatch(value, path, self.go_type)
+        return {key: self.item.decode(item, None, (*path, key)) for key, item in value}
+
+    def encode(self, value: Mapping[str, Any]) -> object:
+        """A dictionary with sorted keys."""
+        return {key: self.item.encode(value[key]) for key in sorted(value)}
+
+
+@attrs.frozen(slots=True)
 class Struct:
     """An object of another wire class: a pointer in Go if the attribute's default is None, otherwise a plain struct."""
 

@@ -139,6 +139,13 @@ cdef class Index(Chains):
         """Whether a sequence has a live message."""
         return self.chunks.subject_of(seq) != 0
 
+    def count_live(self, tuple seqs not None, Py_ssize_t start):
+        """How many of these sequences have a live message, from the `start`-th on."""
+        cdef Py_ssize_t i, found = 0
+        for i in range(start, len(seqs)):
+            found += self.chunks.subject_of(<uint64_t>seqs[i]) != 0
+        return found
+
     def place(self, uint64_t seq):
         """(block, offset of the frame in the block, offset of the record in the frame), None when it is not live."""
         cdef Place place

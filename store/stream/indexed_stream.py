@@ -124,6 +124,10 @@ class IndexedStream:
         """The subject of a message, without reading it; None when it is not live."""
         return self._index.subject_at(seq)
 
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        """How many of these sequences are live, from the `start`-th on."""
+        return self._index.count_live(seqs, start)
+
     def place(self, seq: int) -> tuple[int, int, int] | None:
         """(block, offset of the frame, offset of the record) of a message; None when it is not live."""
         return self._index.place(seq)

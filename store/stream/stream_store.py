@@ -164,9 +164,8 @@ class StreamStore(IndexedStream):
         """Remove the messages of a subject (with wildcards; None: all) below a sequence, or all but the last `keep`.
 
         Returns how many. Without a subject, a `below_seq` above last_seq becomes the next sequence (nats-server:
-        Compact). 0 means the same as None, as in the protocol.
+        Compact). 0 means the same as None, as in the protocol. With both, what either of them keeps stays.
         """
-        assert not (below_seq and keep)
         if subject is None or subject == EVERYTHING:
             if keep:
                 subject = EVERYTHING

@@ -1,6 +1,7 @@
 """What goes beyond JetStream, as plain nats-py uses it: the keys `jetraft.*` of docs/extensions.md."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -385,6 +386,28 @@ def test_a_message_comes_when_it_is_due(servers: Sequence[Server], stream: str, 
                 await context.publish(f"{stream}.a", b"x", headers={"Jetraft-Delay": "soon"})
             with pytest.raises(APIError, match=r"jetraft\.delayed can not be removed"):
                 await context.update_stream(config.evolve(metadata={}))
+
+    run(check)
+
+
+def test_a_bucket_whose_reads_are_linearizable_has_what_another_client_wrote(
+    servers: Sequence[Server], replicas: int
+) -> None:
+    async def check() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(connection(server.url)) for server in servers]
+            writer = clients[0].jetstream(timeout=PATIENCE_S)
+            bucket = await writer.create_key_value(bucket="users", replicas=replicas, direct=True)
+            info = await writer.stream_info("KV_users")
+            await writer.update_stream(info.config.evolve(metadata={"jetraft.linearizable_reads": "true"}))
+            readers = [await client.jetstream(timeout=PATIENCE_S).key_value("users") for client in clients]
+            for number in range(50):
+                await bucket.put("ann", b"%d" % number)
+                for reader in readers:
+                    assert (await reader.get("ann")).value == b"%d" % number
+            wish = {"Jetraft-Consistency": "linearizable"}
+            answer = await clients[-1].request("$JS.API.DIRECT.GET.KV_users.$KV.users.ann", headers=wish)
+            assert answer.data == b"49"
 
     run(check)
 

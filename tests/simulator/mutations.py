@@ -24,6 +24,7 @@ from jetraft.raft.engine.member import Member
 from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
 from jetraft.raft.engine.messages import Append, AppendAccepted, PreVoteRequest, SnapshotOffer
 from jetraft.raft.engine.port import Proposal
+from jetraft.raft.engine.read_rounds import ReadRounds
 from jetraft.raft.engine.ready import Effects
 from jetraft.raft.engine.replication import Replication
 from jetraft.raft.engine.tempo import Peak
@@ -232,6 +233,26 @@ def reads_ask_nobody(patch: Patch) -> None:
     patch.setattr(Member, "confirmed_read_round", property(lambda _core: 1 << 60))
 
 
+def reads_join_a_round_that_is_over(patch: Patch) -> None:
+    begin = ReadRounds.begin
+
+    def careless(rounds: ReadRounds, configuration: Configuration, now_ns: int) -> int:
+        earlier = rounds.confirmed(configuration)
+        return earlier if earlier and len(configuration.voters) > 1 else begin(rounds, configuration, now_ns)
+
+    patch.setattr(ReadRounds, "begin", careless)
+
+
+def a_word_is_given_to_the_first_leader(patch: Patch) -> None:
+    followed = group.Group.followed
+
+    def careless(found: group.Group) -> tuple[NodeId, int] | None:
+        known: tuple[NodeId, int] | None = found.__dict__.setdefault("said", followed(found))
+        return known
+
+    patch.setattr(group.Group, "followed", careless)
+
+
 # Messages.
 
 
@@ -384,6 +405,10 @@ MUTATIONS = [
         23,
     ),
     Mutation(21, "reads ask no member", reads_ask_nobody, "base", 80),
+    Mutation(21, "a round that was confirmed serves later reads", reads_join_a_round_that_is_over, "base", 120, 3),
+    Mutation(
+        21, "a member gives its word to whom it followed before", a_word_is_given_to_the_first_leader, "base", 120, 61
+    ),
     Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 20),
     Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 120),
     Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 80, 12),

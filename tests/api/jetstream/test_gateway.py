@@ -13,7 +13,8 @@ import trio
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.jetstream import gateway as gateway_module
 from jetraft.api.jetstream import lines as lines_module
-from jetraft.api.jetstream.gateway import JetStreamGateway, error_json
+from jetraft.api.jetstream.error_answers import error_json
+from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import encode_capture
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
+    from jetraft.store.model.tiers import Allowance
 
 
 class FakeForwarder:
@@ -81,10 +83,21 @@ class FakeAdvisories:
         self.refused.append(dropped)
 
 
+class FakeOwners:
+    """Nothing is led here."""
+
+    def led_here(self, _account: str, _stream: str) -> None:
+        return None
+
+    def followed(self, _account: str, _stream: str) -> None:
+        return None
+
+
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
 
     node_id = "N1"
+    owners = FakeOwners()
     not_answers = (Moved, AnswerLost)
 
     def __init__(self) -> None:
@@ -147,12 +160,15 @@ class Bench:
             service=cast("ClusterService", self.service),
             outboxes=outboxes,
             kick=self._kick,
+            later=lambda callback: callback(),
             accounts=None if accounts is None else self.accounts_of(accounts, operators),
         )
 
     @staticmethod
     def accounts_of(accounts: Mapping[str, bool], operators: tuple[str, ...]) -> LiveAccounts:
-        limits = {name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()}
+        limits: dict[str, Allowance | None] = {
+            name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()
+        }
         return LiveAccounts(limits, frozenset(operators))
 
     def _kick(self) -> None:

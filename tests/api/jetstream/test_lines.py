@@ -164,3 +164,76 @@ def test_so_many_creations_are_taken_together_as_there_is_work_for() -> None:
     assert len(bench.lines.take(line, 2)) == 2
     assert len(bench.lines.take(line, 0)) == 1
     assert len(bench.lines.take(line)) == 2
+
+
+class GetBench(Bench):
+    """Lines with gets that are begun without a task."""
+
+    def begin(self, seq: int, stream: str = "S") -> Job | None:
+        captured = Captured(
+            account="$G",
+            subject=b"$JS.API.STREAM.MSG.GET." + stream.encode(),
+            reply=b"r",
+            hdr=b"",
+            payload=b'{"seq":%d}' % seq,
+            client=1,
+        )
+        found = find(captured.subject)
+        assert found is not None
+        return self.lines.begin_get(found, captured, NOW_S)
+
+    def end(self, job: Job | None, *, is_to_wait: bool = False) -> list[bytes]:
+        assert job is not None
+        if not is_to_wait:
+            self.lines.answered(job.captured)
+        return [one.captured.payload for one in self.lines.end_get(job, is_to_wait=is_to_wait)]
+
+
+def test_gets_of_a_stream_begin_together_and_are_counted_until_they_end() -> None:
+    bench = GetBench()
+    first, second = bench.begin(1), bench.begin(2)
+    assert bench.lines.waiting == 2
+    assert bench.end(first) == bench.end(second) == []
+    assert (bench.lines.waiting, bench.lines.waiting_bytes) == (0, 0)
+    assert bench.lines_ready() == []
+
+
+def test_a_change_waits_for_the_gets_before_it_and_the_gets_behind_it_wait_for_the_change() -> None:
+    bench = GetBench()
+    first, second = bench.begin(1), bench.begin(2)
+    assert bench.offer("STREAM.PURGE.S")
+    assert bench.begin(3) is None
+    assert bench.offer("STREAM.MSG.GET.S", b'{"seq":3}')
+    assert bench.end(first) == []
+    assert bench.lines_ready() == []
+    assert bench.end(second) == []
+    assert words(bench.all_jobs()) == [["STREAM.PURGE.S"], ["STREAM.MSG.GET.S"]]
+    assert bench.begin(4) is not None
+
+
+def test_a_get_does_not_pass_a_request_that_a_worker_executes() -> None:
+    bench = GetBench()
+    bench.offer("STREAM.PURGE.S")
+    line = bench.lines.ready[False].popleft()
+    bench.lines.take(line)
+    assert bench.begin(1) is None
+    assert bench.begin(1, "T") is not None
+
+
+def test_gets_beyond_the_bound_wait_and_begin_when_those_before_them_have_ended() -> None:
+    bench = GetBench()
+    begun = [bench.begin(seq) for seq in range(lines_module.GETS_MAX)]
+    assert None not in begun
+    assert bench.begin(99) is None
+    assert bench.begin(99, "T") is None
+    assert bench.offer("STREAM.MSG.GET.S", b'{"seq":99}')
+    assert [bench.end(job) for job in begun] == [[]] * (len(begun) - 1) + [[b'{"seq":99}']]
+
+
+def test_a_get_that_has_to_wait_comes_before_what_came_after_it() -> None:
+    bench = GetBench()
+    job = bench.begin(1)
+    bench.offer("STREAM.PURGE.S")
+    assert bench.end(job, is_to_wait=True) == []
+    assert words(bench.all_jobs()) == [["STREAM.MSG.GET.S"], ["STREAM.PURGE.S"]]
+    assert bench.lines.waiting == 0

@@ -140,6 +140,13 @@ def test_the_keys_of_a_stream() -> None:
     assert stream_extensions(StreamConfig(metadata={"jetraft.max_subjects": "-1"})) == StreamExtensions()
 
 
+def test_acks_are_those_of_2020_where_a_stream_says_so() -> None:
+    assert stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "true"})).legacy_ack
+    assert not stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "false"})).legacy_ack
+    with pytest.raises(ApiError, match=r"jetraft\.legacy_ack is true or false, not 'yes'"):
+        check_stream_extensions(StreamConfig(name="S", metadata={"jetraft.legacy_ack": "yes"}))
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
