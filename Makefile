@@ -18,7 +18,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -117,6 +117,9 @@ bench-consumers: setup ## 100,000 pull consumers on an R3 stream, 100 of them re
 
 bench-spark: setup ## rows per second into Spark, floors, nats-server beside: ROWS=n RUNS=n KIND=jetraft-1
 	$(BIN)/python -m tests.spark.bench $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) $(if $(KIND),--kind $(KIND))
+
+bench-gets: setup ## what a STREAM.MSG.GET costs on one node and on three, nats-server beside: GETS=n WINDOW=n RUNS=n
+	PYTHONPATH=src:. $(BIN)/python -m tests.bench.gets --gets $(or $(GETS),3000) --window $(or $(WINDOW),1) --runs $(or $(RUNS),1)
 
 bench-copies: setup ## how fast a mirror and a source copy a stream, nats-server beside: MESSAGES=n REPLICAS=1|3
 	$(BIN)/python -m tests.bench.copies $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(REPLICAS),--replicas $(REPLICAS))

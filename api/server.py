@@ -33,6 +33,7 @@ from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, listen
 from jetraft.api.logger import LogBridge, Logger, open_logger
 from jetraft.api.login import Logins
+from jetraft.api.memory import follow_memory
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.reactor import Reactor
@@ -151,7 +152,7 @@ class Server:
         lookups = build_lookups(options, self.registry, self.clock, self.say)
         callouts = build_callouts(self.sessions, self.server_key, self.registry, lookups)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry, lookups=lookups)
-        self.tracer = Tracer(self.sessions, self.logins.log.line)
+        self.tracer = Tracer(self.sessions, self.logins.log.line, self.registry)
         self.leaf = make_leaf(self)
         on_leaf_text = self.leaf.leafnodes.on_text if self.leaf else None
         self.plane = make_plane(options, self.sessions, self.logins, self.tracer, self.say, on_leaf_text)
@@ -168,11 +169,10 @@ class Server:
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:
-            from jetraft.api.routes import Routes, addresses_of  # noqa: PLC0415  servers that stand alone have none
+            from jetraft.api.routes import Routes  # noqa: PLC0415  servers that stand alone have none
 
-            advertise = not (options.cluster and options.cluster.no_advertise)
-            to = addresses_of(options.cluster.routes if options.cluster else ())
-            self.routes = Routes(self.mesh, self.plane, self.sessions, self.reactor, advertise=advertise, configured=to)
+            assert options.cluster is not None
+            self.routes = Routes.of(options.cluster, self.mesh, self.plane, self.sessions, self.reactor)
             self.routes.start()
         self.jetstream = self._build_jetstream()
         self.pages = build_pages(
@@ -230,6 +230,7 @@ class Server:
                 advertise=parse_address(cluster.advertise) if cluster.advertise else None,
                 tls=self.mesh_tls,
                 bulk_bytes_per_s=cluster.bulk_bytes_per_s,
+                queue_bytes_max=cluster.max_waiting_bytes,
             )
         except TlsFilesError as error:
             raise StartError(str(error)) from error
@@ -266,6 +267,7 @@ class Server:
                 nursery.start_soon(self._end_with, signals, nursery.cancel_scope)
                 nursery.start_soon(self.reactor.run_kicks)
                 nursery.start_soon(self.timers.run)
+                nursery.start_soon(follow_memory, self.plane, self.sessions, self.clock)
                 if self.monitor is not None:
                     address = join_host_port(options.http_host or options.host, self.monitor.sock.getsockname()[1])
                     say.info(f"Starting {self.monitor.scheme} monitor on {address}")

@@ -24,6 +24,7 @@ from jetraft.cluster.assembly_layers import (
     Requests,
     Shared,
     Stored,
+    held_bytes,
     log_parts,
     replica_parts,
     request_parts,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.readiness import Confirmation
+    from jetraft.cluster.requests.read_confirmations import ReadConfirmations
     from jetraft.cluster.state.changes import StreamChanges
     from jetraft.cluster.streams.handing_over import Handovers
     from jetraft.cluster.streams.replica import StreamReplica
@@ -92,6 +94,7 @@ class Parts:
     backend: MetaBackend[StreamReplica]
     gossip: ProfileGossip
     service: ClusterService
+    reads: ReadConfirmations
     supervisor: Supervisor
     room: RoomKeeper
     memory: MemoryKeeper | None
@@ -142,6 +145,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         adoption=replicas.adoption,
         backend=replicas.backend,
         gossip=gossip,
+        reads=requests.reads,
         service=_service(setting.node_id, mesh, shared, requests, logs.leader_duties),
         supervisor=supervisor,
         room=_room_keeper(ports, space, supervisor),
@@ -165,6 +169,8 @@ def _room_keeper(ports: NodePorts, space: SpaceWatch, supervisor: Supervisor) ->
 def _memory_keeper(ports: NodePorts, directory: ReplicaDirectory[StreamReplica]) -> MemoryKeeper | None:
     if ports.memory is None:
         return None
+    ports.memory.register("streams in memory", lambda: held_bytes(directory)[StorageType.MEMORY])
+    ports.memory.register("cache", lambda: ports.cache.statistics().bytes_held)
     return MemoryKeeper(
         clock=ports.clock, memory=ports.memory, cache=ports.cache, groups_in_memory=partial(_in_memory, directory)
     )

@@ -42,6 +42,7 @@ from jetraft.cluster.requests.backup_transfers import Backups
 from jetraft.cluster.requests.inquiries import Inquiries
 from jetraft.cluster.requests.locator import Owners
 from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
+from jetraft.cluster.requests.read_confirmations import ReadConfirmations
 from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.changes import StreamChanges
@@ -153,6 +154,7 @@ class Requests:
     forwarder: Forwarder
     frontend: MetaFrontend
     inquiries: Inquiries
+    reads: ReadConfirmations
     backups: Backups
     currency: Currency
     confirmation: Confirmation
@@ -211,6 +213,7 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
         forwarder=forwarder,
         frontend=frontend,
         inquiries=inquiries,
+        reads=ReadConfirmations(forwarder=forwarder, served=served, owners=owners, directory=directory),
         backups=backups,
         currency=Currency(committed_index=inquiries.committed_index, wait_applied=meta_group.wait_applied),
         confirmation=Confirmation(clock=clock, ask=inquiries.committed_index, wait_applied=meta_group.wait_applied),
@@ -342,6 +345,11 @@ def _site_maker(
 ) -> Callable[[str], Site]:
     """What makes the node as the replicas of an account's streams see it."""
     accounts = shared.accounts
+    batches = BatchRoom(setting.limits.batch)
+    if ports.memory is not None:
+        if ports.mesh is not None:
+            ports.memory.register("peers' queues", partial(queued_bytes, ports.mesh))
+        ports.memory.register("batches of publishes", lambda: batches.staged_bytes)
     of_node = partial(
         Site,
         manager=ports.manager,
@@ -354,12 +362,13 @@ def _site_maker(
         is_table_proved=lambda: requests.currency.is_proved,
         has_no_row=shared.has_no_row,
         on_settled=requests.inquiries.report_settled,
+        confirm_read=requests.reads.confirm,
         on_abandoned=requests.backups.abandon,
         has_begun_empty=logs.stream_admission.has_begun_empty,
         quota=Quota(setting.store_limits, shared.held_bytes),
         space=shared.space,
         memory=ports.memory,
-        batches=BatchRoom(setting.limits.batch),
+        batches=batches,
         server_limits=setting.limits,
         handovers=requests.handovers,
     )
@@ -384,6 +393,12 @@ def held_bytes(directory: ReplicaDirectory[StreamReplica]) -> Mapping[StorageTyp
     for row, replica in directory.replicas():
         held[row.config.storage] += replica.stored_bytes
     return held
+
+
+def queued_bytes(mesh: Mesh) -> int:
+    """What waits for all peers together."""
+    found = mesh.statistics()
+    return sum(link.queued_bytes for link in (*found.links.values(), *found.bulk_links.values()))
 
 
 def count_nodes(meta_group: MetaGroupRef, mesh: Mesh | None, *, expected: int) -> int:

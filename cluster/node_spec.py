@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
+    from jetraft.cluster.memory_budget import MemoryBudget
     from jetraft.cluster.ports import Outboxes, Timers, Traces
     from jetraft.raft.manager import Manager
     from jetraft.raft.mesh.peers import Mesh
     from jetraft.store.blocks.cache import BlockCache
-    from jetraft.store.disk.cgroup import MemoryWatch
     from jetraft.store.disk.io import Disk
     from jetraft.store.frames.keyring import Secrets
     from jetraft.store.ledger.node_dir import NodeDir
     from jetraft.store.model.config import StorageType
     from jetraft.store.model.ids import NodeId
-    from jetraft.store.model.state import AccountLimits
     from jetraft.store.model.steady import SteadyClock
+    from jetraft.store.model.tiers import Allowance
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -37,7 +37,7 @@ class NodeSetting:
     domain: str = ""  # of JetStream
     expected: int = 1
     limits: ServerLimits = NO_LIMITS
-    accounts: Mapping[str, AccountLimits | None] = attrs.field(factory=dict)  # not named, or None: no limits
+    accounts: Mapping[str, Allowance | None] = attrs.field(factory=dict)  # not named, or None: no limits
     accounts_may_change: bool = False  # the mapping does, while the node runs
     tags: tuple[str, ...] = ()
     unique_tag: str = ""  # a prefix of tags whose values no two replicas of a stream may share
@@ -61,5 +61,5 @@ class NodePorts:
     disk: Disk
     cache: BlockCache
     secrets: Secrets | None = None  # of a store that is encrypted
-    memory: MemoryWatch | None = None  # what is left of it to the process; None: no limit
+    memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     traces: Traces | None = None

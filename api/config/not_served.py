@@ -13,7 +13,6 @@ NOT_SERVED: Mapping[str, frozenset[str]] = {
         gateway mqtt ocsp ocsp_cache prof_port
     """),
     "accounts": words("nkey"),
-    "cluster": words("permissions"),
     "leafnodes.authorization": words("proxy_required"),
     "leafnodes.authorization.users": words("proxy_required"),
     "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),

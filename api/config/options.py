@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.api.auth.permissions import Permissions
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
 from jetraft.api.exchange.values import Sharing
@@ -19,6 +20,7 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.tiers import Allowance
 
 if TYPE_CHECKING:
     from jetraft.api.auth.trust import TrustRules
@@ -35,6 +37,7 @@ PING_INTERVAL_NS = 120 * NS_PER_S
 PING_MAX = 2
 WRITE_DEADLINE_NS = 10 * NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
+CLUSTER_WAITING_BYTES = 64 * 1024 * 1024  # see raft/mesh/link.py
 CLUSTER_BULK_BYTES_PER_S = 64 * 1024 * 1024  # see raft/mesh/bulk.py; nats-server does not have the key `bulk_rate`
 SCRUB_PERIOD_NS = 7 * 24 * 3600 * NS_PER_S  # a week, as ZFS and disk arrays are commonly scrubbed
 SCRUB_BYTES_PER_S = 32 * 1024 * 1024  # a twentieth of what one SATA disk reads, so that publishers are not slowed down
@@ -65,6 +68,8 @@ class ClusterOptions:
     connect_retries: int = 0
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
+    permissions: Permissions | None = None  # of routes: `publish` is what is imported, `subscribe` what is exported
+    max_waiting_bytes: int = CLUSTER_WAITING_BYTES  # in the link to one peer; less below a memory limit (fitting.py)
 
 
 @attrs.frozen(kw_only=True)
@@ -101,7 +106,9 @@ class JetStreamOptions:
     domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
+    strict: bool = True  # requests with fields that are not known are refused
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
+    legacy_api: bool = False  # serves the subjects of the tech preview too
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +126,7 @@ class AccountOptions:
 class JetStreamAccounts:
     """What each account may use of JetStream (None: nothing), and which may change the cluster itself."""
 
-    limits: Mapping[str, AccountLimits | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
+    limits: Mapping[str, Allowance | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
     may_change: bool = False
     operators: frozenset[str] = frozenset({GLOBAL_ACCOUNT})
 

@@ -30,6 +30,7 @@ from jetraft.api.reactor import Reactor
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
 from jetraft.cluster.assembly import Stored, assemble
+from jetraft.cluster.memory_budget import MemoryBudget
 from jetraft.cluster.node import ClusterNode
 from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.raft.engine.port import EngineFactory
@@ -39,8 +40,7 @@ from jetraft.raft.manager import Links, Manager
 from jetraft.raft.mesh.peers import Mesh
 from jetraft.raft.transfer_candidates import hand_over
 from jetraft.store.blocks.cache import BlockCache
-from jetraft.store.disk.cgroup import MemoryWatch
-from jetraft.store.disk.io import LocalDisk, Writer, memory_bytes
+from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.frames._frame import seal
 from jetraft.store.frames.cipher import CipherKind
 from jetraft.store.frames.keyring import Secrets
@@ -70,10 +70,12 @@ class JetStreamSetting:
     raft_engine: str = CORE
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes
     limits: ServerLimits = NO_LIMITS  # of requests
+    strict: bool = True  # requests with fields that are not known are refused
     tags: tuple[str, ...] = ()
     unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
     streams: tuple[DeclaredStream, ...] = ()  # of the configuration file
+    legacy_api: bool = False
     accounts: LiveAccounts = attrs.field(factory=partial(LiveAccounts.of, JetStreamAccounts()))
 
 
@@ -158,6 +160,7 @@ class JetStreamNode:
         timers: TrioTimers,
         clock: SteadyClock,
         clients: ClientDirectory,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._setting = setting
         self._reactor = reactor
@@ -192,16 +195,20 @@ class JetStreamNode:
             cache=self.cache,
             secrets=setting.secrets,
             traces=reactor.plane,
-            memory=MemoryWatch.of_process(memory_bytes()),
+            memory=memory,
         )
         self.node = ClusterNode(opened.identity, ports, assemble(opened.identity, ports, opened.stored))
         self.gateway = JetStreamGateway(
             service=self.node.service,
             outboxes=outboxes,
             kick=reactor.kick_outside,
+            later=reactor.later,
+            calls=None if mesh is None else mesh.calls,
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
+            limits=setting.limits.queues,
+            strict=setting.strict,
         )
 
     @classmethod
@@ -214,13 +221,23 @@ class JetStreamNode:
         timers: TrioTimers,
         clock: SteadyClock,
         clients: ClientDirectory,
+        memory: MemoryBudget | None = None,
     ) -> Self:
         """Open the store directory and make the parts.
 
         Raises EngineUnavailableError, BadRecordError, StoreRefused, StoreCorrupt, OSError.
         """
         opened = OpenedStore.of(setting)
-        return cls(setting, opened=opened, mesh=mesh, reactor=reactor, timers=timers, clock=clock, clients=clients)
+        return cls(
+            setting,
+            opened=opened,
+            mesh=mesh,
+            reactor=reactor,
+            timers=timers,
+            clock=clock,
+            clients=clients,
+            memory=memory,
+        )
 
     # Tasks.
 
@@ -255,6 +272,10 @@ class JetStreamNode:
                 from jetraft.api.jetstream.declared import declare  # noqa: PLC0415  few servers have some
 
                 nursery.start_soon(declare, self._setting.streams, self._outboxes, self.node_id)
+            if self._setting.legacy_api:
+                from jetraft.api.jetstream.legacy_api import LegacyApi  # noqa: PLC0415  few servers serve it
+
+                nursery.start_soon(LegacyApi(self._setting.accounts, self._outboxes).run)
             task_status.started()
 
     def stop(self) -> None:
@@ -354,6 +375,7 @@ class JetStreamNode:
             clock=self._clock,
             domain=self._setting.domain,
             limits=self._setting.limits,
+            strict=self._setting.strict,
         )
 
     def statistics(self) -> dict[str, Any]:

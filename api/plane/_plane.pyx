@@ -18,13 +18,13 @@ from jetraft.api.plane._routes cimport route_record
 from jetraft.api.plane._exchange cimport Exchange
 from jetraft.api.plane._permissions cimport UserPermissions, grant, may_subscribe
 from jetraft.api.plane._reader cimport RECV_BYTES, read_turn
+from jetraft.api.plane._route_permissions cimport may_export
 from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport CONN_OPEN, acct_t, conn_t, route_t, shadow_of, sid_of, sink_t, sub_t, text_t, watch_t
-from jetraft.api.plane._unread cimport bound_unread
+from jetraft.api.plane._unread cimport KEEP_LITTLE_BYTES, bound_unread, keep_within
 from jetraft.api.plane._writer cimport buf_free, conn_send, drop_ptr, push_ptr
 
 cdef enum:
-    BUF_KEEP_BYTES = 4 * 1024 * 1024
     SEND_MUCH_BYTES = 16 * 1024         # takes as long to send as the deferred work of a turn
 
 
@@ -63,6 +63,44 @@ cdef class Plane(Exchange):
         if not route.knows_accounts:
             route.knows_accounts = 1
             self._announce_all(route, True)
+
+    def permit_routes(self, UserPermissions permissions):
+        """Exchange what these permissions let peers have from now on; None: everything.
+
+        What must not be told any more is taken back, what is not believed any more is forgotten. What is believed only from
+        now on has to be told again by the peers.
+        """
+        cdef uint32_t i
+        cdef sub_t* sub
+        cdef sub_t* following
+        cdef char text[8192]
+        cdef Py_ssize_t n
+        self.route_permissions = permissions
+        self.p.route_perms = NULL if permissions is None else &permissions.p
+        self.p.route_guard = 0
+        for i in range(self.p.routes.count):
+            sub = (<route_t*>self.p.routes.items[i]).subs
+            while sub != NULL:
+                following = sub.next_of_owner
+                n = node_subject(sub.node, text, sizeof(text))
+                if not may_export(&self.p, text, n):
+                    drop_subscription(&self.p, sub)
+                sub = following
+        for route_id in self.routes:
+            self.tell_again(route_id)
+
+    def tell_again(self, route_id):
+        """Tell a peer all interest of this node once more, and take back what it must not have."""
+        cdef route_t* route
+        address = self.routes.get(route_id)
+        if address is None:
+            return
+        route = <route_t*><size_t>address
+        self.p.retelling = 1
+        self._announce_all(route, False)
+        if route.knows_accounts:
+            self._announce_all(route, True)
+        self.p.retelling = 0
 
     def open_traces(self, route_id):
         """The peer knows messages that are for a trace only."""
@@ -143,7 +181,7 @@ cdef class Plane(Exchange):
             if route.buf.end:
                 out.append((route.id, PyBytes_FromStringAndSize(route.buf.data, route.buf.end)))
                 route.buf.start = route.buf.end = 0
-                if route.buf.cap > BUF_KEEP_BYTES:
+                if route.buf.cap > self.p.keep_bytes:
                     buf_free(&route.buf)
         self.p.dirty_routes.count = 0
         return out
@@ -177,9 +215,15 @@ cdef class Plane(Exchange):
         self.p.max_sub_tokens = most
 
     def limit_unread(self, size_t most):
-        """Bound the bytes that wait for all connections together. Before the first of them."""
+        """Bound the bytes that wait for all connections together, for the first time before the first of them."""
         self.p.max_unread = most
+        self.p.keep_bytes = KEEP_LITTLE_BYTES
         self.p.bound_unread = bound_unread
+        keep_within(&self.p)
+
+    def unread_bytes(self):
+        """What buffers of what waits for all connections take, if there is a bound."""
+        return self.p.unread
 
     def follow_limits(self, *, int64_t max_payload, int64_t max_control_line):
         """Keep to other limits from the next message on. Between turns, when nothing is being read."""

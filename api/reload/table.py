@@ -36,6 +36,7 @@ class Step(Enum):
     ADVERTISE = auto()
     FILES = auto()
     ROUTES = auto()
+    ROUTE_PERMISSIONS = auto()
     PROFILE = auto()
     LEAFNODES = auto()
     STALLS = auto()
@@ -89,6 +90,11 @@ How = Followed | Refused
 def go_bool(value: Any) -> str:
     """`true` or `false`."""
     return "true" if value else "false"
+
+
+def go_not(value: Any) -> str:
+    """The other one."""
+    return go_bool(not value)
 
 
 def seconds(value_ns: int) -> str:
@@ -198,7 +204,9 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.old_secrets": not_supported("cluster authorization"),
     "cluster.connect_retries": Followed(line="cluster"),
     "cluster.tls": not_supported("cluster tls"),
+    "cluster.permissions": Followed(line="cluster", step=Step.ROUTE_PERMISSIONS),
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
+    "cluster.max_waiting_bytes": Refused(title="cluster MaxWaiting"),
     "jetstream": not_supported("JetStream"),
     "jetstream.store_dir": not_supported("jetstream storage directory"),
     "jetstream.max_memory_store_bytes": Grows(line="JetStream max_mem_store = {}", step=Step.PROFILE, show=size),
@@ -212,7 +220,9 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.unique_tag": Refused(title="JetStreamUniqueTag"),
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
+    "jetstream.strict": Refused(title="NoJetStreamStrict", show=go_not),
     "jetstream.streams": not_supported("JetStream streams"),
+    "jetstream.legacy_api": not_supported("JetStream legacy_api"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
     "syslog": log_line("syslog"),
     "remote_syslog": Followed(line="remote_syslog = {}", step=Step.LOG),

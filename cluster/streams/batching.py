@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
 from jetraft.cluster.streams._staging import add_run
-from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, Run, Step, Whole
+from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, StagedRun, Step, Whole
 from jetraft.cluster.streams.candidate import Candidate, PublishRefused, check_shape
+from jetraft.cluster.streams.delaying import check_not_in_batch
 from jetraft.cluster.streams.fast import FastBatches, Place
 from jetraft.cluster.streams.members import Members, StreamBefore
 from jetraft.cluster.streams.puback import batch_ack, error_ack, puback_prefix
 from jetraft.cluster.streams.publish import Abandoned, InFastBatch
 from jetraft.cluster.streams.traced import refused_text
 from jetraft.store.model import errors, message
+from jetraft.store.model.extensions import stream_extensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,6 +71,7 @@ class Batching:
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on; what it does not allow is dropped."""
         self._config = config
+        self._delays = stream_extensions(config).delayed  # a member that asks to wait is refused
         if not config.allow_atomic:
             self._atomic.end()
         if not config.allow_batched:
@@ -102,7 +105,7 @@ class Batching:
         record = captured[start : message.end]
         if message.is_fast:
             self._take_fast(admission, turn, record, message, now_ns)
-        elif self._is_kept(admission, turn, record, message, now_ns):
+        elif self._is_kept(admission, turn, record, message, now_ns) and not self._delays:
             config = self._config
             message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
             return self._atomic.take_run(message.headers[b"Nats-Batch-Id"], captured, message.end, message_bytes_max)
@@ -130,6 +133,7 @@ class Batching:
 
     def _staged(self, record: bytes, member: Candidate, now_ns: int) -> Step:
         check_shape(member, self._config)
+        check_not_in_batch(member.hdr, self._config)
         if not self._config.allow_atomic:
             return Declined(errors.ATOMIC_PUBLISH_DISABLED.with_values())
         return self._atomic.take(member.headers, record, now_ns)
@@ -169,6 +173,7 @@ class Batching:
         """Where the message is in which batch, or why it is not taken."""
         try:
             check_shape(message, self._config)
+            check_not_in_batch(message.hdr, self._config)
         except PublishRefused as refused:
             return refused.error
         if not self._config.allow_batched:
@@ -211,7 +216,7 @@ class Batching:
         try:
             for place, one in enumerate(staged, 1):
                 commits = whole.ends_before and place == len(staged)
-                if isinstance(one, Run):
+                if isinstance(one, StagedRun):
                     add_run(publish.records, one.records)
                 elif members.takes_plain and not commits and is_plain(one):
                     # Most messages, never the last one: `add` of that one says what the last message id is.
@@ -230,10 +235,10 @@ class Batching:
         admission.end_alone(turn, publish)
 
 
-def singly(staged: Iterable[bytes | Run]) -> Iterator[bytes]:
+def singly(staged: Iterable[bytes | StagedRun]) -> Iterator[bytes]:
     """Capture records, those of runs too."""
     for one in staged:
-        if isinstance(one, Run):
+        if isinstance(one, StagedRun):
             yield from (found.record for found in captures(one.records))
         else:
             yield one

@@ -116,6 +116,11 @@ def check_unsupported_origin(headers: dict[bytes, bytes]) -> None:
         raise PublishRefused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
 
 
+def rolls_up(message: Candidate, config: StreamConfig) -> bool:
+    """True when the message takes the place of its subject's: it was checked whether it may."""
+    return config.allow_rollup_hdrs and bool(message.headers.get(b"Nats-Rollup"))
+
+
 def check_rollup(headers: dict[bytes, bytes], config: StreamConfig) -> None:
     """A rollup is allowed and makes sense."""
     rollup = headers.get(b"Nats-Rollup")

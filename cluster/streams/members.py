@@ -18,6 +18,7 @@ from jetraft.cluster.streams.candidate import (
 )
 from jetraft.cluster.streams.counters import check_increment
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
+from jetraft.cluster.streams.subject_quota import SubjectQuota
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy
 from jetraft.store.model.extensions import stream_extensions
@@ -36,6 +37,9 @@ class StreamBefore(Protocol):
 
     def count_before(self, subject: bytes) -> int:
         """Messages of a subject."""
+
+    def bytes_before(self, subject: bytes) -> int:
+        """The bytes of a subject's messages, where a limit counts them."""
 
     def held_before(self) -> tuple[int, int]:
         """Messages, and their bytes as they count against max_bytes."""
@@ -57,6 +61,7 @@ class Members:
         self._config = config
         self._stream = config.name.encode()
         self._publish = publish
+        self._quota = SubjectQuota.of(config)
 
     def check(self, message: Candidate) -> None:
         """Raise PublishRefused, or the message passes and is to be added to the publish."""
@@ -82,7 +87,7 @@ class Members:
         config = self._config
         if config.discard is DiscardPolicy.NEW or config.allow_msg_counter:
             return False
-        return not stream_extensions(config).max_subjects
+        return self._quota is None and not stream_extensions(config).max_subjects
 
     def _check_expected_sequences(self, message: Candidate) -> None:
         headers, last_seq = message.headers, self._publish.records.next_seq - 1
@@ -116,6 +121,8 @@ class Members:
     def _check_room(self, message: Candidate) -> None:
         """Discard policy `new`: the stream has room for all of the batch; what it replaces does not count."""
         config = self._config
+        if self._quota is not None:
+            self._quota.check(self._before, self._publish, message, config)
         if config.discard is not DiscardPolicy.NEW:
             return
         messages, size = self._before.held_before()

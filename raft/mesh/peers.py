@@ -15,6 +15,7 @@ and `on_peer_up` is called, when the other end has said what it is (the first co
 import logging
 import secrets
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -30,7 +31,7 @@ from jetraft.raft.mesh.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_RPC
 from jetraft.raft.mesh.gossip import About
 from jetraft.raft.mesh.handshake import HandshakeVerdict, Hello, Purpose, cluster_key
 from jetraft.raft.mesh.known_peers import KnownPeers, MeshPeer
-from jetraft.raft.mesh.link import Link, LinkStatistics, Sockets
+from jetraft.raft.mesh.link import QUEUE_BYTES_MAX, Link, LinkStatistics, Sockets
 from jetraft.raft.mesh.rpc import REQUEST_BYTES_MAX, Calls, Handler
 from jetraft.raft.mesh.wires import Transport
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
@@ -62,6 +63,7 @@ class MeshSetting:
     advertise: Address | None = None
     tls: Tls | None = None
     bulk_bytes_per_s: int = BYTES_PER_S
+    queue_bytes_max: int = QUEUE_BYTES_MAX  # of what waits for one peer
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -90,8 +92,7 @@ class Mesh:
     ) -> None:
         """`transport` is where connections come from, TCP when it is not given.
 
-        `after_frames` ends the turn in which frames were handled; `sockets` is where links are read inside turns,
-        by tasks of their own when it is not given.
+        `after_frames` ends the turn in which frames were handled; links are read inside turns where `sockets` is given.
         """
         self._setting = setting
         self._clock = clock
@@ -109,16 +110,16 @@ class Mesh:
         self.on_peer_down: Signal[[NodeId]] = Signal()
         self.on_peer_changed: Signal[[NodeId]] = Signal()  # its metadata or its links are new, inside a session
         self._after_frames = after_frames
-        self._sockets = sockets
+        self._new_link = partial(Link, clock=clock, sockets=sockets, queue_bytes_max=setting.queue_bytes_max)
         self._links: dict[NodeId, Link] = {}
         self._ended: dict[NodeId, trio.Event] = {}
         self._reserved: set[NodeId] = set()
         self._known = KnownPeers()
         self._handlers: list[FrameHandler | None] = [None] * CHANNELS
-        self._calls = Calls(self.send, complain=self._connector.complain)
+        self.calls = Calls(self.send, complain=self._connector.complain)
         self._bulk = BulkLinks(
             clock=clock,
-            on_frame=lambda node, payload: self._calls.on_frame(CHANNEL_BULK, node, payload),
+            on_frame=lambda node, payload: self.calls.on_frame(CHANNEL_BULK, node, payload),
             on_ended=self._bulk_ended,
             after_frames=after_frames,
             bytes_per_s=setting.bulk_bytes_per_s,
@@ -188,11 +189,11 @@ class Mesh:
 
     def serve(self, method: str, handler: Handler, *, request_bytes_max: int = REQUEST_BYTES_MAX) -> None:
         """Answer calls of `method`; larger ones are refused."""
-        self._calls.serve(method, handler, request_bytes_max=request_bytes_max)
+        self.calls.serve(method, handler, request_bytes_max=request_bytes_max)
 
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
         """Ask another node. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
-        return await self._calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
+        return await self.calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
 
     def describe(self, key: str, value: object) -> None:
         """Replace one part of what this server says of itself (plain msgpack values), and tell the peers."""
@@ -220,7 +221,7 @@ class Mesh:
         if not any(self._setting.secrets) and self._setting.tls is None:
             log.info("cluster %s has no secret: any node that knows its name may join", self._setting.cluster)
         async with trio.open_nursery() as nursery:
-            self._calls.start_serving(nursery)
+            self.calls.start_serving(nursery)
             await self._connector.start(nursery, self._setting.listen)
             self._connector.follow_routes(self._setting.routes)
             nursery.start_soon(self._watch)
@@ -284,8 +285,7 @@ class Mesh:
         node = hello.node_id
         self._sessions_begun += 1
         session = self._sessions_begun
-        wire, clock, sockets = made.connection.take(), self._clock, self._sockets
-        link = Link(wire, node_id=node, session=session, boot=hello.boot, clock=clock, sockets=sockets)
+        link = self._new_link(made.connection.take(), node_id=node, session=session, boot=hello.boot)
         try:
             while node in self._links:
                 self._links[node].close("replaced by a new connection")
@@ -321,7 +321,7 @@ class Mesh:
             ended.set()
 
     def _bulk_ended(self, node: NodeId, *, broke_protocol: bool) -> None:
-        self._calls.bulk_down(node)
+        self.calls.bulk_down(node)
         link = self._links.get(node)
         if broke_protocol and link is not None:
             link.broke_protocol = True
@@ -337,7 +337,7 @@ class Mesh:
         if not link.broke_protocol:
             log.info("link to %s (%s) ended: %s", peer.name, link.node_id, link.closed_because)
         self.broadcast(CHANNEL_CONTROL, self._about_self())  # the others learn whom it is not linked with any more
-        self._calls.peer_down(link.node_id)
+        self.calls.peer_down(link.node_id)
         self.on_peer_down.emit(link.node_id)
         self._after_frames()
 
@@ -345,7 +345,7 @@ class Mesh:
         if not self.is_up(link.node_id):
             raise RemoteProtocolError("frames before the node said what it is")
         if channel in {CHANNEL_RPC, CHANNEL_BULK}:
-            self._calls.on_frame(channel, link.node_id, payload)
+            self.calls.on_frame(channel, link.node_id, payload)
         else:
             handler = self._handlers[channel]
             if handler is not None:

@@ -27,10 +27,15 @@ NAK_BACKOFF: Final = PREFIX + "nak_backoff"
 STRICT_ACKS: Final = PREFIX + "strict_acks"
 KEY_ORDER: Final = PREFIX + "key_order"
 MAX_SUBJECTS: Final = PREFIX + "max_subjects"
+MAX_BYTES_PER_SUBJECT: Final = PREFIX + "max_bytes_per_subject"
+DELAYED: Final = PREFIX + "delayed"
 RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
+LEGACY_ACK: Final = PREFIX + "legacy_ack"
+LINEARIZABLE_READS: Final = PREFIX + "linearizable_reads"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
+WAITING: Final = b"$JETRAFT.DELAYED."  # what the subjects of messages begin with that are not due yet
 DIGITS_MAX: Final = 12  # of a number
 TOKEN: Final = re.compile(r"token ([1-9][0-9]?)")
 HEADER: Final = re.compile(r"header ([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
@@ -41,8 +46,12 @@ class StreamExtensions:
     """What the keys of a stream ask for; 0 is no limit."""
 
     max_subjects: int = 0
+    max_bytes_per_subject: int = 0
+    delayed: bool = False  # messages may say when they are due
     rate_msgs_per_s: int = 0
     rate_bytes_per_s: int = 0
+    linearizable_reads: bool = False  # direct gets have all that was acknowledged before, at any replica
+    legacy_ack: bool = False  # publishes are answered with `+OK` or `-ERR`, as in 2020
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -80,6 +89,20 @@ def check_stream_extensions(config: StreamConfig) -> None:
     if found and (config.mirror is not None or config.sources):
         key = PREFIX + next(iter(found))
         raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{key} is for streams without origins")
+    refused = _why_not_delayed(config) if found.get("delayed") else ""
+    if refused:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} {refused}")
+
+
+def check_stream_extensions_update(old: StreamConfig, new: StreamConfig) -> None:
+    """Raise ApiError 10052 for a change that cannot be; `new` was checked."""
+    if stream_extensions(old).delayed and not stream_extensions(new).delayed:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} can not be removed")
+
+
+def keeps_schedules(config: StreamConfig) -> bool:
+    """Whether the stream has messages that are due at some time: schedules, or others that wait."""
+    return config.allow_msg_schedules or stream_extensions(config).delayed
 
 
 def stream_extensions(config: StreamConfig) -> StreamExtensions:
@@ -131,6 +154,19 @@ def _parse(metadata: Mapping[str, str], readers: Mapping[str, Callable[[str, str
             _refuse(f"unknown key {key:.80} in the metadata of a {what}")
         found[key.removeprefix(PREFIX)] = readers[key](key, value)
     return found
+
+
+def _why_not_delayed(config: StreamConfig) -> str:
+    """What the rest of a configuration has against messages that wait; empty for nothing."""
+    if config.allow_msg_counter:
+        return "is not for streams with counters"
+    if config.subject_transform is not None:
+        return "is not for streams with a subject transform"
+    if config.subject_delete_marker_ttl:
+        return "is not for streams with delete markers"
+    if any(overlaps(captured, WAITING + b">") for captured in config.subject_filters):
+        return "is not for streams that capture $JETRAFT.DELAYED.>"
+    return ""
 
 
 def _check_fits(found: ConsumerExtensions, config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -192,8 +228,12 @@ def _key_rule(key: str, value: str) -> KeyRule:
 
 _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     MAX_SUBJECTS: _number,
+    MAX_BYTES_PER_SUBJECT: _number,
+    DELAYED: _flag,
     RATE_MSGS: _number,
     RATE_BYTES: _number,
+    LEGACY_ACK: _flag,
+    LINEARIZABLE_READS: _flag,
 }
 _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,

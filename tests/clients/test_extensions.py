@@ -1,15 +1,18 @@
 """What goes beyond JetStream, as plain nats-py uses it: the keys `jetraft.*` of docs/extensions.md."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
+from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
 from nats.js.errors import APIError
 
 from tests.clients.nats_py import connection, run
@@ -234,6 +237,37 @@ def test_a_stream_has_as_many_subjects_as_it_may(servers: Sequence[Server], stre
     run(check)
 
 
+def test_a_subject_has_as_many_bytes_as_it_may(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream,
+                subjects=[f"{stream}.>"],
+                num_replicas=replicas,
+                metadata={"jetraft.max_bytes_per_subject": "1000"},
+            )
+            await context.add_stream(config)
+            for _ in range(5):
+                for subject in ("a", "b"):
+                    await context.publish(f"{stream}.{subject}", b"x" * 300)
+            state = (await context.stream_info(stream, subjects_filter=">")).state
+            assert state.subjects == {f"{stream}.a": 2, f"{stream}.b": 2}
+            with pytest.raises(APIError, match="the message needs") as refused:
+                await context.publish(f"{stream}.a", b"x" * 1000)
+            assert refused.value.err_code == 10077
+            await context.update_stream(
+                config.evolve(discard=DiscardPolicy.NEW, discard_new_per_subject=True)  # without max_msgs_per_subject
+            )
+            with pytest.raises(APIError, match="maximum bytes per subject exceeded"):
+                await context.publish(f"{stream}.a", b"x" * 300)
+            await context.publish(f"{stream}.c", b"x" * 300)
+            await context.update_stream(config.evolve(metadata={}))
+            await context.publish(f"{stream}.a", b"x" * 1000)
+
+    run(check)
+
+
 def test_a_publisher_that_is_too_fast_is_told_how_long_to_wait(
     servers: Sequence[Server], stream: str, replicas: int
 ) -> None:
@@ -289,6 +323,110 @@ def test_of_each_key_one_message_is_in_flight(servers: Sequence[Server], stream:
                 assert [number for number in done if number % 3 == key] == list(range(key, 30, 3))
 
     run(check)
+
+
+def test_a_message_comes_when_it_is_due(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream,
+                subjects=[f"{stream}.>"],
+                num_replicas=replicas,
+                metadata={"jetraft.delayed": "true"},
+            )
+            await context.add_stream(config)
+            clock = asyncio.get_running_loop().time
+            began = clock()
+            for wait in ("1s", "600ms", "300000000", "24h"):
+                await context.publish(f"{stream}.a", wait.encode(), headers={"Jetraft-Delay": wait})
+            await context.publish(f"{stream}.a", b"now")
+            subscription = await context.subscribe(f"{stream}.>", ordered_consumer=True)
+            came = []
+            for _ in range(4):
+                found = await subscription.next_msg(PATIENCE_S)
+                came.append((found.data, clock() - began))
+            assert [data for data, _ in came] == [b"now", b"300000000", b"600ms", b"1s"]
+            assert all(at >= due for (_, at), due in zip(came, (0, 0.3, 0.6, 1), strict=True))
+            state = (await context.stream_info(stream, subjects_filter="$JETRAFT.DELAYED.>")).state
+            assert state.messages == 5
+            assert state.subjects == {f"$JETRAFT.DELAYED.4.{stream}.a": 1}
+            waiting = await context.get_msg(stream, 4)
+            assert waiting.headers is not None
+            assert waiting.headers["Nats-Schedule-Target"] == f"{stream}.a"
+            assert await context.delete_msg(stream, 4)
+            assert (await context.stream_info(stream)).state.messages == 4
+            with pytest.raises(APIError, match="Jetraft-Delay is a duration"):
+                await context.publish(f"{stream}.a", b"x", headers={"Jetraft-Delay": "soon"})
+            with pytest.raises(APIError, match=r"jetraft\.delayed can not be removed"):
+                await context.update_stream(config.evolve(metadata={}))
+
+    run(check)
+
+
+def test_a_bucket_whose_reads_are_linearizable_has_what_another_client_wrote(
+    servers: Sequence[Server], replicas: int
+) -> None:
+    async def check() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(connection(server.url)) for server in servers]
+            writer = clients[0].jetstream(timeout=PATIENCE_S)
+            bucket = await writer.create_key_value(bucket="users", replicas=replicas, direct=True)
+            info = await writer.stream_info("KV_users")
+            await writer.update_stream(info.config.evolve(metadata={"jetraft.linearizable_reads": "true"}))
+            readers = [await client.jetstream(timeout=PATIENCE_S).key_value("users") for client in clients]
+            for number in range(50):
+                await bucket.put("ann", b"%d" % number)
+                for reader in readers:
+                    assert (await reader.get("ann")).value == b"%d" % number
+            wish = {"Jetraft-Consistency": "linearizable"}
+            answer = await clients[-1].request("$JS.API.DIRECT.GET.KV_users.$KV.users.ann", headers=wish)
+            assert answer.data == b"49"
+
+    run(check)
+
+
+def test_what_is_due_comes_once_and_in_order_when_the_leader_is_killed(tmp_path: Path) -> None:
+    """Messages are due one after the other while the leader of their stream dies, and comes back."""
+    messages = 40
+
+    async def check(cluster: Cluster) -> None:
+        async with connection(*(node.url for node in cluster.nodes)) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(name="K", subjects=["K.>"], num_replicas=3, metadata={"jetraft.delayed": "true"})
+            await context.add_stream(config)
+            first_due = datetime.now(UTC) + timedelta(seconds=2)
+            for number in range(messages):  # due every 50 ms, published in another order
+                place = number * 7 % messages
+                headers = {"Jetraft-Deliver-At": (first_due + timedelta(seconds=place * 0.05)).isoformat()}
+                await context.publish("K.a", b"%d" % place, headers=headers)
+            assert (await context.stream_info("K")).state.messages == messages
+            info = await context.stream_info("K")
+            assert info.cluster is not None
+            leader = next(node for node in cluster.nodes if node.name == info.cluster.leader)
+
+            killed: list[str] = []
+
+            async def are_due() -> bool:
+                try:
+                    state = (await context.stream_info("K", subjects_filter="K.>")).state
+                except (TimeoutError, APIError, NatsError):
+                    return False
+                found = (state.subjects or {}).get("K.a", 0)
+                if found >= messages // 4 and not killed:
+                    leader.kill()
+                    killed.append(leader.name)
+                return found == messages
+
+            await until(are_due)
+            reader = await context.pull_subscribe("", stream="K", config=ConsumerConfig(ack_policy=AckPolicy.NONE))
+            found = await reader.fetch(messages, timeout=PATIENCE_S)
+            assert [int(one.data) for one in found] == list(range(messages))
+            assert (await context.stream_info("K")).state.messages == messages
+            assert killed
+
+    with Cluster("jetraft", 3, directory=tmp_path) as cluster:
+        run(check, cluster)
 
 
 def test_giving_up_is_neither_lost_nor_doubled_when_the_leader_is_killed(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def state(page: object, stream: str) -> object:
     """The figures of a stream in /jsz; None where it is not there."""
     accounts = page.get("account_details") or [] if isinstance(page, dict) else []
     details = [detail for account in accounts for detail in account.get("stream_detail") or []]
-    found = next((detail["state"] for detail in details if detail["name"] == stream), {})
+    found: dict[str, object] = next((detail["state"] for detail in details if detail["name"] == stream), {})
     return [found.get(name) for name in ("messages", "bytes", "first_seq", "last_seq")] if found else None
 
 

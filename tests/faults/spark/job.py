@@ -60,7 +60,7 @@ def main() -> None:
         checkpointLocation=str(directory / "checkpoint"),
     )
     query = writer.start()
-    while not query.awaitTermination(POLL_S):
+    while not query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # seconds, as a float too
         if (directory / STOP).exists():
             query.stop()
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
-from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig, StreamSource
+from jetraft.store.model.config import (
+    AckPolicy,
+    ConsumerConfig,
+    PriorityPolicy,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+)
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.extensions import (
     NOTHING,
@@ -16,6 +24,7 @@ from jetraft.store.model.extensions import (
     check_consumer_extensions,
     check_extensions_update,
     check_stream_extensions,
+    check_stream_extensions_update,
     consumer_extensions,
     stream_extensions,
 )
@@ -103,11 +112,55 @@ def test_a_key_that_nobody_has_checked_does_nothing(metadata: dict[str, str]) ->
 
 
 def test_the_keys_of_a_stream() -> None:
-    metadata = {"jetraft.max_subjects": "7", "jetraft.rate_msgs_per_s": "8", "jetraft.rate_bytes_per_s": "9", "x": "y"}
+    wanted: dict[str, Any] = {
+        "max_subjects": 7,
+        "max_bytes_per_subject": 6,
+        "rate_msgs_per_s": 8,
+        "rate_bytes_per_s": 9,
+    }
+    metadata = {"x": "y", **{f"jetraft.{name}": str(value) for name, value in wanted.items()}}
     config = StreamConfig(name="S", metadata=metadata)
     check_stream_extensions(config)
-    assert stream_extensions(config) == StreamExtensions(max_subjects=7, rate_msgs_per_s=8, rate_bytes_per_s=9)
+    assert stream_extensions(config) == StreamExtensions(**wanted)
     assert stream_extensions(StreamConfig(metadata={"jetraft.max_subjects": "-1"})) == StreamExtensions()
+
+
+def test_acks_are_those_of_2020_where_a_stream_says_so() -> None:
+    assert stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "true"})).legacy_ack
+    assert not stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "false"})).legacy_ack
+    with pytest.raises(ApiError, match=r"jetraft\.legacy_ack is true or false, not 'yes'"):
+        check_stream_extensions(StreamConfig(name="S", metadata={"jetraft.legacy_ack": "yes"}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"allow_msg_counter": True}, "is not for streams with counters"),
+        (
+            {"subject_transform": SubjectTransform(src="s.*", dest="t.{{wildcard(1)}}")},
+            "is not for streams with a subject transform",
+        ),
+        ({"subject_delete_marker_ttl": 10**9}, "is not for streams with delete markers"),
+        ({"subjects": ("$JETRAFT.>",)}, "is not for streams that capture $JETRAFT.DELAYED.>"),
+        ({"subjects": ("s", "*.DELAYED.*.x")}, "is not for streams that capture $JETRAFT.DELAYED.>"),
+    ],
+)
+def test_messages_wait_in_plain_streams(fields: dict[str, Any], text: str) -> None:
+    config = StreamConfig(**{"name": "S", "subjects": ("s.>",), "metadata": {"jetraft.delayed": "true"}, **fields})
+    with pytest.raises(ApiError) as refused:
+        check_stream_extensions(config)
+    assert (refused.value.err_code, refused.value.description) == (10052, f"jetraft.delayed {text}")
+    check_stream_extensions(attrs.evolve(config, metadata={"jetraft.delayed": "false"}))
+
+
+def test_a_stream_stays_one_whose_messages_may_wait() -> None:
+    plain, delayed = STREAM, attrs.evolve(STREAM, metadata={"jetraft.delayed": "true"})
+    check_stream_extensions_update(plain, delayed)
+    check_stream_extensions_update(delayed, delayed)
+    for metadata in ({}, {"jetraft.delayed": "false"}):
+        with pytest.raises(ApiError) as refused:
+            check_stream_extensions_update(delayed, attrs.evolve(STREAM, metadata=metadata))
+        assert (refused.value.err_code, refused.value.description) == (10052, "jetraft.delayed can not be removed")
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "+1", "1.5", " 1", "1_0", "²", "1" * 13, "x" * 500])
