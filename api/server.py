@@ -33,6 +33,7 @@ from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, listen
 from jetraft.api.logger import LogBridge, Logger, open_logger
 from jetraft.api.login import Logins
+from jetraft.api.memory import follow_memory
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.reactor import Reactor
@@ -229,6 +230,7 @@ class Server:
                 advertise=parse_address(cluster.advertise) if cluster.advertise else None,
                 tls=self.mesh_tls,
                 bulk_bytes_per_s=cluster.bulk_bytes_per_s,
+                queue_bytes_max=cluster.max_waiting_bytes,
             )
         except TlsFilesError as error:
             raise StartError(str(error)) from error
@@ -265,6 +267,7 @@ class Server:
                 nursery.start_soon(self._end_with, signals, nursery.cancel_scope)
                 nursery.start_soon(self.reactor.run_kicks)
                 nursery.start_soon(self.timers.run)
+                nursery.start_soon(follow_memory, self.plane, self.sessions, self.clock)
                 if self.monitor is not None:
                     address = join_host_port(options.http_host or options.host, self.monitor.sock.getsockname()[1])
                     say.info(f"Starting {self.monitor.scheme} monitor on {address}")

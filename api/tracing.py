@@ -154,7 +154,7 @@ class Trace:
             return b"", body
         word = self.encoding.lower()
         if "snappy" in word or "s2" in word:
-            from jetraft.cluster.backup.s2 import IDENTIFIERS, Compressor  # noqa: PLC0415  for those who ask for it
+            from jetraft.store.s2.framing import IDENTIFIERS, Compressor  # noqa: PLC0415  for those who ask for it
 
             compressor = Compressor()
             framed = compressor.add(body) + compressor.flush()

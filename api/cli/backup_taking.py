@@ -13,7 +13,7 @@ import orjson
 from jetraft.api.cli.backup_directory import BackupManifest, BackupSegment, entries_of, sync_directory
 from jetraft.api.cli.backup_session import BackupError, BackupSession
 from jetraft.cluster.backup.archive import END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
-from jetraft.cluster.backup.s2 import Compressor
+from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jetraft.api.config import without_effect
+from jetraft.api.config import queues, without_effect
 from jetraft.api.config.accounts import accounts
 from jetraft.api.config.authorization import authorization, check_alone, permissions, route_permissions
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
@@ -90,12 +90,6 @@ def sync_interval(_settings: Settings, value: Any) -> None:
     """Checked and ignored: every acknowledgement waits for its fsync, as with `always`."""
     if value != "always":
         duration_ns("sync_interval", value)
-
-
-def strict(_settings: Settings, value: Any) -> None:
-    """Requests with unknown fields are always refused, nats-server's default. Raises OptionsError for false."""
-    if not boolean("strict", value):
-        raise OptionsError("strict: false is not served by jetraft yet")
 
 
 def closed_clients(settings: Settings, value: Any) -> None:
@@ -192,11 +186,12 @@ JETSTREAM: Mapping[str, Apply] = {
     **without_effect.OF_JETSTREAM,
     "unique_tag": put("unique_tag", text),
     "domain": put("domain", domain),
-    "strict": strict,
+    "strict": put("jetstream_strict", boolean, "strict"),
     **spelled(sync_interval, "sync_interval", "sync"),
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,
     "limits": jetstream_limits,
+    **{key: put(key, integer) for key in queues.KEYS},
     "streams": streams,
     "legacy_api": put("legacy_api", boolean),
     "cipher": put("cipher", cipher),
@@ -204,7 +199,16 @@ JETSTREAM: Mapping[str, Apply] = {
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),
 }
 
+
+def cluster_compression(settings: Settings, value: Any) -> None:
+    """Whether links are compressed: they are not."""
+    from jetraft.api.config.compression import compression_of_links  # noqa: PLC0415  few configurations say it
+
+    compression_of_links(settings, value)
+
+
 CLUSTER: Mapping[str, Apply] = {
+    "compression": cluster_compression,
     **without_effect.OF_CLUSTER,
     "name": put("cluster_name", text, "name"),
     "listen": put("cluster_listen", listen, "listen"),

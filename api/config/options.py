@@ -37,6 +37,7 @@ PING_INTERVAL_NS = 120 * NS_PER_S
 PING_MAX = 2
 WRITE_DEADLINE_NS = 10 * NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
+CLUSTER_WAITING_BYTES = 64 * 1024 * 1024  # see raft/mesh/link.py
 CLUSTER_BULK_BYTES_PER_S = 64 * 1024 * 1024  # see raft/mesh/bulk.py; nats-server does not have the key `bulk_rate`
 SCRUB_PERIOD_NS = 7 * 24 * 3600 * NS_PER_S  # a week, as ZFS and disk arrays are commonly scrubbed
 SCRUB_BYTES_PER_S = 32 * 1024 * 1024  # a twentieth of what one SATA disk reads, so that publishers are not slowed down
@@ -68,6 +69,7 @@ class ClusterOptions:
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
     permissions: Permissions | None = None  # of routes: `publish` is what is imported, `subscribe` what is exported
+    max_waiting_bytes: int = CLUSTER_WAITING_BYTES  # in the link to one peer; less below a memory limit (fitting.py)
 
 
 @attrs.frozen(kw_only=True)
@@ -104,6 +106,7 @@ class JetStreamOptions:
     domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
+    strict: bool = True  # requests with fields that are not known are refused
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
     legacy_api: bool = False  # serves the subjects of the tech preview too
 

@@ -22,6 +22,7 @@ from jetraft.api.plane._epoll cimport (
 from jetraft.api.plane._answers cimport expire_answers
 from jetraft.api.plane._idle cimport look_after
 from jetraft.api.plane._inspection cimport rows_of
+from jetraft.api.plane._packed cimport packed_free
 from jetraft.api.plane._permissions cimport grant
 from jetraft.api.plane._replies cimport forget_replies
 from jetraft.api.plane._sublist cimport answers_free, answers_init
@@ -50,6 +51,7 @@ cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
 
 cdef enum:
+    BUF_KEEP_BYTES = 4 * 1024 * 1024    # of each buffer that is empty again
     CLOSED_ROWS_MAX = 32                # subscriptions of a closed connection that are reported with it
 
 
@@ -82,6 +84,7 @@ cdef void free_conn(conn_t* conn) noexcept:
     free(conn.buckets)
     free(conn.requester)
     free(conn.leaf)
+    packed_free(conn.packed)
     buf_free(&conn.out)
     if conn.ws != NULL:
         ws_free(conn.ws)
@@ -99,6 +102,7 @@ cdef class Connections(Tenants):
         self.p.max_payload = max_payload
         self.p.max_control_line = max_control_line
         self.p.max_pending = max_pending
+        self.p.keep_bytes = BUF_KEEP_BYTES
         self.p.max_subscriptions = max_subscriptions
         self.p.stalls_producers = 1
         tree_init(&self.p)

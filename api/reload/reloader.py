@@ -14,7 +14,7 @@ from jetraft.api.interfaces import advertised
 from jetraft.api.logger import Logger, open_target
 from jetraft.api.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
-from jetraft.api.reload.leafnodes import removed, title_of
+from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
 from jetraft.api.start_files import StartFilesError
 from jetraft.api.syslog import Syslog, SyslogError
@@ -208,6 +208,8 @@ class Reloader:
         for remote in removed(old.leafnodes, new.leafnodes):
             self.say.info(f"Reloaded: LeafNode Remote {title_of(remote)} removed")
         self.leaf.follow(new.leafnodes)
+        if compression_differs(old.leafnodes, new.leafnodes):
+            self.say.info("Reloaded: LeafNode compression settings")
 
     def follow_files(self, _old: Options, _new: Options, _opened: Opened) -> None:
         """Write the files of the process again, under their new names."""

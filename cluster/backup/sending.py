@@ -17,11 +17,11 @@ import trio
 
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer
-from jetraft.cluster.backup.s2 import Compressor
 from jetraft.cluster.capture._capture import captures
 from jetraft.raft.changes import Change
 from jetraft.store.model.message import status
 from jetraft.store.port import StoreError
+from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

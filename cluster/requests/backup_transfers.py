@@ -22,7 +22,6 @@ import trio
 
 from jetraft.cluster.backup.reading import items_of
 from jetraft.cluster.backup.restoration import OutOfStepError, is_marked, marked
-from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.cluster.backup.sending import Sending, cut_of
 from jetraft.cluster.backup.step_batch import RestoreStep, StepBatch
 from jetraft.cluster.backup.steps import StepPlanner
@@ -49,6 +48,7 @@ from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
 from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.state import StreamState
+from jetraft.store.s2.framing import CorruptArchiveError
 from jetraft.store.stream.consumer_state import ConsumerState
 
 if TYPE_CHECKING:

@@ -100,7 +100,9 @@ class StreamLeadership:
     def _begin_admission(self) -> None:
         """Admit publishes behind what is applied. A mirror has an admission that admits nothing."""
         config, site = self._config, self._site
-        self.admission = PublishAdmission(config, self._machine, domain=site.domain, room=site.batches)
+        self.admission = PublishAdmission(
+            config, self._machine, domain=site.domain, room=site.batches, limits=site.queues
+        )
         self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
 
     # --- publishes
@@ -110,10 +112,7 @@ class StreamLeadership:
         if self._ended or not self._group.core.accepts_proposals:
             self._hold(batch)
             return
-        if self._held:
-            batch = self._held.take() + batch
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
+        batch = self._mapped(self._held.take() + batch if self._held else batch)
         if self._rate is not None:
             batch = self._within_rate(self._rate, batch)
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self.refusal()))
@@ -154,13 +153,14 @@ class StreamLeadership:
             )
             self._scheduler.start()
 
+    def _mapped(self, batch: bytes) -> bytes:
+        return batch if self._mapping is None else self._mapping.mapped(batch)
+
     def _publish_scheduled(self, batch: bytes) -> int | None:
         """Publish what schedules have produced; how many were taken, None when nothing is taken now."""
         if self.admission.is_overloaded or self.refusal() is not None:
             return None
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
-        admitted = self.admission.admit_scheduled(batch, self._stamps.now_ns())
+        admitted = self.admission.admit_scheduled(self._mapped(batch), self._stamps.now_ns())
         self._propose(admitted)
         return sum(publish.records.count for publish in admitted.publishes)
 
@@ -251,9 +251,7 @@ class StreamLeadership:
         refused = self.refusal()
         if refused is not None:
             return sum(1 for _ in captures(batch)), refused
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
-        copies = admit_copies(self.admission, batch, self._stamps.now_ns())
+        copies = admit_copies(self.admission, self._mapped(batch), self._stamps.now_ns())
         self._propose(copies.admitted)
         return copies.left, copies.full
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.memory_budget import Shortage
 from jetraft.cluster.streams.candidate import TRACED_ORIGIN, Candidate
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack
 from jetraft.cluster.streams.traced import refused_text
@@ -31,7 +32,8 @@ def why_full(site: Site, config: StreamConfig) -> ApiError | None:
         return refused
     if quota is not None and quota.is_full(kind, now_ns):
         return errors.INSUFFICIENT_RESOURCES.with_values()
-    if memory is not None and (memory.is_exhausted(now_ns) if is_in_files else memory.is_low(now_ns)):
+    gives_way_at = Shortage.PUBLISHES if is_in_files else Shortage.STREAMS
+    if memory is not None and memory.shortage(now_ns) >= gives_way_at:
         return errors.INSUFFICIENT_RESOURCES.with_values()
     if space is not None and is_in_files and space.is_low(now_ns):
         return errors.STORAGE_RESOURCES_EXCEEDED.with_values()

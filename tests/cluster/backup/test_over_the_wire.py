@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from jetraft.cluster.backup.s2 import Compressor, Decompressor
+from jetraft.store.s2.framing import Compressor, Decompressor
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.raw import RawClient

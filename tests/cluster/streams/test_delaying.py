@@ -147,6 +147,18 @@ def test_batches_and_schedules_can_not_wait() -> None:
     assert "error" in publish(node, b"s.b", **forged), "nobody but the server says that a message is due"
 
 
+def test_no_member_of_a_batch_that_comes_at_once_waits() -> None:
+    """Messages that ask for nothing are staged in runs behind the first one; this one asks for something."""
+    node = Node()
+    replica = delayed(node, allow_atomic=True)
+    for place, last in ((1, b""), (2, b"Jetraft-Delay: 5s\r\n"), (3, b"Nats-Batch-Commit: 1\r\n")):
+        hdr = b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: %d\r\n%s\r\n" % (place, last)
+        node.publish(b"s.a", b"x", hdr=hdr, reply=b"_INBOX.p" if place == 3 else b"")
+    answers = [sent.payload for sent in node.turn() if sent.to == b"_INBOX.p"]
+    assert b'"err_code":10176' in b"".join(answers), "the batch is incomplete"
+    assert not replica.machine.last_seq
+
+
 def test_a_consumer_is_given_what_is_due_and_counts_nothing_else() -> None:
     node = Node()
     replica = delayed(node)
