@@ -254,7 +254,7 @@ PLAIN = (
     "ping_interval_ns", "ping_max", "write_deadline_ns",
     "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
     "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",
-    "syslog", "remote_syslog", "server_metadata", "config_file", "config_digest",
+    "syslog", "remote_syslog", "server_metadata", "http_gateway", "config_file", "config_digest",
 )  # fmt: skip
 
 

@@ -92,6 +92,12 @@ def sync_interval(_settings: Settings, value: Any) -> None:
         duration_ns("sync_interval", value)
 
 
+def extension_hint(_settings: Settings, value: Any) -> None:
+    """Whether a leaf node's JetStream becomes a part of its hub's, which it never does. Raises OptionsError."""
+    if text("extension_hint", value).lower() == "will_extend":
+        raise OptionsError("extension_hint: will_extend is not served by jetraft yet")
+
+
 def closed_clients(settings: Settings, value: Any) -> None:
     """How many connections that have ended are shown; 0: the default, as in nats-server."""
     count = integer("max_closed_clients", value)
@@ -163,6 +169,13 @@ def websocket(settings: Settings, value: Any) -> None:
     read(settings, value)
 
 
+def http_gateway(settings: Settings, value: Any) -> None:
+    """The listener for HTTP publishes."""
+    from jetraft.api.config.http_gateway import http_gateway as read  # noqa: PLC0415  few servers have one
+
+    read(settings, value)
+
+
 def streams(settings: Settings, value: Any) -> None:
     """Streams that are made at the start."""
     from jetraft.api.config.declared import streams as read  # noqa: PLC0415  few servers have some
@@ -187,6 +200,7 @@ JETSTREAM: Mapping[str, Apply] = {
     "unique_tag": put("unique_tag", text),
     "domain": put("domain", domain),
     "strict": put("jetstream_strict", boolean, "strict"),
+    "extension_hint": extension_hint,
     **spelled(sync_interval, "sync_interval", "sync"),
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,
@@ -280,6 +294,7 @@ TOP: Mapping[str, Apply] = {
     "tls": tls,
     **spelled(leafnodes, "leafnodes", "leaf"),
     **spelled(websocket, "websocket", "ws"),
+    "http_gateway": http_gateway,
     "allow_non_tls": put("allow_non_tls", boolean),
     "max_payload": put("max_payload_bytes", integer, "max_payload"),
     "max_control_line": put("max_control_line_bytes", integer, "max_control_line"),
