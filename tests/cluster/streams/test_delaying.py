@@ -175,11 +175,12 @@ def test_a_consumer_is_given_what_is_due_and_counts_nothing_else() -> None:
     assert (found.subject, found.payload) == (b"s.a", b"later")
 
 
+@pytest.mark.parametrize("wanted", ["s.a", ""])
 @pytest.mark.parametrize("retention", [RetentionPolicy.INTEREST, RetentionPolicy.WORK_QUEUE])
-def test_what_waits_is_kept_where_acks_decide_what_is_kept(retention: RetentionPolicy) -> None:
+def test_what_waits_is_kept_where_acks_decide_what_is_kept(retention: RetentionPolicy, wanted: str) -> None:
     node = Node()
     replica = delayed(node, retention=retention)
-    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT, filter_subject="s.a")
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT, filter_subject=wanted)
     publish(node, b"s.a", b"later", Jetraft_Delay="5s")
     publish(node, b"s.a", b"now")
     (found,) = pull(node)
@@ -194,6 +195,15 @@ def test_what_waits_is_kept_where_acks_decide_what_is_kept(retention: RetentionP
     node.publish(found.reply, b"+ACK")
     node.turn()
     assert replica.machine.messages == 0
+
+
+def test_what_waits_outlives_a_consumer_that_would_have_been_given_it() -> None:
+    node = Node()
+    replica = delayed(node, retention=RetentionPolicy.INTEREST)
+    add_consumer(node, replica, durable_name="c", ack_policy=AckPolicy.EXPLICIT)
+    publish(node, b"s.a", b"later", Jetraft_Delay="5s")
+    finish(node, lambda: replica._leading().consumers.delete("c"))
+    assert replica.machine.messages == 1
 
 
 def test_no_interest_by_then_keeps_nothing() -> None:
@@ -286,8 +296,7 @@ def test_what_waits_is_not_republished_until_it_is_due() -> None:
     node = Node()
     node.subscriptions.add(b"copy.>")
     delayed(node, republish=Republish(src=">", dest="copy.>"))
-    publish(node, b"s.a", b"later", Jetraft_Delay="5s")
-    seen = [sent for sent in node.sent if sent.to.startswith(b"copy.")]
-    assert seen == []
+    node.publish(b"s.a", b"later", hdr=message.build({b"Jetraft-Delay": b"5s"}))
+    assert [sent for sent in node.turn() if sent.to.startswith(b"copy.")] == []
     seen = [sent for sent in node.sleep(6 * S) if sent.to.startswith(b"copy.")]
     assert [(sent.to, sent.payload) for sent in seen] == [(b"copy.s.a", b"later")]
