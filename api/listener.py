@@ -110,7 +110,7 @@ class ClientListener:
     def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
         cid = self._open(sock, auth_required=self.sessions.auth_required)
         session = Session(cid, ip, port, self.clock.unix_ns())
-        is_full = len(self.sessions.by_cid) >= self.sessions.options.max_connections
+        is_full = self.sessions.is_full
         if self.tls is not None:
             self.sessions.add(session)
             self.tls.welcome(session, is_full=is_full)

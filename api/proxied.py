@@ -56,7 +56,7 @@ class ProxiedListener(ClientListener):
         own = sock.dup()
         cid = self._open(sock, auth_required=self.sessions.auth_required)
         session = Session(cid, ip, port, self.clock.unix_ns(), is_awaited=True)
-        is_full = len(self.sessions.by_cid) >= self.sessions.options.max_connections
+        is_full = self.sessions.is_full
         if self.tls is None or not self.tls.options.handshake_first:
             self.plane.write(cid, self.sessions.info(session))
         if is_full:

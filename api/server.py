@@ -28,11 +28,13 @@ from jetraft.api.config.options import ClusterOptions, Options
 from jetraft.api.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
+from jetraft.api.http_gateway.opening import gateway_listeners
 from jetraft.api.interfaces import advertised, join_host_port
 from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, listen
 from jetraft.api.logger import LogBridge, Logger, open_logger
 from jetraft.api.login import Logins
+from jetraft.api.memory import follow_memory
 from jetraft.api.monitor.assembly import build_pages
 from jetraft.api.monitor.listening import open_monitor
 from jetraft.api.reactor import Reactor
@@ -166,7 +168,8 @@ class Server:
         )
         self.tls = serve_tls(options, parts, self.leaf)
         listener = client_listener(self.client_socket, parts, self.tls)
-        self.listeners: list[ClientListener] = [listener, *self._build_websocket(parts)]
+        others = [*self._build_websocket(parts), *gateway_listeners(options, parts)]
+        self.listeners: list[ClientListener] = [listener, *others]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:
@@ -231,6 +234,7 @@ class Server:
                 advertise=parse_address(cluster.advertise) if cluster.advertise else None,
                 tls=self.mesh_tls,
                 bulk_bytes_per_s=cluster.bulk_bytes_per_s,
+                queue_bytes_max=cluster.max_waiting_bytes,
             )
         except TlsFilesError as error:
             raise StartError(str(error)) from error
@@ -267,6 +271,7 @@ class Server:
                 nursery.start_soon(self._end_with, signals, nursery.cancel_scope)
                 nursery.start_soon(self.reactor.run_kicks)
                 nursery.start_soon(self.timers.run)
+                nursery.start_soon(follow_memory, self.plane, self.sessions, self.clock)
                 if self.monitor is not None:
                     address = join_host_port(options.http_host or options.host, self.monitor.sock.getsockname()[1])
                     say.info(f"Starting {self.monitor.scheme} monitor on {address}")

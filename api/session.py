@@ -25,6 +25,7 @@ from jetraft.api.interfaces import join_host_port, split_host_port
 from jetraft.api.reasons import TEXTS, Reason
 from jetraft.api.tls.facts import TlsState, info_fields
 from jetraft.api.websocket.facts import WebSocketFacts, varz_fields
+from jetraft.cluster.memory_budget import MemoryBudget, Shortage
 from jetraft.store.model.clock import Clock
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_time
@@ -139,6 +140,7 @@ class Sessions:
     web_connect_urls: tuple[str, ...] = ()  # the same two for clients over WebSocket
     web_urls: tuple[str, ...] = ()
     lame_duck: bool = False
+    memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     tls_not_after: str = ""  # when the listener's certificate ends
     web_tls_not_after: str = ""
     read_errors: LogBudget = attrs.field(init=False)
@@ -156,6 +158,13 @@ class Sessions:
         self.closed = deque(maxlen=self.options.max_closed_clients)
         self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock)
         self.web_deadlines = AuthDeadlines(web_timeout_ns or self.options.auth_timeout_ns, self.clock)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another connection is too many: there are as many as may be, or memory is short."""
+        if len(self.by_cid) >= self.options.max_connections:
+            return True
+        return self.memory is not None and self.memory.shortage(self.clock.mono_ns()) >= Shortage.PUBLISHES
 
     def add(self, session: Session) -> None:
         """A connection was accepted. Its time to name itself begins, or does so after its handshake (`is_secure`)."""

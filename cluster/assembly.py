@@ -24,6 +24,7 @@ from jetraft.cluster.assembly_layers import (
     Requests,
     Shared,
     Stored,
+    held_bytes,
     log_parts,
     replica_parts,
     request_parts,
@@ -168,6 +169,8 @@ def _room_keeper(ports: NodePorts, space: SpaceWatch, supervisor: Supervisor) ->
 def _memory_keeper(ports: NodePorts, directory: ReplicaDirectory[StreamReplica]) -> MemoryKeeper | None:
     if ports.memory is None:
         return None
+    ports.memory.register("streams in memory", lambda: held_bytes(directory)[StorageType.MEMORY])
+    ports.memory.register("cache", lambda: ports.cache.statistics().bytes_held)
     return MemoryKeeper(
         clock=ports.clock, memory=ports.memory, cache=ports.cache, groups_in_memory=partial(_in_memory, directory)
     )

@@ -345,6 +345,11 @@ def _site_maker(
 ) -> Callable[[str], Site]:
     """What makes the node as the replicas of an account's streams see it."""
     accounts = shared.accounts
+    batches = BatchRoom(setting.limits.batch)
+    if ports.memory is not None:
+        if ports.mesh is not None:
+            ports.memory.register("peers' queues", partial(queued_bytes, ports.mesh))
+        ports.memory.register("batches of publishes", lambda: batches.staged_bytes)
     of_node = partial(
         Site,
         manager=ports.manager,
@@ -363,7 +368,7 @@ def _site_maker(
         quota=Quota(setting.store_limits, shared.held_bytes),
         space=shared.space,
         memory=ports.memory,
-        batches=BatchRoom(setting.limits.batch),
+        batches=batches,
         server_limits=setting.limits,
         handovers=requests.handovers,
     )
@@ -388,6 +393,12 @@ def held_bytes(directory: ReplicaDirectory[StreamReplica]) -> Mapping[StorageTyp
     for row, replica in directory.replicas():
         held[row.config.storage] += replica.stored_bytes
     return held
+
+
+def queued_bytes(mesh: Mesh) -> int:
+    """What waits for all peers together."""
+    found = mesh.statistics()
+    return sum(link.queued_bytes for link in (*found.links.values(), *found.bulk_links.values()))
 
 
 def count_nodes(meta_group: MetaGroupRef, mesh: Mesh | None, *, expected: int) -> int:

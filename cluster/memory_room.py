@@ -2,7 +2,7 @@
 
 That is the cache of blocks, messages that are gone but still in logs in memory, and what the C library has kept.
 
-What is refused then is decided where it is asked for (`MemoryWatch`). A node without a limit has none of this.
+What is refused then is decided where it is asked for (`MemoryBudget`). A node without a limit has none of this.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
+from jetraft.cluster.memory_budget import Shortage
 from jetraft.store.disk.cgroup import memory_limit_bytes
 from jetraft.store.disk.io import memory_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from jetraft.cluster.memory_budget import MemoryBudget
     from jetraft.raft.group import Group
     from jetraft.store.blocks.cache import BlockCache
-    from jetraft.store.disk.cgroup import MemoryWatch
     from jetraft.store.model.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class MemoryKeeper:
         self,
         *,
         clock: Clock,
-        memory: MemoryWatch,
+        memory: MemoryBudget,
         cache: BlockCache,
         groups_in_memory: Callable[[], Iterable[Group]],
     ) -> None:
@@ -96,19 +97,16 @@ class MemoryKeeper:
     def look(self) -> None:
         """Do what is to be done now."""
         memory = self._memory
-        is_low = memory.is_low(self._clock.mono_ns())
-        if is_low:
+        shortage = memory.shortage(self._clock.mono_ns())
+        if shortage >= Shortage.CACHES:
             self._cache.clear()
+            give_back()
+        is_low = shortage >= Shortage.STREAMS
+        if is_low:
             for group in self._groups_in_memory():
                 group.checkpoint(replaces_older=True)
-            give_back()
         if is_low and not self._was_low:
-            log.warning(
-                "memory is nearly exhausted: %d of %d bytes are left, %d are kept in reserve; messages are refused",
-                memory.free_bytes,
-                memory.limit_bytes,
-                memory.reserve_bytes,
-            )
+            log.warning("memory is nearly exhausted: %s; messages are refused", memory.describe())
         elif self._was_low and not is_low:
             log.warning("there is memory again: %d bytes are left; messages are taken", memory.free_bytes)
         self._was_low = is_low

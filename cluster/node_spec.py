@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
+    from jetraft.cluster.memory_budget import MemoryBudget
     from jetraft.cluster.ports import Outboxes, Timers, Traces
     from jetraft.raft.manager import Manager
     from jetraft.raft.mesh.peers import Mesh
     from jetraft.store.blocks.cache import BlockCache
-    from jetraft.store.disk.cgroup import MemoryWatch
     from jetraft.store.disk.io import Disk
     from jetraft.store.frames.keyring import Secrets
     from jetraft.store.ledger.node_dir import NodeDir
@@ -61,5 +61,5 @@ class NodePorts:
     disk: Disk
     cache: BlockCache
     secrets: Secrets | None = None  # of a store that is encrypted
-    memory: MemoryWatch | None = None  # what is left of it to the process; None: no limit
+    memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     traces: Traces | None = None

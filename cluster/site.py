@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from random import Random
 
     from jetraft.cluster.accounts import AccountQuota
+    from jetraft.cluster.memory_budget import MemoryBudget
     from jetraft.cluster.ports import Outbox, Timers, Traces
     from jetraft.cluster.quota import Quota
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.handing_over import Handovers
     from jetraft.raft.manager import Manager
-    from jetraft.store.disk.cgroup import MemoryWatch
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.limits import QueueLimits
     from jetraft.store.model.steady import SteadyClock
     from jetraft.store.model.tiers import Allowance
 
@@ -52,7 +53,7 @@ class Site:
     account_quota: AccountQuota | None = None  # what the account may hold at most; None: no limits
     batches: BatchRoom = attrs.Factory(BatchRoom)  # what batches of all streams take on this node
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
-    memory: MemoryWatch | None = None  # what is left of it to the process; None: no limit
+    memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
     handovers: Handovers | None = None  # of publishes, from leader to leader; None where no other node is
     changes: StreamChanges = attrs.Factory(StreamChanges)  # hears of a replica's role and config
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
@@ -73,3 +74,8 @@ class Site:
             takes_self=True,
         )
     )
+
+    @property
+    def queues(self) -> QueueLimits:
+        """How much of what waits is taken."""
+        return self.server_limits.queues

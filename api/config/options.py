@@ -13,6 +13,7 @@ from jetraft.api.auth.permissions import Permissions
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
 from jetraft.api.exchange.values import Sharing
+from jetraft.api.http_gateway.options import HttpGatewayOptions
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
@@ -37,6 +38,7 @@ PING_INTERVAL_NS = 120 * NS_PER_S
 PING_MAX = 2
 WRITE_DEADLINE_NS = 10 * NS_PER_S
 AUTH_TIMEOUT_NS = 2 * NS_PER_S
+CLUSTER_WAITING_BYTES = 64 * 1024 * 1024  # see raft/mesh/link.py
 CLUSTER_BULK_BYTES_PER_S = 64 * 1024 * 1024  # see raft/mesh/bulk.py; nats-server does not have the key `bulk_rate`
 SCRUB_PERIOD_NS = 7 * 24 * 3600 * NS_PER_S  # a week, as ZFS and disk arrays are commonly scrubbed
 SCRUB_BYTES_PER_S = 32 * 1024 * 1024  # a twentieth of what one SATA disk reads, so that publishers are not slowed down
@@ -68,6 +70,7 @@ class ClusterOptions:
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
     permissions: Permissions | None = None  # of routes: `publish` is what is imported, `subscribe` what is exported
+    max_waiting_bytes: int = CLUSTER_WAITING_BYTES  # in the link to one peer; less below a memory limit (fitting.py)
 
 
 @attrs.frozen(kw_only=True)
@@ -104,6 +107,7 @@ class JetStreamOptions:
     domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
+    strict: bool = True  # requests with fields that are not known are refused
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
     legacy_api: bool = False  # serves the subjects of the tech preview too
 
@@ -171,6 +175,7 @@ class Options:
     proxies: tuple[str, ...] = ()  # keys of proxies that may speak for clients
     tls: TlsOptions | None = None  # of the listener for clients
     websocket: WebSocketOptions | None = None
+    http_gateway: HttpGatewayOptions | None = None
     auth_timeout_ns: int = AUTH_TIMEOUT_NS
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     max_control_line_bytes: int = MAX_CONTROL_LINE_BYTES

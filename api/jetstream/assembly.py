@@ -57,6 +57,7 @@ def open_jetstream(
         secrets=secrets_of(block),
         scrub=block.scrub,
         limits=block.limits,
+        strict=block.strict,
         streams=block.streams,
         legacy_api=block.legacy_api,
         accounts=accounts,
@@ -69,6 +70,7 @@ def open_jetstream(
             timers=place.timers,
             clock=SteadyClock(place.clock, elapsed_ns=place.clock.elapsed_ns),
             clients=place.clients,
+            memory=place.clients.sessions.memory,
         )
     except (EngineUnavailableError, BadRecordError, StoreError, OSError) as error:
         raise StartError(cannot_start(error, is_damage=is_damage(error))) from error

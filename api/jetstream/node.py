@@ -17,17 +17,20 @@ import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import DeclaredStream, JetStreamAccounts, JetStreamOptions, ScrubOptions
+from jetraft.api.jetstream.figures import collect
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.api.jetstream.groups import ManagerTurns, MeshLinks, NoLinks
 from jetraft.api.jetstream.inventory import NodeInventory
 from jetraft.api.jetstream.jsz import Jsz, plain
+from jetraft.api.monitor.figures import JetStreamMetrics
 from jetraft.api.monitor.health import HealthStatus, missing
-from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, RaftzQuestion
+from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, MetricsQuestion, RaftzQuestion
 from jetraft.api.outbox import PlaneOutboxes
 from jetraft.api.reactor import Reactor
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
 from jetraft.cluster.assembly import Stored, assemble
+from jetraft.cluster.memory_budget import MemoryBudget
 from jetraft.cluster.node import ClusterNode
 from jetraft.cluster.node_spec import NodePorts, NodeSetting
 from jetraft.raft.engine.port import EngineFactory
@@ -37,8 +40,7 @@ from jetraft.raft.manager import Links, Manager
 from jetraft.raft.mesh.peers import Mesh
 from jetraft.raft.transfer_candidates import hand_over
 from jetraft.store.blocks.cache import BlockCache
-from jetraft.store.disk.cgroup import MemoryWatch
-from jetraft.store.disk.io import LocalDisk, Writer, memory_bytes
+from jetraft.store.disk.io import LocalDisk, Writer
 from jetraft.store.frames._frame import seal
 from jetraft.store.frames.cipher import CipherKind
 from jetraft.store.frames.keyring import Secrets
@@ -68,6 +70,7 @@ class JetStreamSetting:
     raft_engine: str = CORE
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes
     limits: ServerLimits = NO_LIMITS  # of requests
+    strict: bool = True  # requests with fields that are not known are refused
     tags: tuple[str, ...] = ()
     unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
@@ -157,11 +160,13 @@ class JetStreamNode:
         timers: TrioTimers,
         clock: SteadyClock,
         clients: ClientDirectory,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._setting = setting
         self._reactor = reactor
         self._clock = clock
         self.writer = opened.writer
+        self._disk = opened.disk
         self._node_dir = opened.node_dir
         self.node_id = self._node_dir.node_id
         self.cache = BlockCache(setting.cache_bytes_max)
@@ -190,7 +195,7 @@ class JetStreamNode:
             cache=self.cache,
             secrets=setting.secrets,
             traces=reactor.plane,
-            memory=MemoryWatch.of_process(memory_bytes()),
+            memory=memory,
         )
         self.node = ClusterNode(opened.identity, ports, assemble(opened.identity, ports, opened.stored))
         self.gateway = JetStreamGateway(
@@ -202,6 +207,8 @@ class JetStreamNode:
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
+            limits=setting.limits.queues,
+            strict=setting.strict,
         )
 
     @classmethod
@@ -214,13 +221,23 @@ class JetStreamNode:
         timers: TrioTimers,
         clock: SteadyClock,
         clients: ClientDirectory,
+        memory: MemoryBudget | None = None,
     ) -> Self:
         """Open the store directory and make the parts.
 
         Raises EngineUnavailableError, BadRecordError, StoreRefused, StoreCorrupt, OSError.
         """
         opened = OpenedStore.of(setting)
-        return cls(setting, opened=opened, mesh=mesh, reactor=reactor, timers=timers, clock=clock, clients=clients)
+        return cls(
+            setting,
+            opened=opened,
+            mesh=mesh,
+            reactor=reactor,
+            timers=timers,
+            clock=clock,
+            clients=clients,
+            memory=memory,
+        )
 
     # Tasks.
 
@@ -328,6 +345,16 @@ class JetStreamNode:
         """The body of /raftz. Raises PageError."""
         return self._jsz().raftz(question, system)
 
+    def metrics(self, question: MetricsQuestion) -> JetStreamMetrics:
+        """The figures of /metrics."""
+        return collect(
+            self._jsz(),
+            question,
+            writer=self.writer.statistics(),
+            cache=self.cache.statistics(),
+            disk=self._disk.latency.statistics(),
+        )
+
     def queues(self) -> dict[str, int]:
         """Requests that wait, by the name of the queue."""
         return {"JetStream API queue": self.gateway.statistics().waiting}
@@ -348,6 +375,7 @@ class JetStreamNode:
             clock=self._clock,
             domain=self._setting.domain,
             limits=self._setting.limits,
+            strict=self._setting.strict,
         )
 
     def statistics(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
 
 cdef enum:
+    BUF_KEEP_BYTES = 4 * 1024 * 1024    # of each buffer that is empty again
     CLOSED_ROWS_MAX = 32                # subscriptions of a closed connection that are reported with it
 
 
@@ -101,6 +102,7 @@ cdef class Connections(Tenants):
         self.p.max_payload = max_payload
         self.p.max_control_line = max_control_line
         self.p.max_pending = max_pending
+        self.p.keep_bytes = BUF_KEEP_BYTES
         self.p.max_subscriptions = max_subscriptions
         self.p.stalls_producers = 1
         tree_init(&self.p)

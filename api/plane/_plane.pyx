@@ -21,11 +21,10 @@ from jetraft.api.plane._reader cimport RECV_BYTES, read_turn
 from jetraft.api.plane._route_permissions cimport may_export
 from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport CONN_OPEN, acct_t, conn_t, route_t, shadow_of, sid_of, sink_t, sub_t, text_t, watch_t
-from jetraft.api.plane._unread cimport bound_unread
+from jetraft.api.plane._unread cimport KEEP_LITTLE_BYTES, bound_unread, keep_within
 from jetraft.api.plane._writer cimport buf_free, conn_send, drop_ptr, push_ptr
 
 cdef enum:
-    BUF_KEEP_BYTES = 4 * 1024 * 1024
     SEND_MUCH_BYTES = 16 * 1024         # takes as long to send as the deferred work of a turn
 
 
@@ -182,7 +181,7 @@ cdef class Plane(Exchange):
             if route.buf.end:
                 out.append((route.id, PyBytes_FromStringAndSize(route.buf.data, route.buf.end)))
                 route.buf.start = route.buf.end = 0
-                if route.buf.cap > BUF_KEEP_BYTES:
+                if route.buf.cap > self.p.keep_bytes:
                     buf_free(&route.buf)
         self.p.dirty_routes.count = 0
         return out
@@ -216,9 +215,15 @@ cdef class Plane(Exchange):
         self.p.max_sub_tokens = most
 
     def limit_unread(self, size_t most):
-        """Bound the bytes that wait for all connections together. Before the first of them."""
+        """Bound the bytes that wait for all connections together, for the first time before the first of them."""
         self.p.max_unread = most
+        self.p.keep_bytes = KEEP_LITTLE_BYTES
         self.p.bound_unread = bound_unread
+        keep_within(&self.p)
+
+    def unread_bytes(self):
+        """What buffers of what waits for all connections take, if there is a bound."""
+        return self.p.unread
 
     def follow_limits(self, *, int64_t max_payload, int64_t max_control_line):
         """Keep to other limits from the next message on. Between turns, when nothing is being read."""

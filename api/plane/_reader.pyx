@@ -12,6 +12,7 @@ from jetraft.api.plane._packed cimport read_packed, take
 from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._tls cimport tls_event
 from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, acct_t, conn_t, plane_t, watch_t
+from jetraft.api.plane._unread cimport TURN_SHARE
 from jetraft.api.plane._writer cimport conn_close, conn_send, conn_watch, push_ptr
 from jetraft.api.tls._records cimport tls_read
 from jetraft.api.tls._state cimport RECORD_BYTES, TLS_OPEN
@@ -80,6 +81,7 @@ cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
             return
         conn_close(plane, conn, CLOSE_CLIENT)
         return
+    plane.received += k
     conn.last_active_ns = plane.now_ns
     conn.pings_out = 0
     if conn.packed != NULL:
@@ -168,6 +170,7 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
     n = wait_ready(plane, events, timeout_ns)
     plane.now_ns = jr_mono_ns()
     plane.turns += 1
+    plane.received = 0
     if plane.paused_conns.count:
         resume_paused(plane)
     for i in range(n):
@@ -184,6 +187,8 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
             continue
         if events[i].events & EPOLLOUT:
             conn_send(plane, conn)
+        if plane.bound_unread != NULL and plane.received > plane.max_unread // TURN_SHARE:
+            continue        # it is ready in the next turn too, before those that were read in this one
         if conn.packed != NULL and conn.packed.backlog and not conn.paused:
             read_packed(plane, conn, NULL, 0, False)
         elif events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:

@@ -17,9 +17,6 @@ from jetraft.api.plane._types cimport SUB_ANSWERS, SUB_LEAF_SHADOW, SUB_ROUTE, S
 from jetraft.api.plane._writer cimport buf_free, push_ptr
 from jetraft.cluster.capture._capture cimport Captured, read_capture
 
-cdef enum:
-    BUF_KEEP_BYTES = 4 * 1024 * 1024
-
 
 cdef size_t bytes_waiting(sub_t* sub, list routes):
     """The bytes that wait for the receiver of a subscription; the route of a peer is added to `routes`."""
@@ -118,7 +115,7 @@ cdef class Sinks(Connections):
                 if not sink.closed and sink.buf.end:
                     batches.append((sink.id, PyBytes_FromStringAndSize(sink.buf.data, sink.buf.end)))
                 sink.buf.start = sink.buf.end = 0
-                if sink.buf.cap > BUF_KEEP_BYTES:
+                if sink.buf.cap > self.p.keep_bytes:
                     buf_free(&sink.buf)
             self.p.dirty_sinks.count = 0
             for sink_id, batch in batches:

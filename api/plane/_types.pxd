@@ -315,7 +315,7 @@ cdef struct conn_t:
     char* partial       # an incomplete protocol line or message
     size_t partial_len
     buf_t out
-    size_t counted      # bytes of `out` and `partial` in plane_t.unread
+    size_t counted      # bytes that `out` and `partial` take in plane_t.unread
     sub_t** buckets     # sid -> subscription, chained
     uint32_t bucket_count
     uint32_t sub_count
@@ -621,7 +621,9 @@ cdef struct plane_t:
     int64_t max_pending
     unread_fn bound_unread      # NULL: no limit of what waits for all connections together
     size_t max_unread
-    size_t unread               # bytes that wait, sent or received, if there is that limit
+    size_t unread               # bytes that buffers of what waits take, sent or received, if there is that limit
+    size_t received             # bytes of this turn, if there is that limit
+    size_t keep_bytes           # a buffer that is empty again is kept up to this size
     int64_t max_subscriptions   # 0: no limit
     uint32_t max_sub_tokens     # of the subject of a subscription; 0: no limit
     # counters

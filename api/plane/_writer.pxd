@@ -2,9 +2,18 @@
 
 from jetraft.api.plane._types cimport CloseReason, buf_t, conn_t, msg_t, plane_t, ptrs_t, sub_t
 
+cdef enum:
+    COUNTED_WHOLE_BYTES = 64 * 1024     # smaller ones are many, and mostly of connections that read
+
 cdef inline void count_unread(plane_t* plane, conn_t* conn) noexcept nogil:
-    """Keep the sum of what waits; only where it has a limit."""
-    cdef size_t waiting = conn.out.end - conn.out.start + conn.partial_len
+    """Keep the sum of what buffers of what waits take; only where it has a limit.
+
+    A large one counts as a whole: what was sent of it, and what it has to spare, is memory too.
+    """
+    cdef size_t waiting = conn.out.end - conn.out.start
+    if waiting and conn.out.cap > COUNTED_WHOLE_BYTES:
+        waiting = conn.out.cap
+    waiting += conn.partial_len
     plane.unread += waiting - conn.counted
     conn.counted = waiting
 

@@ -42,7 +42,6 @@ cdef enum:
     SEND_EARLY_BYTES = 512 * 1024   # as much as one receive, so that a receiver is woken once for it
     SEND_EARLY_OF_MANY = 256 * 1024 # with several receivers, so that their buffers fit into the processor's cache
     MANY = 3
-    BUF_KEEP_BYTES = 4 * 1024 * 1024
     MSG_OVERHEAD = 96               # verb, spaces, two sizes of ten digits, two line ends
 
 
@@ -294,7 +293,7 @@ cdef inline void send_some(plane_t* plane, conn_t* conn) noexcept nogil:
         if conn.want_write:
             conn.blocked_since_ns = plane.now_ns
     out.start = out.end = 0
-    if out.cap > BUF_KEEP_BYTES:
+    if out.cap > plane.keep_bytes:
         buf_free(out)
     if conn.want_write:
         conn.want_write = 0

@@ -97,6 +97,11 @@ def go_switch(value: Any) -> str:
     return "enabled" if value else "disabled"
 
 
+def go_not(value: Any) -> str:
+    """The other one."""
+    return go_bool(not value)
+
+
 def seconds(value_ns: int) -> str:
     """A number of seconds, as Go prints a float."""
     return f"{value_ns / NS_PER_S:g}"
@@ -206,6 +211,7 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.tls": not_supported("cluster tls"),
     "cluster.permissions": Followed(line="cluster", step=Step.ROUTE_PERMISSIONS),
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
+    "cluster.max_waiting_bytes": Refused(title="cluster MaxWaiting"),
     "jetstream": not_supported("JetStream"),
     "jetstream.store_dir": not_supported("jetstream storage directory"),
     "jetstream.max_memory_store_bytes": Grows(line="JetStream max_mem_store = {}", step=Step.PROFILE, show=size),
@@ -219,6 +225,7 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.unique_tag": Refused(title="JetStreamUniqueTag"),
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
+    "jetstream.strict": Refused(title="NoJetStreamStrict", show=go_not),
     "jetstream.streams": not_supported("JetStream streams"),
     "jetstream.legacy_api": not_supported("JetStream legacy_api"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
@@ -235,6 +242,7 @@ HOW: Final[Mapping[str, How]] = {
     "tls.allow_non_tls": Refused(title="AllowNonTLS", show=go_bool),
     "leafnodes": Judged(step=Step.LEAFNODES, judge=leafnodes.refusal),
     "websocket": not_supported("Websocket"),
+    "http_gateway": not_supported("HTTP gateway"),
     "websocket.tls": Followed(),
     "write_deadline_ns": Followed(line="write_deadline = {}", show=format_duration),
     "lame_duck_duration_ns": Refused(title="LameDuckDuration", show=format_duration),

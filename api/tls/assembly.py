@@ -42,10 +42,13 @@ def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
     say: Logger,
     on_leaf_text: LeafHandler | None = None,
 ) -> Plane:
-    """The data plane, with or without WebSocket and TLS, with the limits of the options."""
+    """The data plane, with or without WebSocket and TLS, with the limits of the options and of memory."""
     plane = _plane_of(options, sessions, logins, tracer, say, on_leaf_text)
     plane.limit_tokens(options.max_sub_tokens)
     if options.max_unread_bytes:
+        from jetraft.cluster.memory_budget import MemoryBudget  # noqa: PLC0415  only below a memory limit
+
+        sessions.memory = MemoryBudget.of_process()
         plane.limit_unread(options.max_unread_bytes)
     plane.stall_producers(not options.no_fast_producer_stall)
     plane.log_protocol(options.trace)

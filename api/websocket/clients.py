@@ -241,7 +241,7 @@ class WebSocketClients:
             tls=applicant.tls,
         )
         self.plane.write(cid, sessions.info(session))
-        if len(sessions.by_cid) >= sessions.options.max_connections:
+        if sessions.is_full:
             self.say.error(f"{session.title} - maximum connections exceeded")
             self.plane.close(cid, Reason.MAXIMUM_CONNECTIONS_EXCEEDED, FULL)
             return

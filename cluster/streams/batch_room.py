@@ -11,11 +11,6 @@ from jetraft.store.model.limits import BatchLimits
 
 BATCH_ID_BYTES_MAX: Final = 64
 
-# A batch becomes one entry of the log, and an entry travels in one frame of a link (raft/mesh/framing.py: 64 MiB, which
-# is also all that may wait in a link), beside what other groups send. nats-server has no limit of bytes.
-ATOMIC_BYTES_MAX: Final = 32 << 20
-STAGED_BYTES_MAX: Final = 256 << 20  # of all batches of a server, in memory
-
 FAST_PER_STREAM_MAX: Final = 1000
 FAST_PER_SERVER_MAX: Final = 50_000
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.capture._capture import captures, encode_capture
+from jetraft.cluster.memory_budget import Shortage
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.batch_get import NO_LIMIT, BatchGet
 from jetraft.cluster.streams.column_gets import column_facts, column_slice
@@ -284,7 +285,7 @@ class DirectGets:
 
     def _begin(self, batch: BatchGet) -> None:
         of_client = self._of_client.get(batch.client, 0)
-        if len(self._batches) >= BATCHES_MAX or (batch.client and of_client >= CLIENT_BATCHES_MAX):
+        if self._must_wait() or len(self._batches) >= BATCHES_MAX or (batch.client and of_client >= CLIENT_BATCHES_MAX):
             raise RefusedError(BUSY)
         self._of_client[batch.client] = of_client + 1
         self._batches.append(batch)
@@ -294,7 +295,7 @@ class DirectGets:
     def _serve(self) -> None:
         """Serve slices of the next batches; come back for the rest in the next turn, or when readers may have read."""
         slices, until_ns = 0, self._site.clock.mono_ns() + TURN_NS
-        for _ in range(min(len(self._batches), LOOKS_PER_TURN)):
+        for _ in range(0 if self._must_wait() else min(len(self._batches), LOOKS_PER_TURN)):
             batch = self._batches.popleft()
             if self._site.outbox.waiting_bytes(batch.reply) > UNREAD_BYTES_MAX:
                 self._batches.append(batch)
@@ -310,6 +311,11 @@ class DirectGets:
                 break
         if self._batches:
             self._wake(1 if slices else PAUSE_NS)
+
+    def _must_wait(self) -> bool:
+        """Whether memory is too short for batches."""
+        memory = self._site.memory
+        return memory is not None and memory.shortage(self._site.clock.mono_ns()) >= Shortage.BATCHES
 
     def _wake(self, after_ns: int = 1) -> None:
         if self._timer is not None and after_ns < PAUSE_NS:

@@ -62,10 +62,9 @@ class Members:
         self._stream = config.name.encode()
         self._publish = publish
         self._quota = SubjectQuota.of(config)
-        self._counts: dict[bytes, int] = {}  # of the messages that have passed, by subject
 
     def check(self, message: Candidate) -> None:
-        """Raise PublishRefused, or count the message as one that has passed."""
+        """Raise PublishRefused, or the message passes and is to be added to the publish."""
         headers = message.headers
         if headers.get(b"Nats-Expected-Last-Msg-Id"):
             raise PublishRefused(
@@ -81,7 +80,6 @@ class Members:
         check_unsupported_origin(headers)
         self._check_rollup(message)
         self._check_room(message)
-        self.passed(message.subject)
 
     @property
     def takes_plain(self) -> bool:
@@ -91,16 +89,12 @@ class Members:
             return False
         return self._quota is None and not stream_extensions(config).max_subjects
 
-    def passed(self, subject: bytes) -> None:
-        """Count a message as one that has passed."""
-        self._counts[subject] = self._counts.get(subject, 0) + 1
-
     def _check_expected_sequences(self, message: Candidate) -> None:
         headers, last_seq = message.headers, self._publish.records.next_seq - 1
         expected = headers.get(b"Nats-Expected-Last-Sequence")
         if expected and parse_seq(expected) != last_seq:
             raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
-        if expected and self._counts:
+        if expected and self._publish.records.count:
             raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.with_values())
         expected = headers.get(b"Nats-Expected-Last-Subject-Sequence")
         pattern = headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject")
@@ -110,7 +104,7 @@ class Members:
             raise PublishRefused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID.with_values())
 
     def _check_subject_seq(self, pattern: bytes, expected: int) -> None:
-        if pattern in self._counts:
+        if self._publish.records.count_of(pattern):
             raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.with_values())
         found = self._before.last_seq_before(pattern)
         if found != expected:
@@ -119,9 +113,9 @@ class Members:
     def _check_rollup(self, message: Candidate) -> None:
         rollup = message.headers.get(b"Nats-Rollup", b"").lower()
         check_rollup(message.headers, self._config)
-        if rollup == b"sub" and message.subject in self._counts:
+        if rollup == b"sub" and self._publish.records.count_of(message.subject):
             raise PublishRefused(errors.STREAM_ROLLUP_FAILED.with_values(err="batch rollup sub invalid"))
-        if rollup == b"all" and self._counts:
+        if rollup == b"all" and self._publish.records.count:
             raise PublishRefused(errors.STREAM_ROLLUP_FAILED.with_values(err="batch rollup all invalid"))
 
     def _check_room(self, message: Candidate) -> None:
@@ -142,7 +136,7 @@ class Members:
             and config.max_msgs_per_subject > 0
             and not message.headers.get(b"Nats-Rollup")
         ):
-            count = self._before.count_before(message.subject) + self._counts.get(message.subject, 0)
+            count = self._before.count_before(message.subject) + self._publish.records.count_of(message.subject)
             if count >= config.max_msgs_per_subject:
                 err = "maximum messages per subject exceeded"
                 raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err=err))

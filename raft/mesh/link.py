@@ -72,6 +72,7 @@ class Link:
         clock: Clock,
         pace: TokenBucket | None = None,
         sockets: Sockets | None = None,
+        queue_bytes_max: int = QUEUE_BYTES_MAX,
     ) -> None:
         self.node_id = node_id
         self.session = session
@@ -82,6 +83,7 @@ class Link:
         self._clock = clock
         self._pace = pace
         self._sockets = sockets
+        self.queue_bytes_max = queue_bytes_max
         self._reader = FrameDecoder()
         self._queues: tuple[deque[bytes], ...] = tuple(deque() for _ in range(CHANNELS))
         self._queued_bytes = 0  # in the queues
@@ -109,8 +111,8 @@ class Link:
         self._queued_bytes += len(head) + len(payload)
         self._frames_sent += 1
         # Nothing is dropped inside a session (rule 15): it ends instead.
-        if self._queued_bytes > QUEUE_BYTES_MAX:
-            self.close(f"more than {QUEUE_BYTES_MAX} bytes wait for it")
+        if self._queued_bytes > self.queue_bytes_max:
+            self.close(f"more than {self.queue_bytes_max} bytes wait for it")
             return False
         if self._sockets is None:
             self._wake_sender.set()

@@ -15,6 +15,7 @@ and `on_peer_up` is called, when the other end has said what it is (the first co
 import logging
 import secrets
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -30,7 +31,7 @@ from jetraft.raft.mesh.framing import CHANNEL_BULK, CHANNEL_CONTROL, CHANNEL_RPC
 from jetraft.raft.mesh.gossip import About
 from jetraft.raft.mesh.handshake import HandshakeVerdict, Hello, Purpose, cluster_key
 from jetraft.raft.mesh.known_peers import KnownPeers, MeshPeer
-from jetraft.raft.mesh.link import Link, LinkStatistics, Sockets
+from jetraft.raft.mesh.link import QUEUE_BYTES_MAX, Link, LinkStatistics, Sockets
 from jetraft.raft.mesh.rpc import REQUEST_BYTES_MAX, Calls, Handler
 from jetraft.raft.mesh.wires import Transport
 from jetraft.store.model.clock import NS_PER_MS, NS_PER_S, Clock
@@ -62,6 +63,7 @@ class MeshSetting:
     advertise: Address | None = None
     tls: Tls | None = None
     bulk_bytes_per_s: int = BYTES_PER_S
+    queue_bytes_max: int = QUEUE_BYTES_MAX  # of what waits for one peer
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -90,8 +92,7 @@ class Mesh:
     ) -> None:
         """`transport` is where connections come from, TCP when it is not given.
 
-        `after_frames` ends the turn in which frames were handled; `sockets` is where links are read inside turns,
-        by tasks of their own when it is not given.
+        `after_frames` ends the turn in which frames were handled; links are read inside turns where `sockets` is given.
         """
         self._setting = setting
         self._clock = clock
@@ -109,7 +110,7 @@ class Mesh:
         self.on_peer_down: Signal[[NodeId]] = Signal()
         self.on_peer_changed: Signal[[NodeId]] = Signal()  # its metadata or its links are new, inside a session
         self._after_frames = after_frames
-        self._sockets = sockets
+        self._new_link = partial(Link, clock=clock, sockets=sockets, queue_bytes_max=setting.queue_bytes_max)
         self._links: dict[NodeId, Link] = {}
         self._ended: dict[NodeId, trio.Event] = {}
         self._reserved: set[NodeId] = set()
@@ -284,8 +285,7 @@ class Mesh:
         node = hello.node_id
         self._sessions_begun += 1
         session = self._sessions_begun
-        wire, clock, sockets = made.connection.take(), self._clock, self._sockets
-        link = Link(wire, node_id=node, session=session, boot=hello.boot, clock=clock, sockets=sockets)
+        link = self._new_link(made.connection.take(), node_id=node, session=session, boot=hello.boot)
         try:
             while node in self._links:
                 self._links[node].close("replaced by a new connection")

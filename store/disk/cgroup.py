@@ -12,8 +12,6 @@ from typing import Final
 
 import attrs
 
-from jetraft.store.model.clock import NS_PER_S
-
 ROOT: Final = Path("/")
 LIMIT_FILES: Final = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}  # by type of file system
 USAGE_FILES: Final = {"cgroup2": "memory.current", "cgroup": "memory.usage_in_bytes"}
@@ -21,11 +19,6 @@ FILE_PAGES: Final = {
     "cgroup2": ("inactive_file", "active_file"),
     "cgroup": ("total_inactive_file", "total_active_file"),
 }
-LOOK_NS: Final = NS_PER_S // 20  # at 1 GB/s a node with 256 MiB takes half of what makes it look more often meanwhile
-NEAR_LOOK_NS: Final = NS_PER_S // 500  # and a sixteenth of its reserve; a look takes some 20 us
-NEAR_RESERVES: Final = 3  # below so many it looks more often
-RESERVE_SHARE: Final = 8  # of the limit: below it nothing is added to streams in memory
-NEED_SHARE: Final = 16  # of the limit: below it nothing is published at all
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -61,41 +54,6 @@ def memory_limit_bytes(physical_bytes: int, root: Path = ROOT) -> int | None:
     """The smallest limit of the groups in bytes; None when none is below `physical_bytes`."""
     smallest = min((group.limit_bytes for group in memory_groups(root)), default=physical_bytes)
     return smallest if smallest < physical_bytes else None
-
-
-class MemoryWatch:
-    """What is left of the groups' limits, looked at every LOOK_NS when it is asked for; NEAR_LOOK_NS near the mark."""
-
-    def __init__(self, groups: tuple[MemoryGroup, ...]) -> None:
-        """`groups` is not empty."""
-        self._groups = groups
-        self.limit_bytes = min(group.limit_bytes for group in groups)
-        self.reserve_bytes = self.limit_bytes // RESERVE_SHARE
-        self.need_bytes = self.limit_bytes // NEED_SHARE
-        self.free_bytes = self.limit_bytes
-        self._look_again_ns: int | None = None
-
-    @classmethod
-    def of_process(cls, physical_bytes: int, root: Path = ROOT) -> "MemoryWatch | None":
-        """The watch of this process; None where no group holds it below `physical_bytes`."""
-        groups = tuple(group for group in memory_groups(root) if group.limit_bytes < physical_bytes)
-        return cls(groups) if groups else None
-
-    def is_low(self, now_ns: int) -> bool:
-        """Whether streams in memory must take nothing more. `now_ns` is monotonic."""
-        self._look(now_ns)
-        return self.free_bytes < self.reserve_bytes
-
-    def is_exhausted(self, now_ns: int) -> bool:
-        """Whether no stream must take anything: what is in flight needs memory too."""
-        self._look(now_ns)
-        return self.free_bytes < self.need_bytes
-
-    def _look(self, now_ns: int) -> None:
-        if self._look_again_ns is None or now_ns >= self._look_again_ns:
-            self.free_bytes = min(group.free_bytes() for group in self._groups)
-            is_near = self.free_bytes < NEAR_RESERVES * self.reserve_bytes
-            self._look_again_ns = now_ns + (NEAR_LOOK_NS if is_near else LOOK_NS)
 
 
 def _with_limits(mount: Path, below: str, kind: str) -> list[MemoryGroup]:

@@ -64,6 +64,13 @@ class ConsumerState:
         lowest = self.pending.first()
         return (self.delivered_consumer, self.delivered_stream) if lowest is None else (lowest[0] - 1, lowest[1] - 1)
 
+    @property
+    def lowest_pending_ns(self) -> int | None:
+        """Unix time at which the lowest unacknowledged message was last delivered or in progress; None without one."""
+        lowest = self.pending.first()
+        row = None if lowest is None else self.pending.get(lowest[1])
+        return None if row is None else row[1]
+
     def is_waiting_for(self, seq: int) -> bool:
         """Whether this message is still to be delivered, acknowledged or handed on, regardless of its subject."""
         if self.dead and seq in self.dead:

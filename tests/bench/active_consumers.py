@@ -162,6 +162,8 @@ def measure(kind: Kind, generator: Path, nodes: int, size: int, messages: int = 
         print(f"{kind}: {made:,} consumers on R{nodes}: {rate:,.0f} created/s, {cpu_us:,.0f} us of processor each")
         print("bytes of memory each, by node: " + ", ".join(f"{one:,.0f}" for one in each), flush=True)
         with RawClient(server.address) as client:  # one that has answered no ping for minutes is gone
+            for number in range(made - ACTIVE - 1, made) if made < size else ():  # at its limit: room for the readers
+                client.api(f"CONSUMER.DELETE.BENCH.idle{number}")
             subjects = [f"bench.js.{number}" for number in range(ACTIVE)]
             add_readers(client, ["one"], [])
             behind = publish_beside(generator, running, ["one"], BATCH, messages)

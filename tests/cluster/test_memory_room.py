@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from jetraft.cluster.memory_budget import LOOK_NS, MemoryBudget
 from jetraft.cluster.memory_room import MemoryKeeper
 from jetraft.store.blocks.cache import BlockCache
-from jetraft.store.disk.cgroup import LOOK_NS, MemoryGroup, MemoryWatch
+from jetraft.store.disk.cgroup import MemoryGroup
 from tests.harness.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -56,13 +57,16 @@ def test_what_can_be_given_back_is_while_memory_is_short(tmp_path: Path) -> None
     watched, cache = Watched(), BlockCache()
     keeper = MemoryKeeper(
         clock=cast("Clock", watched),
-        memory=MemoryWatch((MemoryGroup(directory=tmp_path, kind="cgroup2", limit_bytes=256 * MIB),)),
+        memory=MemoryBudget((MemoryGroup(directory=tmp_path, kind="cgroup2", limit_bytes=256 * MIB),)),
         cache=cache,
         groups_in_memory=lambda: [cast("Group", watched)],
     )
     cache.put((cache.register_log(), 0, 0), b"frame")
     keeper.look()
     assert (cache.statistics().frames, watched.asked) == (1, [])
+    used.write_text(str(212 * MIB))
+    keeper.look()
+    assert (cache.statistics().frames, watched.asked) == (0, []), "caches give way before streams"
     used.write_text(str(250 * MIB))
     keeper.look()
     assert (cache.statistics().frames, watched.asked) == (0, [True])

@@ -3,13 +3,17 @@
 import os
 import shlex
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 
+from jetraft.store.disk.cgroup import MemoryGroup
 from tests.harness.patience import PATIENCE_S
 
 LOOK_S = 0.05
@@ -62,6 +66,29 @@ def command_within(place: Path) -> str:
     words = shlex.join([sys.executable, "-m", "jetraft"])
     script = f'echo $$ > {shlex.quote(str(place / "cgroup.procs"))} && exec {words} "$@"'
     return shlex.join(["sh", "-c", script, "sh"])
+
+
+class Lowest:
+    """`with Lowest(place, limit_bytes) as lowest:` looks all the time; `free_bytes` is the least that was left."""
+
+    def __init__(self, place: Path, limit_bytes: int) -> None:
+        kind = "cgroup2" if (place / "memory.max").exists() else "cgroup"
+        self._group = MemoryGroup(directory=place, kind=kind, limit_bytes=limit_bytes)
+        self.free_bytes = limit_bytes
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_S):
+            self.free_bytes = min(self.free_bytes, self._group.free_bytes())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 def was_killed(place: Path) -> bool:

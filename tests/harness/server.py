@@ -82,6 +82,7 @@ class Server:
         self.config = config
         self.flags = flags
         self.process: Process | None = None
+        self.starter: list[str] | None = None  # the words before the flags, if not those of the kind
 
     # --- life -----------------------------------------------------------------------------------------------------
     def start(self, *, wait: bool = True) -> Self:
@@ -112,7 +113,8 @@ class Server:
 
     def words(self) -> list[str]:
         """The whole command line."""
-        words = [*command(self.kind), "-a", HOST, "-p", str(self.client_port), self.monitor, str(self.http_port)]
+        words = [*(self.starter or command(self.kind)), "-a", HOST, "-p", str(self.client_port)]
+        words += [self.monitor, str(self.http_port)]
         words += ["-js", "-sd", str(self.store_dir)] if self.jetstream else []
         words += ["-n", self.name]
         if self.cluster is not None:

@@ -125,11 +125,11 @@ def windows_have_no_end(patch: Patch) -> None:
 
 
 def links_queue_twice_as_much(patch: Patch) -> None:
-    send, bound = link.Link.send, link.QUEUE_BYTES_MAX
+    send = link.Link.send
 
     def careless(self: link.Link, channel: int, payload: bytes) -> bool:
         with pytest.MonkeyPatch.context() as during:
-            during.setattr(link, "QUEUE_BYTES_MAX", 2 * bound)
+            during.setattr(self, "queue_bytes_max", 2 * self.queue_bytes_max)
             return send(self, channel, payload)
 
     patch.setattr(link.Link, "send", careless)

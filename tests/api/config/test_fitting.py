@@ -28,6 +28,20 @@ def test_streams_cache_and_process_fit_below_the_limit(limit_mib: int) -> None:
         assert streams + options.jetstream.cache_bytes_max + options.max_unread_bytes + PROCESS_BYTES < limit
     assert options.max_payload_bytes <= options.max_pending_bytes <= MAX_PENDING_BYTES
     assert options.max_unread_bytes == limit // 8
+    assert options.max_closed_clients * 4096 <= limit // 64
+
+
+def test_what_waits_for_one_peer_is_a_share_and_a_batch_of_publishes_fits_into_it() -> None:
+    route = "nats://127.0.0.1:1"
+    flags = parse_flags(["-js", "-n", "n1", "--cluster", route, "--cluster_name", "C", "--routes", route])
+    for limit_mib, waiting_mib in ((32, 32), (256, 32), (384, 48), (65536, 64)):
+        options = fitted(build_options(flags), limit_mib * MIB)
+        assert options.cluster is not None
+        assert options.jetstream is not None
+        assert options.cluster.max_waiting_bytes == waiting_mib * MIB
+        batch = options.jetstream.limits.batch
+        assert 2 * batch.bytes_max <= options.cluster.max_waiting_bytes
+        assert batch.bytes_max <= batch.staged_bytes <= max(limit_mib * MIB // 8, waiting_mib * MIB)
 
 
 def test_what_was_configured_stays() -> None:

@@ -252,60 +252,6 @@ def test_a_receiver_beyond_max_pending_is_closed_and_others_are_not() -> None:
     assert plane.statistics()["slow_consumers"] == 1
 
 
-def test_beyond_what_may_wait_for_all_together_the_slowest_is_closed() -> None:
-    plane = make_plane(max_pending=1 << 20)
-    plane.limit_unread(1 << 20)
-    slow = [client(plane) for _ in range(4)]
-    quick, publisher = client(plane), client(plane)
-    for count, cid in enumerate(slow, start=1):
-        plane.feed(cid, b"SUB a 1\r\nSUB b.%d 2\r\n" % count)
-    plane.feed(quick, b"SUB a 1\r\n")
-    plane.feed(publisher, b"PUB b.3 50000\r\n" + b"x" * 50000 + b"\r\n")
-    for _ in range(16):
-        plane.feed(publisher, b"PUB a 20000\r\n" + b"x" * 20000 + b"\r\n")
-        plane.take(quick)
-    assert [(c, r) for c, r, _ in plane.flush()] == [(slow[2], Reason.SLOW_CONSUMER_PENDING)]
-    assert plane.statistics()["slow_consumers"] == 1
-    waiting = sum(len(plane.take(cid)) for cid in slow if cid != slow[2])
-    assert waiting >= 3 * 16 * 20000, "nothing is missing at the others"
-    for _ in range(40):
-        plane.feed(publisher, b"PUB a 20000\r\n" + b"x" * 20000 + b"\r\n")
-        for cid in (*slow, quick):
-            plane.take(cid)
-    assert not plane.flush(), "what was taken does not count"
-
-
-def test_messages_of_which_only_a_part_has_come_wait_too() -> None:
-    plane = make_plane()
-    plane.limit_unread(1 << 20)
-    publishers = [client(plane) for _ in range(8)]
-    for count, cid in enumerate(publishers, start=1):
-        plane.feed(cid, b"PUB a 200000\r\n" + b"x" * (140_000 + count))
-    closed = {cid: reason for cid, reason, _ in plane.flush()}
-    assert closed == dict.fromkeys(publishers[5:], Reason.SLOW_CONSUMER_PENDING), "down to three quarters"
-    reader = client(plane)
-    plane.feed(reader, b"SUB a 1\r\n")
-    for count, cid in enumerate(publishers[:5], start=1):
-        plane.feed(cid, b"x" * (60_000 - count) + b"\r\n")
-        assert len(plane.take(reader)) > 200_000
-    assert not plane.flush()
-
-
-def test_who_is_sent_much_is_told_of_what_waits_for_others_when_there_is_little_room() -> None:
-    plane = make_plane()
-    plane.limit_unread(1 << 20)
-    account = plane.account("$G")
-    slow, other, publisher = client(plane), client(plane), client(plane)
-    plane.feed(slow, b"SUB a 1\r\n")
-    plane.feed(other, b"SUB b 1\r\n")
-    plane.feed(publisher, b"PUB b 1\r\nx\r\nPUB a 300000\r\n" + b"x" * 300000 + b"\r\n")
-    assert plane.waiting_bytes(account, b"b")[0] < 1000
-    plane.feed(publisher, b"PUB a 300000\r\n" + b"x" * 300000 + b"\r\n")
-    assert plane.waiting_bytes(account, b"b")[0] > 600000
-    plane.take(other)
-    assert plane.waiting_bytes(account, b"b")[0] == 0
-
-
 def test_a_sink_gets_capture_records_once_a_turn() -> None:
     plane = make_plane()
     batches: list[bytes] = []

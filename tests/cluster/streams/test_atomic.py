@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from jetraft.cluster.streams import atomic
 from jetraft.cluster.streams.atomic import AtomicBatches, Declined, Kept, Whole
-from jetraft.cluster.streams.batch_room import ATOMIC_BYTES_MAX, STAGED_BYTES_MAX, BatchRoom
+from jetraft.cluster.streams.batch_room import BatchRoom
 from jetraft.store.model.limits import (
+    ATOMIC_BYTES_MAX,
     ATOMIC_MESSAGES_MAX,
     ATOMIC_PER_SERVER_MAX,
     ATOMIC_PER_STREAM_MAX,
     BATCH_IDLE_NS_MAX,
+    STAGED_BYTES_MAX,
 )
 
 if TYPE_CHECKING:

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import encode_capture
+from jetraft.cluster.memory_budget import MemoryBudget
 from jetraft.cluster.streams import direct, held_gets
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.held_gets import HELD_NS
+from jetraft.store.disk.cgroup import MemoryGroup
+from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.message import get
 from tests.cluster.lab import Node, Sent, start_stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SUBJECTS = [b"s.a", b"s.b", b"s.a", b"s.b", b"s.a", b"s.b", b"s.h"]
 
 
 class Reader:
-    def __init__(self, subjects: list[bytes] = SUBJECTS) -> None:
+    def __init__(self, subjects: list[bytes] = SUBJECTS, *, memory: MemoryBudget | None = None) -> None:
         self.node = Node()
+        self.node.site = attrs.evolve(self.node.site, memory=memory)
         self.replica = start_stream(self.node, allow_direct=True)
         for subject in subjects:
             hdr = b"NATS/1.0\r\nX: y\r\n\r\n" if subject == b"s.h" else b""
@@ -300,3 +308,21 @@ def test_the_encoder_writes_what_python_would(second: int, fraction: int, hdr: b
         place if num_pending >= 0 else b"",
     )
     assert record == encode_capture(b"_INBOX.r", b"", expected, b"data")
+
+
+def test_batches_pause_while_memory_is_short_and_none_begins(tmp_path: Path) -> None:
+    used = tmp_path / "memory.current"
+    used.write_text("0")
+    group = MemoryGroup(directory=tmp_path, kind="cgroup2", limit_bytes=256 << 20)
+    reader = Reader(memory=MemoryBudget((group,)))
+    reader.node.unread[b"_INBOX.r"] = direct.UNREAD_BYTES_MAX + 1
+    assert not reader.ask({"seq": 1, "batch": 5}), "its reader is behind"
+    used.write_text(str((256 - 39) << 20))
+    reader.node.sleep(NS_PER_S)
+    reader.node.unread.clear()
+    assert not reader.node.sleep(10 * NS_PER_S)
+    (refused,) = reader.ask({"seq": 1, "batch": 5})
+    assert refused.hdr == direct.BUSY
+    assert len(seqs(reader.ask({"seq": 1}))) == 1, "one message is no batch"
+    used.write_text("0")
+    assert seqs(reader.node.sleep(NS_PER_S)) == [1, 2, 3, 4, 5]

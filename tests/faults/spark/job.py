@@ -24,6 +24,8 @@ SETTINGS = {
     "spark.executor.heartbeatInterval": "500ms",
     "spark.network.timeout": f"{GIVEN_UP_S}s",
     "spark.network.timeoutInterval": "500ms",
+    "spark.rpc.askTimeout": "120s",  # a busy machine must not be one more fault
+    "spark.rpc.lookupTimeout": "120s",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(PAUSE_ROWS),

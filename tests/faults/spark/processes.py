@@ -96,6 +96,11 @@ class Job:
         return (self._directory / "job.log").read_text(encoding="utf-8", errors="replace")[-3000:]
 
     @property
+    def starts(self) -> int:
+        """How many drivers were started."""
+        return len(self._started)
+
+    @property
     def ended(self) -> bool:
         """Whether the newest driver has ended."""
         return self._started[-1].poll() is not None

