@@ -28,6 +28,7 @@ from jetraft.api.config.options import ClusterOptions, Options
 from jetraft.api.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
+from jetraft.api.http_gateway.opening import gateway_listeners
 from jetraft.api.interfaces import advertised, join_host_port
 from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, listen
@@ -162,10 +163,13 @@ class Server:
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         latencies = Latencies(self.plane, self.sessions, self.reactor.later, self.timers.call_at)
         self.shared = set_up(self.plane, options.sharing, self.identity.cluster_name, latencies)
-        parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say)
+        self.parts = parts = ListenerParts(
+            self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say
+        )
         self.tls = serve_tls(options, parts, self.leaf)
         listener = client_listener(self.client_socket, parts, self.tls)
-        self.listeners: list[ClientListener] = [listener, *self._build_websocket(parts)]
+        others = [*self._build_websocket(parts), *gateway_listeners(options, parts)]
+        self.listeners: list[ClientListener] = [listener, *others]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jetraft.raft.manager import Manager
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.limits import QueueLimits
     from jetraft.store.model.steady import SteadyClock
     from jetraft.store.model.tiers import Allowance
 
@@ -73,3 +74,8 @@ class Site:
             takes_self=True,
         )
     )
+
+    @property
+    def queues(self) -> QueueLimits:
+        """How much of what waits is taken."""
+        return self.server_limits.queues

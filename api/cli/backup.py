@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.store.model.gotime import parse_time
+from jetraft.store.s2.framing import CorruptArchiveError
 
 try:
     from jetraft.api.cli.backup_directory import MANIFEST

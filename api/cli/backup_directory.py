@@ -20,7 +20,7 @@ import attrs
 
 from jetraft.api.cli.backup_session import BackupError
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, MAGIC, STATE_NAME, ArchiveEntry, ArchiveReader
-from jetraft.cluster.backup.s2 import CorruptArchiveError, Decompressor
+from jetraft.store.s2.framing import CorruptArchiveError, Decompressor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,19 +38,27 @@ class BackupSession:
     def __init__(self, access: Access) -> None:
         """Connect to the first server that can be reached."""
         self._access = access
-        failures = []
-        for url in access.servers:
-            try:
-                self._connection = Connection(url, access)
-            except ServerError as error:
-                failures.append(str(error))
-            else:
-                return
-        raise BackupError("; ".join(failures))
+        self._open = self._connect()
 
     def close(self) -> None:
         """End the connection."""
-        self._connection.close()
+        self._open.close()
+
+    @property
+    def _connection(self) -> Connection:
+        """One that can be used: what goes wrong in the middle of an archive closes it, and other streams follow."""
+        if self._open.closed:
+            self._open = self._connect()
+        return self._open
+
+    def _connect(self) -> Connection:
+        failures = []
+        for url in self._access.servers:
+            try:
+                return Connection(url, self._access)
+            except ServerError as error:
+                failures.append(str(error))
+        raise BackupError("; ".join(failures))
 
     def api(self, subject: str, body: object = None) -> dict[str, Any]:
         """The answer to a request. Raises BackupError with the server's text for an error."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +15,7 @@ import orjson
 from jetraft.api.cli.backup_directory import BackupManifest, BackupSegment, entries_of, sync_directory
 from jetraft.api.cli.backup_session import BackupError, BackupSession
 from jetraft.cluster.backup.archive import END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
-from jetraft.cluster.backup.s2 import Compressor
+from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,6 +38,24 @@ class Tally:
 def take(session: BackupSession, stream: str, directory: Path, *, whole: bool) -> tuple[BackupManifest, BackupSegment]:
     """Add a segment to the directory; durable when this returns. Raises BackupError, JetStreamSourceError, OSError."""
     directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory):
+        return _take(session, stream, directory, whole=whole)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other backups from a directory. Raises BackupError when one is at it."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise BackupError(f"{directory}: another backup is writing into it") from error
+    finally:
+        os.close(fd)
+
+
+def _take(session: BackupSession, stream: str, directory: Path, *, whole: bool) -> tuple[BackupManifest, BackupSegment]:
     info = session.api(f"STREAM.INFO.{stream}")
     before = BackupManifest.load(directory)
     manifest = before or BackupManifest(stream=stream, created=info["created"])

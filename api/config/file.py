@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jetraft.api.config import without_effect
+from jetraft.api.config import queues, without_effect
 from jetraft.api.config.accounts import accounts
 from jetraft.api.config.authorization import authorization, check_alone, permissions, route_permissions
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
@@ -92,10 +92,10 @@ def sync_interval(_settings: Settings, value: Any) -> None:
         duration_ns("sync_interval", value)
 
 
-def strict(_settings: Settings, value: Any) -> None:
-    """Requests with unknown fields are always refused, nats-server's default. Raises OptionsError for false."""
-    if not boolean("strict", value):
-        raise OptionsError("strict: false is not served by jetraft yet")
+def extension_hint(_settings: Settings, value: Any) -> None:
+    """Whether a leaf node's JetStream becomes a part of its hub's, which it never does. Raises OptionsError."""
+    if text("extension_hint", value).lower() == "will_extend":
+        raise OptionsError("extension_hint: will_extend is not served by jetraft yet")
 
 
 def closed_clients(settings: Settings, value: Any) -> None:
@@ -169,6 +169,13 @@ def websocket(settings: Settings, value: Any) -> None:
     read(settings, value)
 
 
+def http_gateway(settings: Settings, value: Any) -> None:
+    """The listener for HTTP publishes."""
+    from jetraft.api.config.http_gateway import http_gateway as read  # noqa: PLC0415  few servers have one
+
+    read(settings, value)
+
+
 def streams(settings: Settings, value: Any) -> None:
     """Streams that are made at the start."""
     from jetraft.api.config.declared import streams as read  # noqa: PLC0415  few servers have some
@@ -192,11 +199,13 @@ JETSTREAM: Mapping[str, Apply] = {
     **without_effect.OF_JETSTREAM,
     "unique_tag": put("unique_tag", text),
     "domain": put("domain", domain),
-    "strict": strict,
+    "strict": put("jetstream_strict", boolean, "strict"),
+    "extension_hint": extension_hint,
     **spelled(sync_interval, "sync_interval", "sync"),
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,
     "limits": jetstream_limits,
+    **{key: put(key, integer) for key in queues.KEYS},
     "streams": streams,
     "legacy_api": put("legacy_api", boolean),
     "cipher": put("cipher", cipher),
@@ -285,6 +294,7 @@ TOP: Mapping[str, Apply] = {
     "tls": tls,
     **spelled(leafnodes, "leafnodes", "leaf"),
     **spelled(websocket, "websocket", "ws"),
+    "http_gateway": http_gateway,
     "allow_non_tls": put("allow_non_tls", boolean),
     "max_payload": put("max_payload_bytes", integer, "max_payload"),
     "max_control_line": put("max_control_line_bytes", integer, "max_control_line"),

@@ -13,6 +13,7 @@ from jetraft.api.auth.permissions import Permissions
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
 from jetraft.api.exchange.values import Sharing
+from jetraft.api.http_gateway.options import HttpGatewayOptions
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
@@ -106,6 +107,7 @@ class JetStreamOptions:
     domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
+    strict: bool = True  # requests with fields that are not known are refused
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
     legacy_api: bool = False  # serves the subjects of the tech preview too
 
@@ -173,6 +175,7 @@ class Options:
     proxies: tuple[str, ...] = ()  # keys of proxies that may speak for clients
     tls: TlsOptions | None = None  # of the listener for clients
     websocket: WebSocketOptions | None = None
+    http_gateway: HttpGatewayOptions | None = None
     auth_timeout_ns: int = AUTH_TIMEOUT_NS
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     max_control_line_bytes: int = MAX_CONTROL_LINE_BYTES

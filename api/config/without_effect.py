@@ -58,11 +58,8 @@ OF_CLUSTER: Final = keys(
 )
 OF_JETSTREAM: Final = keys(
     dict.fromkeys(
-        (
-            "info_queue_limit", "max_buffered_msgs", "max_buffered_size", "max_outstanding_catchup", "meta_compact",
-            "meta_compact_size", "request_queue_limit",
-        ),
+        ("max_outstanding_catchup", "meta_compact", "meta_compact_size"),
         integer,
     )
     | {"meta_compact_sync": boolean}
-)  # fmt: skip
+)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -28,17 +28,17 @@ from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import captures
 from jetraft.store.model import errors, message
+from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.responses import ResponseType, answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from jetraft.api.jetstream.api_service import ApiService
     from jetraft.api.jetstream.prompt_gets import Asking
-    from jetraft.cluster.advisories import NodeAdvisories
-    from jetraft.cluster.calls.forward import Forwarder
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
-    from jetraft.cluster.requests.usage import ApiCounts
+    from jetraft.store.model.limits import QueueLimits
 
 log = logging.getLogger(__name__)
 
@@ -66,33 +66,6 @@ def account_only(_client: int, account: str) -> Mapping[str, object]:
     return {"acc": account}
 
 
-class ApiService(Protocol):
-    """What taking requests needs of a node: who finds the owner, what is counted and told."""
-
-    @property
-    def forwarder(self) -> Forwarder:
-        """Carries requests to their owners."""
-
-    @property
-    def usages(self) -> ApiUsages:
-        """Counts."""
-
-    @property
-    def advisories(self) -> NodeAdvisories:
-        """Tells audit events."""
-
-    def identity_of(self, account: str, stream: str) -> str:
-        """What tells a stream from an earlier one of its name; empty when this node does not know."""
-
-
-class ApiUsages(Protocol):
-    """Counts requests."""
-
-    @property
-    def api(self) -> MutableMapping[str, ApiCounts]:
-        """By account; an account that is new has an entry as soon as it is asked for."""
-
-
 class ApiGateway:
     """Takes the API requests of all accounts on one node. `accounts` says of which, and whether they have JetStream.
 
@@ -108,6 +81,7 @@ class ApiGateway:
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,
+        limits: QueueLimits = NO_LIMITS.queues,
     ) -> None:
         """`describe` says of a client, by its id, and its account what audit events tell of it."""
         self._service = service
@@ -120,7 +94,7 @@ class ApiGateway:
         self._sinks: dict[str, list[int]] = {}  # by account
         self._kick = kick
         self._nursery: trio.Nursery | None = None
-        self._lines = Lines()
+        self._lines = Lines(limits)
         self._workers = {True: 0, False: 0}  # running now: for reads (True), for changes (False)
         self._parked = 0
         self._refused = 0
@@ -283,7 +257,7 @@ class ApiGateway:
     def _send(self, job: Job, body: bytes) -> None:
         """Count the requests of a job, publish their advisories, and answer them."""
         for captured in job.asked:
-            self._lines.answered(captured)
+            self._lines.answered(job.found, captured)
             counts, account = self._service.usages.api[captured.account], captured.account
             counts.requests += 1
             counts.errors += b'"error":{' in body[:ERROR_WITHIN_BYTES]
@@ -350,6 +324,8 @@ class JetStreamGateway(ApiGateway):
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,
+        limits: QueueLimits = NO_LIMITS.queues,
+        strict: bool = True,
     ) -> None:
         super().__init__(
             service=service,
@@ -358,8 +334,10 @@ class JetStreamGateway(ApiGateway):
             accounts=accounts,
             server_name=server_name,
             describe=describe,
+            limits=limits,
         )
         self._cluster = service
+        self._is_strict = strict
         self._gets = PromptGets(
             self._lines,
             leaders=service.owners,
@@ -367,6 +345,7 @@ class JetStreamGateway(ApiGateway):
             later=later,
             send=self._send,
             resume=self._start_workers,
+            is_strict=strict,
         )
         service.served.serve_api(self.execute)
 
@@ -379,7 +358,13 @@ class JetStreamGateway(ApiGateway):
         if found is None:  # the other node is newer and knows this operation
             raise Moved
         operation = found.operation
-        call = Call(account=request.account, names=found.names, body=request.payload, hdr=request.hdr)
+        call = Call(
+            account=request.account,
+            names=found.names,
+            body=request.payload,
+            hdr=request.hdr,
+            is_strict=self._is_strict,
+        )
         try:
             call.check_level(request.hdr)
             body = await operation.handler(self._cluster, call)

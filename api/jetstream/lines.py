@@ -13,11 +13,12 @@ A request that finds the queues full is refused with an error; nats-server drops
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.responses import ResponseType
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
     from jetraft.api.jetstream.dispatch import Found
     from jetraft.cluster.capture._capture import Capture
+    from jetraft.store.model.limits import QueueLimits
 
-WAITING_MAX: Final = 10_000  # nats-server: JSDefaultRequestQueueLimit
-CLIENT_WAITING_MAX: Final = WAITING_MAX // 2  # of one connection, so that one client cannot fill the queues
+SHARE: Final = 2  # one connection may have half of a queue, so that one client cannot fill it
 WAITING_BYTES_MAX: Final = 64 << 20  # of all requests; nats-server's MAX_PENDING_SIZE is the same for one client
 READ_WAIT_S: Final = 4.0  # clients give up after 5 s by default (nats.go, nats.py)
 GETS_MAX: Final = 16  # messages that are read without a task at a time: what one turn may have to do, some 1 ms
@@ -35,18 +36,18 @@ CREATIONS_MAX: Final = 64  # consumers that are created at the same time, shared
 
 Question = tuple[str, bytes, bytes, bytes]  # account, subject, headers, body
 _R = ResponseType
-READS: Final = frozenset(
+INFOS: Final = frozenset(
     {
         _R.ACCOUNT_INFO,
         _R.STREAM_NAMES,
         _R.STREAM_LIST,
         _R.STREAM_INFO,
-        _R.STREAM_MSG_GET,
         _R.CONSUMER_NAMES,
         _R.CONSUMER_LIST,
         _R.CONSUMER_INFO,
     }
-)
+)  # which have a bound of their own
+READS: Final = INFOS | {_R.STREAM_MSG_GET}
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -118,17 +119,23 @@ class Line:
 class Lines:
     """All queued requests. A line is in `ready`, with the worker that took it, or with gets; an empty one ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: QueueLimits = NO_LIMITS.queues) -> None:
         self._lines: dict[Hashable, Line] = {}
-        self._of_client: dict[int, int] = {}
-        self.waiting = 0  # requests without an answer: queued or being executed
+        self._most = {True: limits.infos, False: limits.requests}  # by whether they ask how something is
+        self._of_client: Counter[tuple[int, bool]] = Counter()
+        self._waiting = {True: 0, False: 0}  # requests without an answer: queued or being executed
         self.waiting_bytes = 0
         self._gets = 0  # of all lines
         self.ready: dict[bool, deque[Line]] = {True: deque(), False: deque()}  # by whether the next job is a read
 
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return sum(self._waiting.values())
+
     def offer(self, found: Found, captured: Captured, now_s: float) -> bool:
         """Queue a request; False when a bound is reached."""
-        if not self._count(captured):
+        if not self._count(found, captured):
             return False
         key = _key_of(found, captured)
         line = self._lines.get(key)
@@ -140,15 +147,15 @@ class Lines:
             self._make_ready(line)
         return True
 
-    def _count(self, captured: Captured) -> bool:
+    def _count(self, found: Found, captured: Captured) -> bool:
         """Count a request until it is `answered`; False when a bound is reached."""
-        client, size_bytes = captured.client, captured.size_bytes
-        of_client = self._of_client.get(client, 0)
-        full = self.waiting >= WAITING_MAX or self.waiting_bytes + size_bytes > WAITING_BYTES_MAX
-        if full or (client and of_client >= CLIENT_WAITING_MAX):
+        client, is_info, size_bytes = captured.client, found.operation.kind in INFOS, captured.size_bytes
+        most, place_of_client = self._most[is_info], (client, is_info)
+        full = self._waiting[is_info] >= most or self.waiting_bytes + size_bytes > WAITING_BYTES_MAX
+        if full or (client and self._of_client[place_of_client] >= max(1, most // SHARE)):
             return False
-        self._of_client[client] = of_client + 1
-        self.waiting += 1
+        self._of_client[place_of_client] += 1
+        self._waiting[is_info] += 1
         self.waiting_bytes += size_bytes
         return True
 
@@ -161,7 +168,11 @@ class Lines:
         """
         key = _key_of(found, captured)
         line = self._lines.get(key)
-        if self._gets >= GETS_MAX or (line is not None and (line.jobs or not line.gets)) or not self._count(captured):
+        if (
+            self._gets >= GETS_MAX
+            or (line is not None and (line.jobs or not line.gets))
+            or not self._count(found, captured)
+        ):
             return None
         if line is None:
             line = self._lines[key] = Line(key)
@@ -230,15 +241,15 @@ class Lines:
         else:
             del self._lines[line.key]
 
-    def answered(self, captured: Captured) -> None:
+    def answered(self, found: Found, captured: Captured) -> None:
         """Stop counting a request that was answered."""
-        self.waiting -= 1
+        is_info = found.operation.kind in INFOS
+        self._waiting[is_info] -= 1
         self.waiting_bytes -= captured.size_bytes
-        left = self._of_client[captured.client] - 1
-        if left:
-            self._of_client[captured.client] = left
-        else:
-            del self._of_client[captured.client]
+        place_of_client = captured.client, is_info
+        self._of_client[place_of_client] -= 1
+        if not self._of_client[place_of_client]:
+            del self._of_client[place_of_client]
 
     def _make_ready(self, line: Line) -> None:
         self.ready[line.jobs[0].is_read].append(line)

@@ -70,6 +70,7 @@ class JetStreamSetting:
     raft_engine: str = CORE
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes
     limits: ServerLimits = NO_LIMITS  # of requests
+    strict: bool = True  # requests with fields that are not known are refused
     tags: tuple[str, ...] = ()
     unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
@@ -206,6 +207,8 @@ class JetStreamNode:
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
+            limits=setting.limits.queues,
+            strict=setting.strict,
         )
 
     @classmethod
@@ -372,6 +375,7 @@ class JetStreamNode:
             clock=self._clock,
             domain=self._setting.domain,
             limits=self._setting.limits,
+            strict=self._setting.strict,
         )
 
     def statistics(self) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class PromptGets:
         later: Callable[[Callable[[], None]], None],
         send: Callable[[Job, bytes], None],
         resume: Callable[[], None],
+        is_strict: bool = True,
     ) -> None:
         """`later` calls back in the turn; `send` answers a job, `resume` looks at the lines again after that."""
         self._lines = lines
@@ -78,6 +79,7 @@ class PromptGets:
         self._later = later
         self._send = send
         self._resume = resume
+        self._read = partial(_answer_of, is_strict=is_strict)
         if calls is not None:
             calls.serve_at_once(GET, self._serve)
 
@@ -111,7 +113,7 @@ class PromptGets:
 
     def _end_here(self, replica: StreamReplica, job: Job, outcome: Outcome) -> None:
         is_read = outcome is Outcome.OK
-        self._end(job, _answer_of(replica, job.captured.hdr, job.captured.payload) if is_read else b"")
+        self._end(job, self._read(replica, job.captured.hdr, job.captured.payload) if is_read else b"")
 
     def _ask(self, place: LeaderElsewhere, job: Job) -> bool:
         captured = job.captured
@@ -159,7 +161,7 @@ class PromptGets:
 
         def end(outcome: Outcome) -> None:
             if outcome is Outcome.OK:
-                body = _answer_of(replica, asked.hdr, asked.payload)
+                body = self._read(replica, asked.hdr, asked.payload)
                 reply(ForwardedAnswer(status=ForwardStatus.DONE, body=body).pack())
             else:
                 reply(ForwardedAnswer(status=ForwardStatus.MOVED).pack())
@@ -176,9 +178,9 @@ class PromptGets:
         replica.group.read_barrier(confirmed, word=word)
 
 
-def _answer_of(replica: StreamReplica, hdr: bytes, payload: bytes) -> bytes:
+def _answer_of(replica: StreamReplica, hdr: bytes, payload: bytes, *, is_strict: bool) -> bytes:
     """The JSON of an answer, or of an error."""
-    call = Call(account="", names=(), body=payload)
+    call = Call(account="", names=(), body=payload, is_strict=is_strict)
     try:
         call.check_level(hdr)
         return answer(_KIND, get_confirmed(replica, call))

@@ -55,20 +55,35 @@ cdef void send_all(plane_t* plane) noexcept nogil:
             conn_send(plane, conn)
 
 
-cdef inline size_t waits(conn_t* conn) noexcept nogil:
-    return conn.out.end - conn.out.start + conn.partial_len
+cdef inline size_t waits(conn_t* conn, bint output) noexcept nogil:
+    return conn.out.end - conn.out.start if output else conn.partial_len
+
+
+cdef bint is_mostly_output(plane_t* plane) noexcept nogil:
+    """Whether readers have more waiting than publishers: who publishes much is paused, and not to blame for them."""
+    cdef conn_t* conn
+    cdef size_t output = 0, partial = 0
+    cdef uint32_t i
+    for i in range(plane.conns.count):
+        conn = <conn_t*>plane.conns.items[i]
+        if conn.state == CONN_OPEN:
+            output += waits(conn, True)
+            partial += waits(conn, False)
+    return output >= partial
 
 
 cdef void close_slowest(plane_t* plane, size_t most) noexcept nogil:
     """Close connections until no more than that waits. Their buffers are freed now: the turn may still be long."""
     cdef conn_t* conn
     cdef conn_t* slowest
+    cdef bint output
     cdef uint32_t i
     while plane.unread > most:
         slowest = NULL
+        output = is_mostly_output(plane)
         for i in range(plane.conns.count):
             conn = <conn_t*>plane.conns.items[i]
-            if conn.state == CONN_OPEN and conn.counted and (slowest == NULL or waits(conn) > waits(slowest)):
+            if conn.state == CONN_OPEN and waits(conn, output) > (0 if slowest == NULL else waits(slowest, output)):
                 slowest = conn
         if slowest == NULL:
             return

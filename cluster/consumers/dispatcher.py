@@ -21,6 +21,7 @@ import attrs
 from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.ack_batching import AckBatch
+from jetraft.cluster.consumers.ack_publish import asked_by, note_outcome
 from jetraft.cluster.consumers.acknowledging import NONE_NAMED
 from jetraft.cluster.consumers.acks import Ack, AckKind, AckSubject, named_in, parse_ack_body, parse_ack_subject
 from jetraft.cluster.consumers.effects import Now
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jetraft.cluster.capture._capture import Capture
+    from jetraft.cluster.consumers.ack_publish import AckPublisher
     from jetraft.cluster.consumers.effects import CoreStatistics
     from jetraft.cluster.ports import MessageSource, TimerHandle
     from jetraft.cluster.site import Site
@@ -70,13 +72,15 @@ class DispatcherStatistics:
 class ConsumerDispatcher:
     """See the module."""
 
-    def __init__(self, site: Site, group: Group, machine: StreamMachine) -> None:
+    def __init__(self, site: Site, group: Group, machine: StreamMachine, publisher: AckPublisher) -> None:
+        """`publisher` is for acks that publish."""
         assert machine.config is not None
         self.site = site
         self.stream = machine.config.name
         self.messages = machine
         self.source: MessageSource = machine.store
         self._group = group
+        self._publisher = publisher
         self._machine = machine
         self._notes = AckBatch()
         self._committed: list[Callable[[], None]] = []
@@ -241,6 +245,13 @@ class ConsumerDispatcher:
             return ""
         if runner.is_held:
             return ""
+        core = runner.core
+        newest, allowed = core.is_newest(parsed), core.extensions.ack_publish
+        asked = asked_by(captured, parsed, is_newest=newest, allowed=allowed) if captured.hdr else None
+        if asked is not None:
+            self.propose_noted()  # what acknowledges is a message: it comes behind what is noted
+            note_outcome(core, parsed, self._publisher.publish_with_ack(asked), reply, now)
+            return name
         ack, is_pending = parse_ack_body(body), parsed.stream_seq in runner.core.pending
         if not runner.core.answer(parsed, ack, reply, now):
             return name

@@ -14,6 +14,7 @@ import attrs
 
 from jetraft.cluster.state import commands
 from jetraft.cluster.state._entries import flagged_records, subjects_of
+from jetraft.cluster.state.ack_header import acked_in
 from jetraft.cluster.state.consumer_transitions import TRANSITIONS, new_consumer, restored_consumer
 from jetraft.cluster.state.digest import KEPT, Digests, digests_of
 from jetraft.cluster.state.headers import nats_headers
@@ -26,6 +27,7 @@ from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store.frames._frame import parse_header
 from jetraft.store.frames.format import (
     FRAME_HEADER_BYTES,
+    RECORD_HAS_ACK,
     RECORD_HAS_MSG_ID,
     RECORD_HAS_ROLLUP,
     RECORD_HAS_SCHEDULE,
@@ -34,7 +36,7 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
-from jetraft.store.model.extensions import WAITING, stream_extensions
+from jetraft.store.model.extensions import WAITING, hidden_by
 from jetraft.store.model.subject import is_literal
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
@@ -137,7 +139,7 @@ class StreamMachine:
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
         self.store.restore(found.store)
-        self._hide_what_waits()
+        self.store.hide(hidden_by(self.config))
         self.dedup = Dedup.restore(found.dedup)
         self.ttl.restore(found.ttl)
         self.schedules.restore(found.schedules)
@@ -181,6 +183,8 @@ class StreamMachine:
                 self.last_msg_id = msg_id if seq == last_seq else b""
             if flags & RECORD_HAS_TTL and (ttl_ns := parse_ttl(headers.get(b"Nats-TTL", b""))) is not None:
                 self.ttl.add(seq, ttl_ns, ts_ns)
+            if flags & RECORD_HAS_ACK and (acked := acked_in(hdr)) is not None:
+                self._apply_consumer_command(acked)
             if flags & RECORD_IS_SOURCED:
                 self._note_source(hdr)
             if flags & RECORD_HAS_ROLLUP and (rollup := headers.get(b"Nats-Rollup")):
@@ -273,13 +277,9 @@ class StreamMachine:
         self.config = config
         self.dedup.set_window(config.duplicate_window)
         removed = self.store.set_limits(limits_of(config))
-        self._hide_what_waits()
+        self.store.hide(hidden_by(self.config))
         self._events.config_changed(config)
         return removed
-
-    def _hide_what_waits(self) -> None:
-        delays = self.config is not None and stream_extensions(self.config).delayed
-        self.store.hide(WAITING if delays else None)
 
     def _purged(self) -> None:
         """Consumers need not wait for what lies below the first message any more."""

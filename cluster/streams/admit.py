@@ -46,6 +46,7 @@ from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
 from jetraft.store.model.extensions import stream_extensions
 from jetraft.store.model.fifo import Fifo
+from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.stream.retention import SizeModel
 
@@ -55,10 +56,9 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.applied_state import AppliedState
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
+    from jetraft.store.model.limits import QueueLimits
 
 ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
-IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
-IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # as nats-server's streamDefaultMaxQueueBytes
 NO_LIMIT: Final = -1
 
 
@@ -66,26 +66,29 @@ class PublishAdmission:
     """The judge of one stream during one term of leadership. Synchronous; touched by the node's one task."""
 
     def __init__(
-        self, config: StreamConfig, applied: AppliedState, *, domain: str = "", room: BatchRoom | None = None
+        self,
+        config: StreamConfig,
+        applied: AppliedState,
+        *,
+        domain: str = "",
+        room: BatchRoom | None = None,
+        limits: QueueLimits = NO_LIMITS.queues,
     ) -> None:
         """`room` is what batches take on this server; None: of this stream alone."""
-        self._domain = domain
+        self._domain, self._limits = domain, limits
         self._stream = config.name.encode()
         self.batching = Batching(room or BatchRoom(), stream=self._stream, domain=domain)
         self._applied = applied
         self._counters = Counters(applied) if config.allow_msg_counter else None
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
-        self._next_seq = applied.next_seq
+        self._next_seq, self._last_ts_ns = applied.next_seq, applied.last_ts_ns
         self._overheads = self._size_model.overhead_bytes, self._size_model.hdr_overhead_bytes
         self._bound: SubjectBound | None = None
         self.follow(config)
-        self._last_ts_ns = applied.last_ts_ns
         self.last_msg_id = applied.last_msg_id
         self._in_flight: Fifo[Publish] = Fifo()
         self._in_flight_ids: dict[bytes, Known] = {}
-        self._in_flight_messages = 0
-        self._in_flight_bytes = 0
-        self._in_flight_stored = 0
+        self._in_flight_messages = self._in_flight_bytes = self._in_flight_stored = 0
 
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on."""
@@ -108,8 +111,7 @@ class PublishAdmission:
         if refuse_with is None and self.is_overloaded:
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
-            refused = Turn(admitted=Admitted(publishes=[], answers=[]))
-            refuse_all(refused, batch, refuse_with, self.config)
+            refuse_all(refused := Turn(admitted=Admitted(publishes=[], answers=[])), batch, refuse_with, self.config)
             return refused.admitted
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         position, end = 0, len(batch)
@@ -177,7 +179,7 @@ class PublishAdmission:
     @property
     def is_overloaded(self) -> bool:
         """Whether nothing is taken because too much is in flight."""
-        return self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+        return self._in_flight_messages >= self._limits.messages or self._in_flight_bytes >= self._limits.bytes
 
     @property
     def next_seq(self) -> int:

@@ -41,7 +41,7 @@ class Kept:
 
 
 @attrs.frozen(slots=True)
-class Run:
+class StagedRun:
     """Messages that follow each other and ask for nothing: capture records, back to back (_staging.pyx)."""
 
     records: bytes
@@ -53,7 +53,7 @@ class Whole:
     """The batch is complete: these are its messages, capture records and runs; it is staged no longer."""
 
     batch_id: bytes
-    records: list[bytes | Run]
+    records: list[bytes | StagedRun]
     ends_before: bool  # committed by a message that is not one of them
 
 
@@ -73,7 +73,7 @@ class _Batch:
     """One that has begun."""
 
     touched_ns: int
-    records: list[bytes | Run] = attrs.Factory(list)
+    records: list[bytes | StagedRun] = attrs.Factory(list)
     count: int = 0  # messages
     size: int = 0  # bytes of records
 
@@ -117,7 +117,7 @@ class AtomicBatches:
         rooms = limits.messages - batch.count, limits.bytes_max - batch.size
         end, count = run_of(captured, start, head, batch.count + 1, message_bytes_max, *rooms)
         if count:
-            batch.records.append(Run(captured[start:end], count))
+            batch.records.append(StagedRun(captured[start:end], count))
             batch.count += count
             batch.size += end - start
             self._room.staged_bytes += end - start

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
 from jetraft.cluster.streams._staging import add_run
-from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, Run, Step, Whole
+from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, StagedRun, Step, Whole
 from jetraft.cluster.streams.candidate import Candidate, PublishRefused, check_shape
 from jetraft.cluster.streams.delaying import check_not_in_batch
 from jetraft.cluster.streams.fast import FastBatches, Place
@@ -216,7 +216,7 @@ class Batching:
         try:
             for place, one in enumerate(staged, 1):
                 commits = whole.ends_before and place == len(staged)
-                if isinstance(one, Run):
+                if isinstance(one, StagedRun):
                     add_run(publish.records, one.records)
                 elif members.takes_plain and not commits and is_plain(one):
                     # Most messages, never the last one: `add` of that one says what the last message id is.
@@ -235,10 +235,10 @@ class Batching:
         admission.end_alone(turn, publish)
 
 
-def singly(staged: Iterable[bytes | Run]) -> Iterator[bytes]:
+def singly(staged: Iterable[bytes | StagedRun]) -> Iterator[bytes]:
     """Capture records, those of runs too."""
     for one in staged:
-        if isinstance(one, Run):
+        if isinstance(one, StagedRun):
             yield from (found.record for found in captures(one.records))
         else:
             yield one

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jetraft.cluster.state.ttl import NEVER_NS, lengthened, parse_ttl
 from jetraft.cluster.streams.scheduling import SCHEDULER, schedule_hdr
 from jetraft.store.frames.format import (
+    RECORD_HAS_ACK,
     RECORD_HAS_MSG_ID,
     RECORD_HAS_ROLLUP,
     RECORD_HAS_SCHEDULE,
@@ -25,6 +26,7 @@ def as_stored(message: Candidate, config: StreamConfig) -> tuple[bytes, int]:
     """The header block that the stream stores, and the flags of the record."""
     hdr, headers = message.hdr, message.headers
     flags = RECORD_IS_SOURCED if message.is_copy else 0
+    flags |= RECORD_HAS_ACK if message.has_ack else 0
     flags |= RECORD_HAS_MSG_ID if message.msg_id else 0
     if message.subject.startswith(WAITING):  # it is told by its subject: no publisher can have chosen it
         return hdr, flags | RECORD_HAS_SCHEDULE

@@ -16,7 +16,7 @@ import attrs
 
 from jetraft.store.model import errors
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig
-from jetraft.store.model.subject import overlaps, valid_publish_subject
+from jetraft.store.model.subject import overlaps, valid_publish_subject, valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +25,7 @@ PREFIX: Final = "jetraft."
 DEAD_LETTER: Final = PREFIX + "dead_letter"
 NAK_BACKOFF: Final = PREFIX + "nak_backoff"
 STRICT_ACKS: Final = PREFIX + "strict_acks"
+ACK_PUBLISH: Final = PREFIX + "ack_publish"
 KEY_ORDER: Final = PREFIX + "key_order"
 MAX_SUBJECTS: Final = PREFIX + "max_subjects"
 MAX_BYTES_PER_SUBJECT: Final = PREFIX + "max_bytes_per_subject"
@@ -69,6 +70,7 @@ class ConsumerExtensions:
     dead_letter: str = ""  # what the subjects of dead letters begin with; empty: there are none
     nak_backoff: bool = False  # a negative ack without a delay waits as `backoff` says
     strict_acks: bool = False  # an ack counts only for the newest delivery of a message
+    ack_publish: str = ""  # the subjects that an ack may publish to; empty: none
     key_order: KeyRule | None = None  # of the messages of one key, one is in flight at a time
 
 
@@ -98,6 +100,11 @@ def check_stream_extensions_update(old: StreamConfig, new: StreamConfig) -> None
     """Raise ApiError 10052 for a change that cannot be; `new` was checked."""
     if stream_extensions(old).delayed and not stream_extensions(new).delayed:
         raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} can not be removed")
+
+
+def hidden_by(config: StreamConfig | None) -> bytes | None:
+    """What the subjects of messages begin with that consumers of the stream are not given; None: of none."""
+    return WAITING if config is not None and stream_extensions(config).delayed else None
 
 
 def keeps_schedules(config: StreamConfig) -> bool:
@@ -182,6 +189,13 @@ def _check_fits(found: ConsumerExtensions, config: ConsumerConfig, stream: Strea
             _refuse(f"{key} needs a max ack pending")
     if found.key_order and (config.deliver_subject or config.priority_policy is not PriorityPolicy.NONE):
         _refuse(f"{KEY_ORDER} is for pull consumers without priority groups")
+    if found.ack_publish and not found.strict_acks:
+        _refuse(f"{ACK_PUBLISH} needs {STRICT_ACKS}")
+    if found.ack_publish and not any(overlaps(one, found.ack_publish.encode()) for one in stream.subject_filters):
+        _refuse(
+            f"{ACK_PUBLISH}: stream {stream.name} captures nothing of {found.ack_publish}, "
+            "and two streams are not one step"
+        )
     if found.nak_backoff and not config.backoff:
         _refuse(f"{NAK_BACKOFF} needs a backoff")
     if found.dead_letter:
@@ -212,6 +226,12 @@ def _prefix(key: str, value: str) -> str:
     return value
 
 
+def _pattern(key: str, value: str) -> str:
+    if not valid_subject(value.encode()) or len(value) > SUBJECT_BYTES_MAX or value.startswith("$"):
+        _refuse(f"{key} is a subject, with wildcards or without, not {value[:40]!r}")
+    return value
+
+
 def _number(key: str, value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX) or int(value) == 0:
         _refuse(f"{key} is a number from 1 to {'9' * DIGITS_MAX}, not {value[:40]!r}")
@@ -239,6 +259,7 @@ _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,
     NAK_BACKOFF: _flag,
     STRICT_ACKS: _flag,
+    ACK_PUBLISH: _pattern,
     KEY_ORDER: _key_rule,
 }
 

@@ -3,30 +3,20 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
 from nats.js.errors import APIError
 
-from tests.clients.nats_py import connection, run
+from tests.clients.nats_py import connection, run, until
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.server import Server
-
-LOOK_S = 0.05
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not await condition():  # noqa: ASYNC110  (stream info is asked for, nothing tells)
-            await asyncio.sleep(LOOK_S)
 
 
 async def pair(client: Client, name: str, replicas: int, **stream: object) -> JetStreamContext:
@@ -215,6 +205,42 @@ def test_an_ack_of_an_older_delivery_is_refused(servers: Sequence[Server], strea
     run(check)
 
 
+def test_an_ack_publishes_the_result_in_one_step(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream,
+                subjects=[f"{stream}.>"],
+                num_replicas=replicas,
+                retention=RetentionPolicy.WORK_QUEUE,
+            )
+            await context.add_stream(config)
+            keys = {"jetraft.strict_acks": "true", "jetraft.ack_publish": f"{stream}.done.*"}
+            subscription = await context.pull_subscribe(
+                f"{stream}.todo", durable="c", stream=stream, config=worker(keys)
+            )
+            await context.publish(f"{stream}.todo", b"1+1")
+            (task,) = await subscription.fetch(1, timeout=PATIENCE_S)
+            headers = {"Jetraft-Publish": f"{stream}.done.sum", "Unit": "m"}
+            answer = await client.request(task.reply, b"2", headers=headers, timeout=PATIENCE_S)
+            assert json.loads(answer.data) == {"stream": stream, "seq": 2}
+            stored = await context.get_msg(stream, 2)
+            assert (stored.subject, stored.data) == (f"{stream}.done.sum", b"2")
+            assert stored.headers == {"Unit": "m", "Jetraft-Acked": "c 1 1"}
+            assert (await context.stream_info(stream)).state.messages == 1, "the task is gone"
+            again = await client.request(task.reply, b"2", headers=headers, timeout=PATIENCE_S)
+            assert again.headers == {"Status": "409", "Description": "Stale Ack"}
+            await context.publish(f"{stream}.todo", b"2+2")
+            (task,) = await subscription.fetch(1, timeout=PATIENCE_S)
+            headers = {"Jetraft-Publish": "elsewhere.sum"}
+            answer = await client.request(task.reply, b"4", headers=headers, timeout=PATIENCE_S)
+            assert json.loads(answer.data)["error"]["err_code"] == 10003
+            assert (await context.consumer_info(stream, "c")).num_ack_pending == 1
+
+    run(check)
+
+
 def test_a_stream_has_as_many_subjects_as_it_may(servers: Sequence[Server], stream: str, replicas: int) -> None:
     async def check() -> None:
         async with connection(servers[0].url) as client:
@@ -384,49 +410,6 @@ def test_a_bucket_whose_reads_are_linearizable_has_what_another_client_wrote(
             assert answer.data == b"49"
 
     run(check)
-
-
-def test_what_is_due_comes_once_and_in_order_when_the_leader_is_killed(tmp_path: Path) -> None:
-    """Messages are due one after the other while the leader of their stream dies, and comes back."""
-    messages = 40
-
-    async def check(cluster: Cluster) -> None:
-        async with connection(*(node.url for node in cluster.nodes)) as client:
-            context = client.jetstream(timeout=PATIENCE_S)
-            config = StreamConfig(name="K", subjects=["K.>"], num_replicas=3, metadata={"jetraft.delayed": "true"})
-            await context.add_stream(config)
-            first_due = datetime.now(UTC) + timedelta(seconds=2)
-            for number in range(messages):  # due every 50 ms, published in another order
-                place = number * 7 % messages
-                headers = {"Jetraft-Deliver-At": (first_due + timedelta(seconds=place * 0.05)).isoformat()}
-                await context.publish("K.a", b"%d" % place, headers=headers)
-            assert (await context.stream_info("K")).state.messages == messages
-            info = await context.stream_info("K")
-            assert info.cluster is not None
-            leader = next(node for node in cluster.nodes if node.name == info.cluster.leader)
-
-            killed: list[str] = []
-
-            async def are_due() -> bool:
-                try:
-                    state = (await context.stream_info("K", subjects_filter="K.>")).state
-                except (TimeoutError, APIError, NatsError):
-                    return False
-                found = (state.subjects or {}).get("K.a", 0)
-                if found >= messages // 4 and not killed:
-                    leader.kill()
-                    killed.append(leader.name)
-                return found == messages
-
-            await until(are_due)
-            reader = await context.pull_subscribe("", stream="K", config=ConsumerConfig(ack_policy=AckPolicy.NONE))
-            found = await reader.fetch(messages, timeout=PATIENCE_S)
-            assert [int(one.data) for one in found] == list(range(messages))
-            assert (await context.stream_info("K")).state.messages == messages
-            assert killed
-
-    with Cluster("jetraft", 3, directory=tmp_path) as cluster:
-        run(check, cluster)
 
 
 def test_giving_up_is_neither_lost_nor_doubled_when_the_leader_is_killed(tmp_path: Path) -> None:

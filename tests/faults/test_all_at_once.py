@@ -87,6 +87,11 @@ def has(node: Server, figure: str, count: int) -> bool:
     return bool(figures(node).get(figure, 0) >= count)
 
 
+def is_purged(client: RawClient) -> bool:
+    """Whether a request to empty the stream in memory was answered; on a busy machine that takes more than one."""
+    return any(b'"success":true' in answer.payload for answer in client.request("$JS.API.STREAM.PURGE.memory"))
+
+
 def is_current(client: RawClient, stream: str) -> bool:
     """Whether all replicas of a stream have what its leader has."""
     replicas = client.api(f"STREAM.INFO.{stream}")["cluster"].get("replicas", [])
@@ -128,8 +133,9 @@ def test_three_nodes_live_through_everything_at_once(cluster: Cluster) -> None:
             crowds.enter_context(CrowdProcess(node.client_port, stream="file", readers=READERS, askers=ASKERS))
         publish_through(cluster, client)
         assert all(node.running.running for node in cluster)
+        assert not client.closed, "who publishes is not a slow reader"
         crowds.close()
-        assert "error" not in client.api("STREAM.PURGE.memory", {})
+        first.running.wait_until(partial(is_purged, client), what="the stream in memory was purged")
         away.running.wait_until(lambda: publish(client, "memory.a") == 0, what="a message was taken again")
         for stream in ("memory", "file"):
             first.running.wait_until(partial(is_current, client, stream), what=f"all replicas of {stream} are current")

@@ -119,6 +119,7 @@ class RawClient:
     def send(self, data: bytes) -> None:
         """Send bytes as they are; a connection that the server has closed swallows them."""
         try:
+            self._socket.settimeout(PATIENCE_S)  # not that of the last receive: a server may pause who publishes
             self._socket.sendall(data)
         except OSError:
             self.closed = True

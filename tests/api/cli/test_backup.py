@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jetraft.api.cli.backup_taking import locked
 from jetraft.api.cli.main import main
 from tests.harness.raw import RawClient
 from tests.harness.server import Kind, Server
@@ -191,6 +192,24 @@ def test_what_is_damaged_is_refused_before_anything_is_sent(client: RawClient, c
         manifest.write_text(manifest.read_text().replace('"whole": true', '"whole": false'))
     assert command.refused("restore")
     assert client.api("STREAM.NAMES")["total"] == 0
+
+
+def test_two_backups_do_not_write_into_one_directory(client: RawClient, command: Command) -> None:
+    begin(client)
+    (command.directory / "S").mkdir(parents=True)
+    with locked(command.directory / "S"):
+        assert command.refused("backup").endswith("another backup is writing into it")
+    assert command.done("backup")[0]["messages"] == 100
+
+
+def test_a_stream_that_cannot_be_backed_up_keeps_no_other_from_it(client: RawClient, command: Command) -> None:
+    begin(client)
+    assert "error" not in client.api("STREAM.CREATE.A", {"name": "A", "subjects": ["a"]})
+    (command.directory / "A").mkdir(parents=True)
+    (command.directory / "A" / "manifest.json").write_text("{}")
+    status, out, err = command.run("backup")
+    assert (status, [json.loads(line)["stream"] for line in out.splitlines()]) == (1, ["S"])
+    assert "not a manifest" in err
 
 
 def test_a_command_line_that_is_wrong_says_why(command: Command) -> None:

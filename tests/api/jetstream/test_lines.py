@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jetraft.api.jetstream import lines as lines_module
 from jetraft.api.jetstream.dispatch import find
 from jetraft.api.jetstream.lines import READ_WAIT_S, Captured, Job, Line, Lines, is_late
+from jetraft.store.model.limits import QueueLimits
 
 if TYPE_CHECKING:
     import pytest
@@ -17,8 +18,8 @@ NOW_S = 100.0
 class Bench:
     """Lines that are offered requests by name."""
 
-    def __init__(self) -> None:
-        self.lines = Lines()
+    def __init__(self, limits: QueueLimits | None = None) -> None:
+        self.lines = Lines(limits or QueueLimits())
 
     def offer(self, subject: str, body: bytes = b"", *, client: int = 1, hdr: bytes = b"") -> bool:
         captured = Captured(
@@ -40,7 +41,7 @@ class Bench:
                 taken.append(self.lines.take(line))
                 for job in taken[-1]:
                     for captured in job.asked:
-                        self.lines.answered(captured)
+                        self.lines.answered(job.found, captured)
                 self.lines.put_back(line)
         return taken
 
@@ -120,19 +121,30 @@ def test_a_line_waits_among_the_reads_or_the_changes_as_its_next_job_is_one() ->
     assert not bench.lines.ready[True]
 
 
-def test_more_than_fits_is_refused_and_there_is_room_again_when_some_are_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lines_module, "WAITING_MAX", 3)
-    bench = Bench()
+def test_more_than_fits_is_refused_and_there_is_room_again_when_some_are_answered() -> None:
+    bench = Bench(QueueLimits(infos=3))
     assert [bench.offer("STREAM.LIST", client=number) for number in range(1, 5)] == [True, True, True, False]
     bench.all_jobs()
     assert bench.offer("STREAM.LIST")
 
 
-def test_one_client_finds_no_more_room_where_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "CLIENT_WAITING_MAX", 2)
-    bench = Bench()
+def test_information_and_changes_have_bounds_of_their_own() -> None:
+    bench = Bench(QueueLimits(requests=1, infos=2))
+    asked = ("STREAM.PURGE.S", "STREAM.MSG.GET.S", "STREAM.INFO.S", "CONSUMER.NAMES.S", "INFO")
+    assert [bench.offer(subject, client=client) for client, subject in enumerate(asked)] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+    bench.all_jobs()
+    assert bench.lines.waiting == 0
+    assert bench.offer("STREAM.MSG.GET.S")
+
+
+def test_one_client_finds_no_more_room_where_others_do() -> None:
+    bench = Bench(QueueLimits(infos=4))
     assert [bench.offer("STREAM.LIST", client=client) for client in (1, 1, 1, 2)] == [True, True, False, True]
     bench.all_jobs()
     assert bench.offer("STREAM.LIST", client=1)
@@ -185,7 +197,7 @@ class GetBench(Bench):
     def end(self, job: Job | None, *, is_to_wait: bool = False) -> list[bytes]:
         assert job is not None
         if not is_to_wait:
-            self.lines.answered(job.captured)
+            self.lines.answered(job.found, job.captured)
         return [one.captured.payload for one in self.lines.end_get(job, is_to_wait=is_to_wait)]
 
 

@@ -131,7 +131,7 @@ class Bench:
         return answers
 
     def _send(self, job: Job, body: bytes) -> None:
-        self.lines.answered(job.captured)
+        self.lines.answered(job.found, job.captured)
         self.answers.append((job.captured.payload, orjson.loads(body)))
 
     def _resume(self) -> None:

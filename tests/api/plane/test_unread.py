@@ -99,6 +99,21 @@ def test_a_bound_that_is_lowered_closes_the_slowest_at_once() -> None:
     assert 0 < plane.unread_bytes() < before // 8
 
 
+def test_a_publisher_is_not_closed_for_what_waits_for_readers() -> None:
+    plane = make_plane()
+    plane.limit_unread(200 << 10)
+    publisher, other = client(plane), client(plane)
+    slow = [client(plane) for _ in range(8)]
+    for cid in slow:
+        plane.feed(cid, b"SUB a 1\r\n")
+    plane.feed(publisher, b"PUB a 90000\r\n" + b"x" * 60_000)
+    for _ in range(20):
+        plane.feed(other, b"PUB a 2000\r\n" + b"x" * 2000 + b"\r\n")
+    closed = {cid for cid, _, _ in plane.flush()}
+    assert closed
+    assert closed < set(slow), "though the publisher has more waiting than each of them"
+
+
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with closing(socket.create_server(("127.0.0.1", 0))) as made:

@@ -122,7 +122,7 @@ def test_a_message_that_is_due_already_does_not_wait() -> None:
         ({"Jetraft_Delay": "2h"}, "a wait of 2h0m0s is longer than the stream keeps messages, 1h0m0s"),
     ],
 )
-def test_a_time_that_can_not_be_is_refused(headers: dict[str, str], text: str) -> None:
+def test_a_time_that_can_not_be_is_refused(headers: dict[str, Any], text: str) -> None:
     node = Node()
     replica = delayed(node, max_age=3600 * S)
     assert refusal(publish(node, **headers)) == (10189, text)
@@ -139,11 +139,11 @@ def test_without_the_key_the_headers_are_like_any_other() -> None:
 def test_batches_and_schedules_can_not_wait() -> None:
     node = Node()
     delayed(node, allow_atomic=True, allow_batched=True, allow_msg_schedules=True, allow_rollup_hdrs=True)
-    batch = {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": "1", "Nats_Batch_Commit": "1"}
+    batch: dict[str, Any] = {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": "1", "Nats_Batch_Commit": "1"}
     assert "Jetraft-Delay" in refusal(publish(node, Jetraft_Delay="5s", **batch))[1]
-    schedule = {"Nats_Schedule": "@every 10s", "Nats_Schedule_Target": "s.b"}
+    schedule: dict[str, Any] = {"Nats_Schedule": "@every 10s", "Nats_Schedule_Target": "s.b"}
     assert refusal(publish(node, Jetraft_Delay="5s", **schedule)) == (10189, "a schedule can not wait itself")
-    forged = {"Nats_Scheduler": "$JETRAFT.DELAYED.1.s.a", "Nats_Schedule_Next": "purge"}
+    forged: dict[str, Any] = {"Nats_Scheduler": "$JETRAFT.DELAYED.1.s.a", "Nats_Schedule_Next": "purge"}
     assert "error" in publish(node, b"s.b", **forged), "nobody but the server says that a message is due"
 
 

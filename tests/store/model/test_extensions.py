@@ -46,6 +46,10 @@ def consumer(metadata: dict[str, str], **fields: object) -> ConsumerConfig:
         ({"jetraft.nak_backoff": "true"}, ConsumerExtensions(nak_backoff=True)),
         ({"jetraft.nak_backoff": "false"}, ConsumerExtensions()),
         ({"jetraft.strict_acks": "true"}, ConsumerExtensions(strict_acks=True)),
+        (
+            {"jetraft.strict_acks": "true", "jetraft.ack_publish": "s.done.>"},
+            ConsumerExtensions(strict_acks=True, ack_publish="s.done.>"),
+        ),
         ({"jetraft.key_order": "token 12"}, ConsumerExtensions(key_order=KeyRule(token=12))),
         ({"jetraft.key_order": "header X-Key"}, ConsumerExtensions(key_order=KeyRule(header="X-Key"))),
     ],
@@ -79,6 +83,17 @@ def test_a_key_that_can_be_is_in_force(metadata: dict[str, str], expected: Consu
         ),
         ({"jetraft.nak_backoff": "yes"}, {}, "jetraft.nak_backoff is true or false, not 'yes'"),
         ({"jetraft.nak_backoff": "true"}, {"backoff": ()}, "jetraft.nak_backoff needs a backoff"),
+        ({"jetraft.ack_publish": "s.done"}, {}, "jetraft.ack_publish needs jetraft.strict_acks"),
+        (
+            {"jetraft.ack_publish": "t.>", "jetraft.strict_acks": "true"},
+            {},
+            "jetraft.ack_publish: stream S captures nothing of t.>, and two streams are not one step",
+        ),
+        (
+            {"jetraft.ack_publish": "a..b", "jetraft.strict_acks": "true"},
+            {},
+            "jetraft.ack_publish is a subject, with wildcards or without, not 'a..b'",
+        ),
         ({"jetraft.strict_acks": "1"}, {}, "jetraft.strict_acks is true or false, not '1'"),
         (
             {"jetraft.strict_acks": "true"},
