@@ -92,6 +92,12 @@ def sync_interval(_settings: Settings, value: Any) -> None:
         duration_ns("sync_interval", value)
 
 
+def extension_hint(_settings: Settings, value: Any) -> None:
+    """Whether a leaf node's JetStream becomes a part of its hub's, which it never does. Raises OptionsError."""
+    if text("extension_hint", value).lower() == "will_extend":
+        raise OptionsError("extension_hint: will_extend is not served by jetraft yet")
+
+
 def closed_clients(settings: Settings, value: Any) -> None:
     """How many connections that have ended are shown; 0: the default, as in nats-server."""
     count = integer("max_closed_clients", value)
@@ -194,6 +200,7 @@ JETSTREAM: Mapping[str, Apply] = {
     "unique_tag": put("unique_tag", text),
     "domain": put("domain", domain),
     "strict": put("jetstream_strict", boolean, "strict"),
+    "extension_hint": extension_hint,
     **spelled(sync_interval, "sync_interval", "sync"),
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,

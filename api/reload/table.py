@@ -97,6 +97,11 @@ def go_not(value: Any) -> str:
     return go_bool(not value)
 
 
+def go_switch(value: Any) -> str:
+    """On or off."""
+    return "enabled" if value else "disabled"
+
+
 def seconds(value_ns: int) -> str:
     """A number of seconds, as Go prints a float."""
     return f"{value_ns / NS_PER_S:g}"
@@ -232,7 +237,7 @@ HOW: Final[Mapping[str, How]] = {
     "ports_file_dir": Followed(line="ports_file_dir = {}", step=Step.FILES),
     "server_tags": Followed(line="tags", step=Step.PROFILE),
     "server_metadata": Followed(line="metadata"),
-    "tls": not_supported("TLS"),
+    "tls": Followed(line="tls = {}", show=go_switch),
     "tls.options": Followed(line="tls = enabled"),
     "tls.allow_non_tls": Refused(title="AllowNonTLS", show=go_bool),
     "leafnodes": Judged(step=Step.LEAFNODES, judge=leafnodes.refusal),
@@ -281,7 +286,8 @@ def flat(options: Options) -> dict[str, Any]:
         found["websocket.tls"] = options.websocket.tls
     found["no_system_account"] = not options.system_account
     if options.tls is not None:
-        found |= {"tls.options": options.tls, "tls.allow_non_tls": options.tls.allow_non_tls}
+        found["tls.options"] = options.tls
+    found["tls.allow_non_tls"] = options.tls is not None and options.tls.allow_non_tls
     return found
 
 
@@ -296,7 +302,7 @@ def changes(old: Options, new: Options) -> list[OptionChange]:
             raise ReloadError(f"config reload not supported for {how.title}{values}")
         if isinstance(how, Grows | Judged) and (why := how.refusal(before[key], after[key])):
             raise ReloadError(f"config reload not supported for {why}")
-    if new.tls is not None and "tls.options" not in differing:
+    if new.tls is not None and old.tls is not None and "tls.options" not in differing:
         differing.append("tls.options")  # the files may have changed
     found = []
     for key in differing:
