@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jetraft.api.jetstream.api_service import ApiService
-    from jetraft.api.jetstream.prompt_gets import Asking
+    from jetraft.api.jetstream.prompt_gets import PromptCalls
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
     from jetraft.store.model.limits import QueueLimits
@@ -322,7 +322,7 @@ class JetStreamGateway(ApiGateway):
         outboxes: Outboxes,
         kick: Callable[[], None],
         later: Callable[[Callable[[], None]], None],
-        calls: Asking | None = None,
+        calls: PromptCalls | None = None,
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,

@@ -170,9 +170,8 @@ class JetStreamNode:
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
         links: Links = MeshLinks(mesh, reactor) if mesh is not None else NoLinks(self.node_id)
-        groups = GroupSetting(node_id=self.node_id, seal=seal, rng=rng, engine=opened.engine)
         self.manager = Manager(
-            groups,
+            GroupSetting(node_id=self.node_id, seal=seal, rng=rng, engine=opened.engine),
             links=links,
             clock=clock,
             on_dirty=reactor.kick_for_groups,

@@ -48,7 +48,7 @@ class Leaders(Protocol):
         """Who else leads the stream, if this node can ask it."""
 
 
-class Asking(Protocol):
+class PromptCalls(Protocol):
     """Questions between nodes (raft/mesh/rpc.py)."""
 
     def serve_at_once(self, method: str, handler: Callable[[NodeId, bytes, Callable[[bytes], None]], None]) -> None:
@@ -66,7 +66,7 @@ class PromptGets:
         lines: Lines,
         *,
         leaders: Leaders,
-        calls: Asking | None,
+        calls: PromptCalls | None,
         later: Callable[[Callable[[], None]], None],
         send: Callable[[Job, bytes], None],
         resume: Callable[[], None],
