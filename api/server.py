@@ -168,8 +168,7 @@ class Server:
         )
         self.tls = serve_tls(options, parts, self.leaf)
         listener = client_listener(self.client_socket, parts, self.tls)
-        others = [*self._build_websocket(parts), *gateway_listeners(options, parts)]
-        self.listeners: list[ClientListener] = [listener, *others]
+        self.listeners = [listener, *self._build_websocket(parts), *gateway_listeners(options, parts)]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:
@@ -207,12 +206,10 @@ class Server:
         web = self.options.websocket
         if web is None:
             return []
-        from jetraft.api.websocket.assembly import listen_for_websocket, log_start  # noqa: PLC0415  only where it is served
+        from jetraft.api.websocket.assembly import listen_for_websocket  # noqa: PLC0415  only where it is served
 
         leafs = self.leaf.leafnodes if self.leaf and self.leaf.options.listens else None
-        listener = listen_for_websocket(self.options, web, parts, leafs)
-        log_start(web, self.sessions.web_port, self.say)
-        return [listener]
+        return [listen_for_websocket(self.options, web, parts, leafs)]
 
     def _build_mesh(self, cluster: ClusterOptions) -> Any:
         from jetraft.raft.mesh.addresses import Address, parse_address, parse_route  # noqa: PLC0415
