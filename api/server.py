@@ -48,7 +48,7 @@ from jetraft.api.syslog import SyslogError
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
-from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_clients
+from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
 from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer
 from jetraft.store.model.versioning import SERVER_VERSION
@@ -163,12 +163,12 @@ class Server:
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         latencies = Latencies(self.plane, self.sessions, self.reactor.later, self.timers.call_at)
         self.shared = set_up(self.plane, options.sharing, self.identity.cluster_name, latencies)
-        self.parts = parts = ListenerParts(
-            self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say
-        )
+        call_at = self.timers.call_at
+        self.parts = parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, call_at, self.say)
         self.tls = serve_tls(options, parts, self.leaf)
         listener = client_listener(self.client_socket, parts, self.tls)
-        self.listeners = [listener, *self._build_websocket(parts), *gateway_listeners(options, parts)]
+        others = [*self._build_websocket(parts), *gateway_listeners(options, parts)]
+        self.listeners: list[ClientListener] = [listener, *others]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:
@@ -206,10 +206,12 @@ class Server:
         web = self.options.websocket
         if web is None:
             return []
-        from jetraft.api.websocket.assembly import listen_for_websocket  # noqa: PLC0415  only where it is served
+        from jetraft.api.websocket.assembly import listen_for_websocket, log_start  # noqa: PLC0415  only where it is served
 
         leafs = self.leaf.leafnodes if self.leaf and self.leaf.options.listens else None
-        return [listen_for_websocket(self.options, web, parts, leafs)]
+        listener = listen_for_websocket(self.options, web, parts, leafs)
+        log_start(web, self.sessions.web_port, self.say)
+        return [listener]
 
     def _build_mesh(self, cluster: ClusterOptions) -> Any:
         from jetraft.raft.mesh.addresses import Address, parse_address, parse_route  # noqa: PLC0415
@@ -386,13 +388,6 @@ async def serve_others(server: Server) -> None:
 
     clients = ClientDirectory(sessions=server.sessions, plane=server.plane, identity=server.identity)
     await JetStreamOfOthers.make(server.mesh, server.reactor, server.accounts, clients, server.clock).run()
-
-
-def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> Any:
-    """Serve handshakes of clients and of leaf nodes, where the options ask for TLS; returns what serves the clients."""
-    if leaf is not None:
-        leaf.serve_tls(parts)
-    return serve_clients(options.tls, parts) if options.tls is not None else None
 
 
 def make_reloader(server: Server) -> Reloader:

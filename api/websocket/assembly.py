@@ -79,7 +79,6 @@ def listen_for_websocket(
     if web.tls is not None:
         assert web.at_once is not None
         tls, sessions.web_tls_not_after = serve_handshakes(web.at_once, parts, clients, WebSocketTls)
-    log_start(web, sessions.web_port, parts.say)
     return WebSocketListener(sock, plane, parts.reactor, sessions, parts.clock, tls, clients=clients)
 
 
