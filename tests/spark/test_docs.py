@@ -118,7 +118,7 @@ def streamed(frame: "DataFrame", directory: Path) -> int:
     counts: list[int] = []
     writer = frame.writeStream.foreachBatch(lambda rows, _: counts.append(rows.count()))
     query = writer.option("checkpointLocation", str(directory)).trigger(availableNow=True).start()
-    assert query.awaitTermination(5 * PATIENCE_S)  # type: ignore[arg-type]  # seconds, as a float too
+    assert query.awaitTermination(int(5 * PATIENCE_S))
     return sum(counts)
 
 
