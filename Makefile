@@ -18,7 +18,7 @@ SOURCES := $(shell find api cluster raft store -name '*.pyx' -o -name '*.pxd' 2>
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-spark-write asan fuzz sim crash-states faults faults-disk corruption docs
+.PHONY: help setup run demo test test-again test-long lint types build build-debug wheel conformance wheelhouse image image-spark compose-check up upgrade down clean bench bench-quick bench-growth bench-store bench-many bench-consumers bench-abuse bench-spark bench-copies bench-gets bench-spark-write asan fuzz sim crash-states faults faults-disk faults-spark corruption docs
 
 help:            ## list the commands
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,9 +56,13 @@ sim: setup       ## the deterministic simulator: SEEDS=n per mode [SEED=first] [
 crash-states: setup ## simulated crashes of a store, each state checked: STATES=n SEED=first JOBS=n; fails on a violation
 	$(BIN)/python -m tests.crash_states --states $(or $(STATES),100000) --first $(or $(SEED),0) --jobs $(JOBS)
 
-faults: setup    ## real servers in network namespaces (root), 20 minutes, then restarts of STREAMS=1000 streams: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
+faults: setup    ## real servers in network namespaces (root), 20 minutes, then restarts of STREAMS=1000 streams, then kills of a Spark job that writes: SECONDS=n ONLY=name KIND=reference ENGINE=pysyncobj RUNS=n SEED=k
 	$(BIN)/python -m tests.faults --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(addprefix --engine ,$(ENGINE)) $(if $(JSON),--json $(JSON))
 	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m tests.faults.many_streams --kind $(or $(KIND),jetraft) --streams $(or $(STREAMS),1000))
+	$(if $(ONLY)$(ENGINE)$(KIND),,$(MAKE) --no-print-directory faults-spark)
+
+faults-spark: setup ## a Spark job writes exactly once while tasks, executors, driver or leader are killed or stopped, 10 minutes: ONLY=name RUNS=n SEED=k
+	$(BIN)/python -m tests.faults.spark --runs $(or $(RUNS),2) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(if $(JSON),--json $(JSON))
 
 faults-disk: setup ## real servers on disks that fail (root), 20 minutes: SECONDS=n ONLY=name KIND=reference RUNS=n SEED=k SYNC=always
 	$(BIN)/python -m tests.faults.disk --kind $(or $(KIND),jetraft) --seconds $(or $(SECONDS),1080) --runs $(or $(RUNS),3) --seed $(or $(SEED),1) $(addprefix --only ,$(ONLY)) $(if $(SYNC),--sync-always) $(if $(JSON),--json $(JSON))
@@ -113,6 +117,9 @@ bench-consumers: setup ## 100,000 pull consumers on an R3 stream, 100 of them re
 
 bench-spark: setup ## rows per second into Spark, floors, nats-server beside: ROWS=n RUNS=n KIND=jetraft-1
 	$(BIN)/python -m tests.spark.bench $(if $(ROWS),--rows $(ROWS)) $(if $(RUNS),--runs $(RUNS)) $(if $(KIND),--kind $(KIND))
+
+bench-gets: setup ## what a STREAM.MSG.GET costs on one node and on three, nats-server beside: GETS=n WINDOW=n RUNS=n
+	PYTHONPATH=src:. $(BIN)/python -m tests.bench.gets --gets $(or $(GETS),3000) --window $(or $(WINDOW),1) --runs $(or $(RUNS),1)
 
 bench-copies: setup ## how fast a mirror and a source copy a stream, nats-server beside: MESSAGES=n REPLICAS=1|3
 	$(BIN)/python -m tests.bench.copies $(if $(MESSAGES),--messages $(MESSAGES)) $(if $(REPLICAS),--replicas $(REPLICAS))

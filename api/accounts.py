@@ -11,14 +11,14 @@ import attrs
 
 from jetraft.api.config.options import JetStreamAccounts
 from jetraft.store.model.signal import Signal
-from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.tiers import Allowance
 
 
 @attrs.define(eq=False)
 class LiveAccounts:
     """See the module. `limits` is None for an account without JetStream; `operators` may change the cluster itself."""
 
-    limits: dict[str, AccountLimits | None]
+    limits: dict[str, Allowance | None]
     operators: frozenset[str]
     may_change: bool = False
     changed: Signal[[str]] = attrs.field(factory=Signal, init=False)
@@ -28,7 +28,7 @@ class LiveAccounts:
         """Those of the start."""
         return cls(dict(accounts.limits), accounts.operators, accounts.may_change)
 
-    def set(self, name: str, limits: AccountLimits | None) -> None:
+    def set(self, name: str, limits: Allowance | None) -> None:
         """An account is new, or may use something else from now on. Its streams stay."""
         self.limits[name] = limits
         self.changed.emit(name)

@@ -14,6 +14,7 @@ def jetstream_banner(options: JetStreamOptions, store_dir: Path, capacity: Mappi
     """What the log says of JetStream at the start."""
     return [
         "---------------- JETSTREAM ----------------",
+        f"  Strict:          {'true' if options.strict else 'false'}",
         f"  Max Memory:      {capacity['memory'] / 2**30:.2f} GB",
         f"  Max Storage:     {capacity['file'] / 2**30:.2f} GB",
         f'  Store Directory: "{store_dir}"',

@@ -7,11 +7,13 @@ A node without a link to this one is reached by a detour over a third node that 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import trio
 
+from jetraft.api.auth.granting import build
+from jetraft.api.auth.permissions import Permissions, SubjectRules
 from jetraft.api.plane._plane import Plane, RouteFormatError
 from jetraft.api.plane._routes import record_bytes
 from jetraft.api.reactor import Reactor
@@ -23,10 +25,14 @@ from jetraft.raft.mesh.framing import CHANNEL_DETOUR, CHANNEL_ROUTE
 from jetraft.raft.mesh.peers import Mesh, MeshPeer
 from jetraft.store.model.ids import NodeId
 
+if TYPE_CHECKING:
+    from jetraft.api.config.options import ClusterOptions
+
 URLS_MAX = 64  # of one node
 DETOURS_CHECK_S = 1.0  # a detour that the node between has refused is tried again
 WEB_URLS_KEY = "websocket_urls"  # of a node's metadata: where its clients over WebSocket connect
 ACCOUNTS_KEY = "accounts"  # of a node's metadata: it understands route records of accounts other than `$G`
+PERMISSIONS_KEY = "route_permissions"  # the same: `import` and `export` of its cluster block
 TRACES_KEY = "traces"  # the same: it delivers nothing that is for a trace only
 FRAME_BYTES_TARGET = 16 * 1024 * 1024  # records of one turn are cut into frames of about this size
 
@@ -57,6 +63,25 @@ def checked_urls(said: Any) -> tuple[str, ...]:
     return tuple(url for url in given if url and isinstance(url, str))
 
 
+def told(permissions: Permissions | None) -> dict[str, dict[str, list[str]]]:
+    """Permissions of routes as pages show them and other nodes hear of them."""
+    if permissions is None:
+        return {}
+    both = {"import": permissions.publish, "export": permissions.subscribe}
+    return {name: rules.told() for name, rules in both.items() if rules != SubjectRules()}
+
+
+def checked_permissions(said: Any) -> dict[str, dict[str, list[str]]]:
+    """What a node says of its permissions, as far as it is that; they are shown, and nothing is decided by them."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name in ("import", "export"):
+        rules = said.get(name) if isinstance(said, dict) else None
+        if isinstance(rules, dict):
+            lists = {key: rules[key] for key in ("allow", "deny") if isinstance(rules.get(key), list)}
+            found[name] = {key: [str(one) for one in given] for key, given in lists.items()}
+    return found
+
+
 def addresses_of(routes: Iterable[str]) -> frozenset[Address]:
     """The addresses of configured routes, which were checked before."""
     return frozenset(parse_route(route).address for route in routes)
@@ -76,6 +101,7 @@ class RouteFacts:
     since_ns: int  # mono
     last_received_ns: int  # mono
     figures: Mapping[str, int]
+    permissions: Mapping[str, Any]  # of the node: what it imports and exports
 
 
 @attrs.define(eq=False)
@@ -93,7 +119,9 @@ class Routes:
     by_node: dict[NodeId, int] = attrs.field(factory=dict)
     by_route: dict[int, NodeId] = attrs.field(factory=dict)
     configured: frozenset[Address] = frozenset()
+    permissions: Permissions | None = None
     _since_ns: dict[int, int] = attrs.field(factory=dict)
+    _told_under: dict[NodeId, Mapping[str, Any]] = attrs.field(factory=dict)  # what its permissions were then
     detours: Detours = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -105,10 +133,25 @@ class Routes:
             new_number=lambda: secrets.randbits(63),
         )
 
+    @classmethod
+    def of(cls, cluster: "ClusterOptions", mesh: Mesh, plane: Plane, sessions: Sessions, reactor: Reactor) -> Self:
+        """The routes of a node with this `cluster` block."""
+        return cls(
+            mesh,
+            plane,
+            sessions,
+            reactor,
+            advertise=not cluster.no_advertise,
+            configured=addresses_of(cluster.routes),
+            permissions=cluster.permissions,
+        )
+
     def start(self) -> None:
         """Listen to the mesh; call before it runs."""
         self.mesh.describe(ACCOUNTS_KEY, True)  # noqa: FBT003  (a value)
         self.mesh.describe(TRACES_KEY, True)  # noqa: FBT003
+        if self.permissions is not None:
+            self.permit(self.permissions)
         self.mesh.describe(WEB_URLS_KEY, list(self.sessions.web_urls))
         self.mesh.on_peer_up.connect(self._up)
         self.mesh.on_peer_down.connect(self._down)
@@ -133,8 +176,20 @@ class Routes:
         self.detours.update()
         self.update_connect_urls()
 
+    def permit(self, permissions: Permissions | None) -> None:
+        """Exchange what these permissions let peers have from now on. They tell their interest again."""
+        self.permissions = permissions
+        self.plane.permit_routes(None if permissions is None else build(permissions))
+        self.mesh.describe(PERMISSIONS_KEY, told(permissions))
+        self.reactor.kick_outside()
+
     def _changed(self, node: NodeId) -> None:
         self._open_accounts(node)
+        route, permissions = self.by_node.get(node), self._permissions_of(node)
+        if route is not None and permissions != self._told_under.get(node):
+            self._told_under[node] = permissions
+            self.plane.tell_again(route)
+            self.reactor.kick_outside()
         self.detours.update()
         self.update_connect_urls()
 
@@ -142,6 +197,7 @@ class Routes:
         route = self.plane.open_route(self._name_of(node))
         self.by_node[node], self.by_route[route] = route, node
         self._since_ns[route] = self.reactor.clock.mono_ns()
+        self._told_under[node] = self._permissions_of(node)
         self._open_accounts(node)
         self.reactor.kick_outside()
 
@@ -158,10 +214,19 @@ class Routes:
         peer = self.mesh.peers.get(node)
         return peer.name if peer is not None else ""
 
+    @property
+    def told_permissions(self) -> dict[str, dict[str, list[str]]]:
+        """Its own permissions, as pages show them."""
+        return told(self.permissions)
+
+    def _permissions_of(self, node: NodeId) -> Mapping[str, Any]:
+        peer = self.mesh.peers.get(node)
+        return checked_permissions(peer.metadata.get(PERMISSIONS_KEY) if peer is not None else None)
+
     def _close(self, node: NodeId) -> None:
         route = self.by_node.pop(node, None)
         if route is not None:
-            del self.by_route[route], self._since_ns[route]
+            del self.by_route[route], self._since_ns[route], self._told_under[node]
             self.plane.close_route(route)
 
     def _on_frame(self, node: NodeId, payload: memoryview) -> None:
@@ -239,6 +304,7 @@ class Routes:
                     since_ns=self._since_ns[route],
                     last_received_ns=link.last_received_ns if link is not None else self._since_ns[route],
                     figures=figures,
+                    permissions=self._permissions_of(node),
                 )
             )
         return found

@@ -28,6 +28,7 @@ from jetraft.api.config.options import ClusterOptions, Options
 from jetraft.api.descriptors import DescriptorWatch, hold_sockets, raise_limit
 from jetraft.api.ending import Ending
 from jetraft.api.exchange.setup import set_up
+from jetraft.api.http_gateway.opening import gateway_listeners
 from jetraft.api.interfaces import advertised, join_host_port
 from jetraft.api.latency import Latencies
 from jetraft.api.listener import ClientListener, ListenError, listen
@@ -47,7 +48,7 @@ from jetraft.api.syslog import SyslogError
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
-from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_clients
+from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
 from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer
 from jetraft.store.model.versioning import SERVER_VERSION
@@ -152,7 +153,7 @@ class Server:
         lookups = build_lookups(options, self.registry, self.clock, self.say)
         callouts = build_callouts(self.sessions, self.server_key, self.registry, lookups)
         self.logins = Logins(self.sessions, self.say, callouts=callouts, registry=self.registry, lookups=lookups)
-        self.tracer = Tracer(self.sessions, self.logins.log.line)
+        self.tracer = Tracer(self.sessions, self.logins.log.line, self.registry)
         self.leaf = make_leaf(self)
         on_leaf_text = self.leaf.leafnodes.on_text if self.leaf else None
         self.plane = make_plane(options, self.sessions, self.logins, self.tracer, self.say, on_leaf_text)
@@ -162,18 +163,20 @@ class Server:
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         latencies = Latencies(self.plane, self.sessions, self.reactor.later, self.timers.call_at)
         self.shared = set_up(self.plane, options.sharing, self.identity.cluster_name, latencies)
-        parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say)
+        self.parts = parts = ListenerParts(
+            self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say
+        )
         self.tls = serve_tls(options, parts, self.leaf)
         listener = client_listener(self.client_socket, parts, self.tls)
-        self.listeners: list[ClientListener] = [listener, *self._build_websocket(parts)]
+        others = [*self._build_websocket(parts), *gateway_listeners(options, parts)]
+        self.listeners: list[ClientListener] = [listener, *others]
         self.mesh = self._build_mesh(options.cluster) if options.cluster else None
         self.routes: Any = None  # Routes, in a cluster
         if self.mesh is not None:
-            from jetraft.api.routes import Routes, addresses_of  # noqa: PLC0415  servers that stand alone have none
+            from jetraft.api.routes import Routes  # noqa: PLC0415  servers that stand alone have none
 
-            advertise = not (options.cluster and options.cluster.no_advertise)
-            to = addresses_of(options.cluster.routes if options.cluster else ())
-            self.routes = Routes(self.mesh, self.plane, self.sessions, self.reactor, advertise=advertise, configured=to)
+            assert options.cluster is not None
+            self.routes = Routes.of(options.cluster, self.mesh, self.plane, self.sessions, self.reactor)
             self.routes.start()
         self.jetstream = self._build_jetstream()
         self.pages = build_pages(
@@ -386,13 +389,6 @@ async def serve_others(server: Server) -> None:
 
     clients = ClientDirectory(sessions=server.sessions, plane=server.plane, identity=server.identity)
     await JetStreamOfOthers.make(server.mesh, server.reactor, server.accounts, clients, server.clock).run()
-
-
-def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> Any:
-    """Serve handshakes of clients and of leaf nodes, where the options ask for TLS; returns what serves the clients."""
-    if leaf is not None:
-        leaf.serve_tls(parts)
-    return serve_clients(options.tls, parts) if options.tls is not None else None
 
 
 def make_reloader(server: Server) -> Reloader:

@@ -21,7 +21,17 @@ ONLY_WORDS: Final = (b"1", b"true", b"on")
 TRACEPARENT_PARTS: Final = 4
 SAMPLED: Final = 1
 
+PERCENT: Final = 100
+
 Headers = dict[bytes, list[bytes]]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class TraceDestination:
+    """Where an account has messages traced that carry `traceparent`, and how many of a hundred."""
+
+    dest: bytes
+    sampling: int = PERCENT
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 import orjson
 
+from jetraft.api.auth.registry import AccountRegistry
 from jetraft.api.auth.violations import PUBLISH, texts
 from jetraft.api.config.options import Options
 from jetraft.api.session import Sessions
@@ -22,6 +23,8 @@ from jetraft.api.trace_headers import (
     DISABLED,
     HOP,
     ORIGIN_ACCOUNT,
+    PERCENT,
+    TraceDestination,
     disabled,
     read_trace,
     with_header,
@@ -33,21 +36,12 @@ from jetraft.store.model.versioning import SERVER_VERSION
 
 CLIENT: Final = 0
 ROUTE: Final = 1
-PERCENT: Final = 100
 SYSTEM_ACCOUNT_SHOWN: Final = "$SYS"
 NOT_UNDERSTOOD: Final = "Not delivered because remote does not support message tracing"
 SILENT: Final = "Message delivered but remote does not support message tracing so no trace event generated from there"
 EVENTS_MAX: Final = 10_000  # of the traces that wait for the end of a turn: some 70 ms; what exceeds them is not traced
 TRACE_COST: Final = 5  # events that take as long as what every trace takes
 JETSTREAM_CAPABILITIES: Final = 3  # it is enabled, and snapshots are binary
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class TraceDestination:
-    """Where an account has messages traced that carry `traceparent`, and how many of a hundred."""
-
-    dest: bytes
-    sampling: int = PERCENT
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -160,7 +154,7 @@ class Trace:
             return b"", body
         word = self.encoding.lower()
         if "snappy" in word or "s2" in word:
-            from jetraft.cluster.backup.s2 import IDENTIFIERS, Compressor  # noqa: PLC0415  for those who ask for it
+            from jetraft.store.s2.framing import IDENTIFIERS, Compressor  # noqa: PLC0415  for those who ask for it
 
             compressor = Compressor()
             framed = compressor.add(body) + compressor.flush()
@@ -196,6 +190,7 @@ class Tracer:
 
     sessions: Sessions
     log: Callable[[str], None]
+    registry: AccountRegistry | None = None  # of accounts whose tokens name a destination
     rng: random.Random = attrs.field(factory=random.Random)
     sent: int = 0
     events: int = 0  # of traces that are not sent yet
@@ -203,6 +198,16 @@ class Tracer:
 
     def __attrs_post_init__(self) -> None:
         self.by_account = destinations(self.sessions.options)
+
+    def destination_of(self, account: str) -> TraceDestination | None:
+        """Where an account has messages traced that carry `traceparent`."""
+        claims = None if self.registry is None else self.registry.get(account)
+        return self.by_account.get(account) if claims is None else claims.trace
+
+    @property
+    def has_destinations(self) -> bool:
+        """Whether any account has one."""
+        return bool(self.by_account) or any(claims.trace for claims in self.registry or ())
 
     def now_ns(self) -> int:
         """Unix time."""
@@ -228,7 +233,7 @@ class Tracer:
             return NotTraced(hdr=None if only else with_header(hdr, DEST, DISABLED), is_dropped=only)
         dest = asked.first(DEST)
         if asked.is_external:
-            configured = self.by_account.get(account)
+            configured = self.destination_of(account)
             if configured is None:
                 return None
             dest = configured.dest

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.cluster.node_spec import NodePorts, NodeSetting
     from jetraft.cluster.readiness import Confirmation
+    from jetraft.cluster.requests.read_confirmations import ReadConfirmations
     from jetraft.cluster.state.changes import StreamChanges
     from jetraft.cluster.streams.handing_over import Handovers
     from jetraft.cluster.streams.replica import StreamReplica
@@ -93,6 +94,7 @@ class Parts:
     backend: MetaBackend[StreamReplica]
     gossip: ProfileGossip
     service: ClusterService
+    reads: ReadConfirmations
     supervisor: Supervisor
     room: RoomKeeper
     memory: MemoryKeeper | None
@@ -143,6 +145,7 @@ def assemble(setting: NodeSetting, ports: NodePorts, stored: Stored) -> Parts:
         adoption=replicas.adoption,
         backend=replicas.backend,
         gossip=gossip,
+        reads=requests.reads,
         service=_service(setting.node_id, mesh, shared, requests, logs.leader_duties),
         supervisor=supervisor,
         room=_room_keeper(ports, space, supervisor),

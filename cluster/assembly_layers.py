@@ -42,6 +42,7 @@ from jetraft.cluster.requests.backup_transfers import Backups
 from jetraft.cluster.requests.inquiries import Inquiries
 from jetraft.cluster.requests.locator import Owners
 from jetraft.cluster.requests.members import GroupMembers, StreamAdmission
+from jetraft.cluster.requests.read_confirmations import ReadConfirmations
 from jetraft.cluster.requests.serving import ServedRequests
 from jetraft.cluster.site import Site
 from jetraft.cluster.state.changes import StreamChanges
@@ -153,6 +154,7 @@ class Requests:
     forwarder: Forwarder
     frontend: MetaFrontend
     inquiries: Inquiries
+    reads: ReadConfirmations
     backups: Backups
     currency: Currency
     confirmation: Confirmation
@@ -211,6 +213,7 @@ def request_parts(setting: NodeSetting, ports: NodePorts, shared: Shared) -> Req
         forwarder=forwarder,
         frontend=frontend,
         inquiries=inquiries,
+        reads=ReadConfirmations(forwarder=forwarder, served=served, owners=owners, directory=directory),
         backups=backups,
         currency=Currency(committed_index=inquiries.committed_index, wait_applied=meta_group.wait_applied),
         confirmation=Confirmation(clock=clock, ask=inquiries.committed_index, wait_applied=meta_group.wait_applied),
@@ -359,6 +362,7 @@ def _site_maker(
         is_table_proved=lambda: requests.currency.is_proved,
         has_no_row=shared.has_no_row,
         on_settled=requests.inquiries.report_settled,
+        confirm_read=requests.reads.confirm,
         on_abandoned=requests.backups.abandon,
         has_begun_empty=logs.stream_admission.has_begun_empty,
         quota=Quota(setting.store_limits, shared.held_bytes),

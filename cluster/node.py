@@ -87,6 +87,7 @@ class ClusterNode:
             if parts.handovers is not None:
                 nursery.start_soon(parts.handovers.run)
             nursery.start_soon(parts.service.inquiries.run)
+            nursery.start_soon(parts.reads.run)
             nursery.start_soon(parts.leader_duties.run)
             nursery.start_soon(parts.gossip.run)
             nursery.start_soon(parts.room.run)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from jetraft.store.ledger.node_dir import NodeDir
     from jetraft.store.model.config import StorageType
     from jetraft.store.model.ids import NodeId
-    from jetraft.store.model.state import AccountLimits
     from jetraft.store.model.steady import SteadyClock
+    from jetraft.store.model.tiers import Allowance
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -37,7 +37,7 @@ class NodeSetting:
     domain: str = ""  # of JetStream
     expected: int = 1
     limits: ServerLimits = NO_LIMITS
-    accounts: Mapping[str, AccountLimits | None] = attrs.field(factory=dict)  # not named, or None: no limits
+    accounts: Mapping[str, Allowance | None] = attrs.field(factory=dict)  # not named, or None: no limits
     accounts_may_change: bool = False  # the mapping does, while the node runs
     tags: tuple[str, ...] = ()
     unique_tag: str = ""  # a prefix of tags whose values no two replicas of a stream may share

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from jetraft.cluster.accounts import AccountQuota
     from jetraft.cluster.memory_budget import MemoryBudget
     from jetraft.cluster.ports import Outbox, Timers, Traces
     from jetraft.cluster.quota import Quota
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from jetraft.raft.manager import Manager
     from jetraft.store.disk.space import SpaceWatch
     from jetraft.store.model.ids import GroupId, NodeId
+    from jetraft.store.model.limits import QueueLimits
     from jetraft.store.model.steady import SteadyClock
+    from jetraft.store.model.tiers import Allowance
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -45,9 +48,9 @@ class Site:
     # When the link with a node was last heard (mono); None: never.
     link_heard_ns: Callable[[NodeId], int | None] = attrs.field(default=lambda _node: None)
     quota: Quota | None = None  # what the server was told to hold at most; None: no limits
-    limits: Callable[[], AccountLimits] = AccountLimits  # of the account, now
+    limits: Callable[[], Allowance] = AccountLimits  # of the account, now
     server_limits: ServerLimits = NO_LIMITS  # what requests may ask of this server
-    account_quota: Quota | None = None  # what the account may hold at most; None: no limits
+    account_quota: AccountQuota | None = None  # what the account may hold at most; None: no limits
     batches: BatchRoom = attrs.Factory(BatchRoom)  # what batches of all streams take on this node
     space: SpaceWatch | None = None  # room for streams on disk; None: never short
     memory: MemoryBudget | None = None  # below a limit of the process; None: there is none
@@ -56,6 +59,10 @@ class Site:
     is_table_proved: Callable[[], bool] = attrs.field(default=lambda: True)  # rows may be gone by (meta/currency.py)
     has_no_row: Callable[[StreamAssignment], bool] = attrs.field(default=lambda _row: False)  # the stream is removed
     on_settled: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its peers are its members
+    # Calls back when a replica here has all that is committed now, or cannot know.
+    confirm_read: Callable[[StreamAssignment, Callable[[bool], None]], None] = attrs.field(
+        default=lambda _row, told: told(False)  # noqa: FBT003  (a callback's one word)
+    )
     on_abandoned: Callable[[StreamAssignment], None] = attrs.field(default=lambda _row: None)  # its restore has stopped
     has_begun_empty: Callable[[GroupId], bool] = attrs.field(
         default=lambda _group: False
@@ -67,3 +74,8 @@ class Site:
             takes_self=True,
         )
     )
+
+    @property
+    def queues(self) -> QueueLimits:
+        """How much of what waits is taken."""
+        return self.server_limits.queues

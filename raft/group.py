@@ -215,13 +215,13 @@ class Group:
         """Return when this member does not lead."""
         await self.turns.progress.until(lambda: not self.is_leader)
 
-    def read_barrier(self, done: Done) -> None:
-        """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21)."""
-        if not self.is_leader:
-            done(Outcome.REFUSED, None)
-            return
-        self.turns.proposals.add_read(done)
-        self._mark_dirty()
+    def followed(self) -> tuple[NodeId, int] | None:
+        """Whom this member follows: see `Turns.followed`."""
+        return self.turns.followed()
+
+    def read_barrier(self, done: Done, *, word: tuple[NodeId, int] | None = None) -> None:
+        """Call `done` when a read here is linearizable: see `Turns.read`."""
+        self.turns.read(done, word)
 
     async def confirm_leadership(self) -> None:
         """Return when everything committed before the call is applied here (`read_barrier`). Raises NotLeaderError."""

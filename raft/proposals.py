@@ -37,7 +37,7 @@ Committed = Callable[[], None]
 class Proposals:
     """The proposals and reads of one group on one node."""
 
-    __slots__ = ("_announced", "_new_reads", "_queue", "_reads", "_waiting")
+    __slots__ = ("_announced", "_confirmed_reads", "_new_reads", "_queue", "_reads", "_waiting")
 
     def __init__(self) -> None:
         self._queue: list[tuple[Proposal, Done | None, Committed | None]] = []
@@ -45,6 +45,7 @@ class Proposals:
         self._waiting: Fifo[tuple[int, Done]] = Fifo()  # (log index, to be called when it is applied)
         self._new_reads: list[Done] = []  # that the members are asked about at the end of the turn
         self._reads: Fifo[tuple[int, int, Done]] = Fifo()  # (round, index to be applied, done)
+        self._confirmed_reads: Fifo[tuple[int, Done]] = Fifo()  # (index to be applied, done): they need no round
 
     @property
     def queued(self) -> int:
@@ -63,8 +64,8 @@ class Proposals:
 
     @property
     def has_reads(self) -> bool:
-        """Whether reads wait for the end of a round."""
-        return bool(self._reads)
+        """Whether reads wait for the end of a round, or for what they are to see."""
+        return bool(self._reads or self._confirmed_reads)
 
     def add(self, proposal: Proposal, done: Done | None, committed: Committed | None) -> None:
         """Keep one for the end of the turn."""
@@ -77,6 +78,10 @@ class Proposals:
     def add_read(self, done: Done) -> None:
         """Keep a read for the end of the turn."""
         self._new_reads.append(done)
+
+    def add_confirmed_read(self, index: int, done: Done) -> None:
+        """A read for which a majority has spoken already: it waits until this index is applied."""
+        self._confirmed_reads.append((index, done))
 
     def begin_reads(self, read_round: int, index: int) -> None:
         """The reads that were kept wait for this round, which begins now, and for an index to be applied.
@@ -125,7 +130,9 @@ class Proposals:
 
     def tell_readers(self, confirmed_round: int, applied_index: int) -> None:
         """A round of contact was confirmed, or more was applied."""
-        reads = self._reads
+        reads, confirmed = self._reads, self._confirmed_reads
+        while confirmed and confirmed[0][0] <= applied_index:
+            confirmed.popleft()[1](Outcome.OK, None)
         while reads and reads[0][0] <= confirmed_round and reads[0][1] <= applied_index:
             reads.popleft()[2](Outcome.OK, None)
 
@@ -133,8 +140,8 @@ class Proposals:
         """Leadership is over: every proposal and read gets its outcome; no commit is announced after this."""
         # Detached first: a callback may add to them.
         waiting, self._waiting = self._waiting, Fifo()
-        reads, self._reads = [done for _, _, done in self._reads] + self._new_reads, Fifo()
-        self._new_reads = []
+        reads = [*(done for _, _, done in self._reads), *(done for _, done in self._confirmed_reads), *self._new_reads]
+        self._reads, self._confirmed_reads, self._new_reads = Fifo(), Fifo(), []
         self._announced.clear()
         for _, done in waiting:
             # In the log: another leader may commit it, or cut it.

@@ -15,12 +15,12 @@ from typing import Final
 from jetraft.raft.changes import Change
 from jetraft.raft.checkpointing import Checkpointer
 from jetraft.raft.engine.acceptor import LogDivergedError
-from jetraft.raft.engine.messages import Message
+from jetraft.raft.engine.messages import Message, Role
 from jetraft.raft.engine.port import Engine
 from jetraft.raft.engine.ready import NOTHING
 from jetraft.raft.machine import StateMachine, apply_entries
 from jetraft.raft.outbox import RaftOutbox
-from jetraft.raft.proposals import Proposals
+from jetraft.raft.proposals import Done, Outcome, Proposals
 from jetraft.raft.tenure import Tenure
 from jetraft.store.model.ids import GroupId, NodeId
 from jetraft.store.port import Entry, GroupLog, StoreCorrupt, StoreError
@@ -189,7 +189,7 @@ class Turns:
             if self._committed:
                 self._apply(self._committed, now_ns)
             if self.tenure.term_led:
-                self._lead()
+                self._lead(now_ns)
             self._seal_queue()
             self._core.flush(now_ns)
             self._perform(now_ns)
@@ -212,12 +212,12 @@ class Turns:
             self._mark_dirty()
         self._checkpointer.save_if_due(self.applied_index, now_ns)
 
-    def _lead(self) -> None:
+    def _lead(self, now_ns: int) -> None:
         """Begin to admit once everything before the term is applied; answer reads."""
         if not self.tenure.is_leader and self.applied_index >= self._core.term_start_index:
             self.tenure.begin()
         if self.proposals.has_new_reads:
-            self.proposals.begin_reads(self._core.begin_read(), self._core.commit_index)
+            self.proposals.begin_reads(self._core.begin_read(now_ns), self._core.commit_index)
         if self.proposals.has_reads:
             self.proposals.tell_readers(self._core.confirmed_read_round, self.applied_index)
 
@@ -228,6 +228,31 @@ class Turns:
         except DISK_ERRORS as error:
             self.fail(error, now_ns)
         return self.tenure.is_leader and self._core.transfer(to, now_ns)
+
+    # Linearizable reads.
+
+    def followed(self) -> tuple[NodeId, int] | None:
+        """The node that leads this group and the term, as this member knows; None if it knows none, or leads itself."""
+        core = self._core
+        if self.failed is not None or core.leader is None or core.role is Role.LEADER:
+            return None
+        return core.leader, core.term
+
+    def read(self, done: Done, word: tuple[NodeId, int] | None) -> None:
+        """Call `done` when everything committed before now is applied here: a read then is linearizable (rule 21).
+
+        `word` is of a read that came through a member, which has said after the read came that it follows this one in
+        that term (`followed`). With the leader's own it is a majority of three: no other one is asked.
+        """
+        if not self.tenure.is_leader:
+            done(Outcome.REFUSED, None)
+            return
+        if word is not None and self._core.is_majority_with(*word):
+            # Not of the next round, which others may join whose reads have come after that word was given.
+            self.proposals.add_confirmed_read(self._core.commit_index, done)
+        else:
+            self.proposals.add_read(done)
+        self._mark_dirty()
 
     def _seal_queue(self) -> None:
         """Append the queued proposals, one entry each; while a transfer runs they wait for its end."""

@@ -36,6 +36,7 @@ AROUND: Final = {
     "leafnodes.authorization.users": "leafnodes {{ authorization {{ users: [ {{ {} }} ] }} }}",
     "leafnodes.remotes": "leafnodes {{ remotes: [ {{ {} }} ] }}",
     "websocket": "websocket {{ {} }}",
+    "http_gateway": "http_gateway {{ {} }}",
     "authorization.auth_callout": "authorization {{ auth_callout {{ {} }} }}",
 }
 TITLES: Final = {"": "At the top", "tls": "`tls`, of clients", "permissions": "`permissions` of a user"}

@@ -22,12 +22,16 @@ from jetraft.api.auth.permissions import (
 )
 from jetraft.api.auth.rules import CalloutRules
 from jetraft.api.auth.sharing_claims import sharing_of
-from jetraft.api.auth.tokens import Token, TokenError, flag, integer, items, string, strings, table
+from jetraft.api.auth.tokens import InvalidClaimsError, Token, TokenError, flag, integer, items, string, strings, table
 from jetraft.api.exchange.values import Sharing
+from jetraft.api.trace_headers import PERCENT, TraceDestination
+from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.state import AccountLimits
-from jetraft.store.model.subject import valid_subject
+from jetraft.store.model.subject import valid_publish_subject, valid_subject
+from jetraft.store.model.tiers import Allowance, TieredLimits
 
 ENTRIES_MAX: Final = 10_000  # of the lists of permissions of one token
+TIERS_MAX: Final = 100  # five can be of use
 SCOPE: Final = "user_scope"
 EVERY_USER: Final = "*"  # of revocations
 EVERY_ACCOUNT: Final = "*"
@@ -85,7 +89,7 @@ class OperatorClaims:
 
 @attrs.frozen(kw_only=True, slots=True)
 class AccountClaims:
-    """The token of an account. `jetstream` is None where it is not enabled; `unserved` names what has no effect."""
+    """The token of an account. `jetstream` is None where it is not enabled."""
 
     subject: str
     issuer: str
@@ -102,9 +106,9 @@ class AccountClaims:
     max_subs: int = NO_LIMIT
     max_payload: int = NO_LIMIT
     allows_bearer: bool = True
-    jetstream: AccountLimits | None = None
+    jetstream: Allowance | None = None
     callout: CalloutRules | None = None  # where a service of the account says who clients are
-    unserved: tuple[str, ...] = ()
+    trace: TraceDestination | None = None
 
     def has_revoked(self, user: UserClaims) -> bool:
         """Whether the token of a user does not count any more."""
@@ -241,14 +245,25 @@ def account_claims(token: Token) -> AccountClaims:
         allows_bearer=not flag(limits, "disallow_bearer"),
         jetstream=jetstream_limits(limits),
         callout=callout_of(table(nats, "authorization"), token.subject, frozenset(signing_keys)),
-        unserved=unserved_of(nats, limits),
+        trace=trace_of(nats),
     )
 
 
-def unserved_of(nats: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[str, ...]:
-    """What has no effect, and takes nothing away from anybody."""
-    found = {"tiered_limits": table(limits, "tiered_limits"), "trace": nats.get("trace")}
-    return tuple(name for name, value in found.items() if value)
+def trace_of(nats: Mapping[str, Any]) -> TraceDestination | None:
+    """Where messages with `traceparent` are traced to; None: they are not. Raises TokenError."""
+    if nats.get("trace") is None:
+        return None
+    block = table(nats, "trace")
+    dest, sampling = string(block, "dest"), integer(block, "sampling")
+    named = "the account Trace.Destination subject"
+    if not dest:
+        raise InvalidClaimsError(f"{named} cannot be empty")
+    if not valid_publish_subject(dest.encode()):
+        raise InvalidClaimsError(f"{named} {go_quote(dest)} is not a valid publish subject")
+    if not 0 <= sampling <= PERCENT:
+        wrong = "is not valid, should be in the range [1..100]"
+        raise InvalidClaimsError(f"the account Trace.Sampling value '{sampling}' {wrong}")
+    return TraceDestination(dest=dest.encode(), sampling=sampling or PERCENT)
 
 
 def callout_of(block: Mapping[str, Any], account: str, signers: frozenset[str]) -> CalloutRules | None:
@@ -291,14 +306,27 @@ def _revocations(nats: Mapping[str, Any]) -> dict[str, int]:
     return {key: integer(found, key) for key in found}
 
 
-def jetstream_limits(limits: Mapping[str, Any]) -> AccountLimits | None:
-    """The limits of all tiers together; None where JetStream is not enabled. Tiers of their own are not served."""
-    memory, storage = integer(limits, "mem_storage"), integer(limits, "disk_storage")
-    if table(limits, "tiered_limits") or (memory == 0 and storage == 0):
+def jetstream_limits(limits: Mapping[str, Any]) -> Allowance | None:
+    """What the account may use, by tier where the token names tiers; None where JetStream is not enabled.
+
+    Raises TokenError.
+    """
+    tiers = table(limits, "tiered_limits")
+    if "" in tiers:
+        raise InvalidClaimsError('Tiered JetStream Limits can not contain a blank "" tier name')
+    if len(tiers) > TIERS_MAX:
+        raise TokenError("the token has too many tiers")
+    found = {name: _of_jetstream(table(tiers, name)) for name in tiers}
+    everywhere = _of_jetstream(limits)
+    if not any(one.max_memory or one.max_storage for one in found.values() or (everywhere,)):
         return None
+    return TieredLimits(MappingProxyType(found)) if found else everywhere
+
+
+def _of_jetstream(limits: Mapping[str, Any]) -> AccountLimits:
     return AccountLimits(
-        max_memory=memory,
-        max_storage=storage,
+        max_memory=integer(limits, "mem_storage"),
+        max_storage=integer(limits, "disk_storage"),
         max_streams=integer(limits, "streams"),
         max_consumers=integer(limits, "consumer"),
         max_ack_pending=_positive(limits, "max_ack_pending"),

@@ -20,12 +20,11 @@ import trio
 from jetraft.api.auth.claims import AccountClaims
 from jetraft.api.auth.lookups import AccountLookups
 from jetraft.api.auth.nkeys import is_account_key
-from jetraft.api.auth.opening import note_unserved
 from jetraft.api.auth.registry import AccountRegistry, SignedAccount
 from jetraft.api.auth.signed_sharing import SignedSharing
 from jetraft.api.auth.token_directory import TokenDirectory
 from jetraft.api.auth.token_source import TokenSource
-from jetraft.api.auth.tokens import TokenError, decode_token, items
+from jetraft.api.auth.tokens import InvalidClaimsError, TokenError, decode_token, items
 from jetraft.api.config.options import ResolverOptions
 from jetraft.api.logger import Logger
 from jetraft.api.outbox import PlaneOutbox
@@ -169,7 +168,8 @@ class ClaimsService:
         try:
             account = SignedAccount.read(request.payload)
         except TokenError as error:
-            self._answer(request, failed, account=key or "n/a", error=str(error))
+            said = "jwt validation failed" if isinstance(error, InvalidClaimsError) else failed
+            self._answer(request, said, account=key or "n/a", error=str(error))
             return
         subject = account.claims.subject
         try:
@@ -196,7 +196,6 @@ class ClaimsService:
         if self.directory is not None:
             await trio.to_thread.run_sync(self.directory.write, subject, account.token)
         before = self.registry.put(account)
-        note_unserved(account.claims, self.say)
         self.on_change(before, account.claims)
 
     async def _delete(self, request: _Request) -> None:

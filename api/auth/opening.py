@@ -44,8 +44,6 @@ def open_registry(trust: TrustOptions, say: Logger) -> AccountRegistry:
             take_preloaded(token, registry, directory)
     except OSError as error:
         raise RegistryError(f"cannot use the directory of the account resolver: {error}") from error
-    for claims in registry:
-        note_unserved(claims, say)
     if trust.rules.operators and not trust.system_account:
         say.warning("Trusted Operators should utilize a System Account")
     if trust.system_account and registry.get(trust.system_account) is None:
@@ -104,9 +102,3 @@ def take_preloaded(token: str, registry: AccountRegistry, directory: TokenDirect
     if directory is not None:
         directory.write(account.claims.subject, token)
     registry.put(account)
-
-
-def note_unserved(claims: AccountClaims, say: Logger) -> None:
-    """Say what a token has that has no effect."""
-    if claims.unserved:
-        say.warning(f"Account {claims.subject}: {', '.join(claims.unserved)} are not served and have no effect")

@@ -33,6 +33,8 @@ def claims_service(
     def changed(before: AccountClaims | None, after: AccountClaims | None) -> None:
         sharing.account_changed(before, after)
         logins.account_changed(before, after)
+        if after is not None and after.trace is not None:
+            reactor.plane.trace_external(wanted=True)
         claims = after or before
         if claims is not None and claims.subject != system:
             accounts.set(claims.subject, None if after is None else after.jetstream)
@@ -55,7 +57,6 @@ def claims_service(
         }
 
     resolver = options.trust.resolver
-    inbox = f"{COMPARE}.{sessions.identity.server_id}"
     outbox = PlaneOutboxes(reactor.plane, reactor)(system)
     source: TokenSource
     if resolver.kind == "url":
@@ -70,7 +71,7 @@ def claims_service(
         resolver=resolver,
         system_account=system,
         server=server,
-        inbox=inbox.encode(),
+        inbox=f"{COMPARE}.{sessions.identity.server_id}".encode(),
         outbox=outbox,
         on_change=changed,
         sharing=sharing,

@@ -20,6 +20,10 @@ class SubjectRules:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
+    def told(self) -> dict[str, list[str]]:
+        """As other servers are told, and pages show it: only what is not empty."""
+        return {key: list(given) for key, given in (("allow", self.allow), ("deny", self.deny)) if given}
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class ResponseRules:

@@ -61,6 +61,13 @@ class Token:
         return ""
 
 
+class InvalidClaimsError(TokenError):
+    """A token says what may not be said; the message is that of github.com/nats-io/jwt, around what is wrong."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"validation errors: [{problem}]")
+
+
 def decode_token(text: str | bytes) -> Token:
     """Verify a token against the key that it names as its issuer. Raises TokenError.
 

@@ -1,7 +1,8 @@
 """The `jetraft` command: reads flags and configuration, then runs the server until a signal stops it.
 
 `jetraft inspect` and `jetraft verify` read a store directory instead (cli/inspect.py); `jetraft recover` makes groups
-available again without a majority (cli/recover.py), `jetraft export` writes a stream to a file (cli/export.py).
+available again without a majority (cli/recover.py), `jetraft export` writes a stream to a file (cli/export.py),
+`jetraft backup` and `jetraft restore` keep streams in a directory (cli/backup.py).
 
 Exit status: 0 after a clean stop, 1 with one line on the standard error stream when the server cannot start, 2 when the
 command line is wrong.
@@ -19,7 +20,7 @@ from jetraft.api.config.flags import FlagError, help_text, parse_flags
 from jetraft.api.config.options import Options
 
 USAGE_ERROR = 2
-COMMANDS = ("inspect", "verify", "recover", "export")
+COMMANDS = ("inspect", "verify", "recover", "export", "backup", "restore")
 
 
 def settings_of(arguments: Sequence[str]) -> Settings:
@@ -67,6 +68,13 @@ def command(name: str, words: Sequence[str]) -> int:
         from jetraft.api.cli import export  # noqa: PLC0415
 
         return export.main(words)
+    if name in ("backup", "restore"):
+        try:
+            from jetraft.api.cli import backup  # noqa: PLC0415
+        except ImportError as error:
+            sys.stderr.write(f"jetraft {name}: {error}\n")
+            return 1
+        return backup.main(name, words)
     from jetraft.api.cli import inspect  # noqa: PLC0415
 
     return inspect.main(name, words)

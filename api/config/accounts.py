@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from jetraft.api.auth.nkeys import is_account_key
 from jetraft.api.config.authorization import AnyUser, permissions, settled, users, with_default
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
@@ -103,6 +104,7 @@ def account_of(name: str, value: Any) -> tuple[AccountOptions, list[AnyUser]]:
         "imports": put("imports", imports),
         **spelled(put("mappings", mappings), "mappings", "maps"),
         "limits": put("limits", limits),
+        "nkey": public_key,
         "msg_trace": partial(message_trace, "msg_trace"),
         "trace_dest": partial(message_trace, "trace_dest"),
     }
@@ -112,6 +114,12 @@ def account_of(name: str, value: Any) -> tuple[AccountOptions, list[AnyUser]]:
     traced = {key: found.pop(key) for key in ("trace_dest", "trace_sampling") if key in found}
     enabled = found.pop("jetstream", None)
     return AccountOptions(name=name, jetstream=enabled, sharing=Sharing(**found), **traced), members
+
+
+def public_key(_settings: Settings, value: Any) -> None:
+    """The key of an account; checked, as nothing asks for it, in nats-server neither."""
+    if not isinstance(value, str) or not is_account_key(value):
+        raise OptionsError(f"Not a valid public nkey for an account: {go_quote(str(value))}")
 
 
 def with_account(user: AnyUser, account: str) -> AnyUser:

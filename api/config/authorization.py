@@ -153,6 +153,17 @@ def permissions(_key: str, value: Any) -> Permissions:
     return Permissions(**found)
 
 
+def route_permissions(_key: str, found: Permissions) -> Permissions:
+    """The same as routes have them: no queues, no answers. Raises OptionsError."""
+    if found.responses is not None:
+        raise OptionsError("Cluster permissions do not support dynamic responses")
+    for name, listed in (("allow", found.subscribe.allow), ("deny", found.subscribe.deny)):
+        for subject in listed:
+            if not valid_subject(subject.encode()):
+                raise OptionsError(f"cluster export {name}: subject {go_quote(subject)} is not a valid subject")
+    return found
+
+
 def rules(key: str, value: Any, *, with_queues: bool) -> SubjectRules:
     """`{ allow, deny }`, or what is allowed alone."""
     if not isinstance(value, Table):

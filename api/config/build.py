@@ -20,13 +20,13 @@ from jetraft.api.config.options import (
     ScrubOptions,
     TrustOptions,
 )
+from jetraft.api.config.queues import server_limits
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.url import redacted
 
 Settings = dict[str, Any]
@@ -88,6 +88,7 @@ def cluster_options(settings: Settings) -> ClusterOptions | None:
         connect_retries=settings.get("connect_retries") or 0,
         tls=settings.get("cluster_tls"),
         bulk_bytes_per_s=settings.get("bulk_bytes_per_s") or CLUSTER_BULK_BYTES_PER_S,
+        permissions=settings.get("cluster_permissions") or settings.get("cluster_user_permissions"),
     )
 
 
@@ -106,8 +107,10 @@ def jetstream_options(settings: Settings) -> JetStreamOptions | None:
         domain=settings.get("domain") or "",
         raft_engine=engine,
         cipher=settings.get("cipher") or "chachapoly",
-        limits=settings.get("jetstream_limits") or NO_LIMITS,
+        limits=server_limits(settings),
+        strict=settings.get("jetstream_strict", True),
         streams=settings.get("declared_streams") or (),
+        legacy_api=bool(settings.get("legacy_api")),
         key=settings.get("encryption_key") or "",
         prev_key=settings.get("prev_encryption_key") or "",
         scrub=ScrubOptions(
@@ -251,7 +254,7 @@ PLAIN = (
     "ping_interval_ns", "ping_max", "write_deadline_ns",
     "lame_duck_duration_ns", "lame_duck_grace_period_ns", "logtime", "logtime_utc", "log_file", "log_size_limit",
     "log_max_num", "max_traced_msg_len", "no_header_support", "pid_file", "ports_file_dir", "server_tags",
-    "syslog", "remote_syslog", "server_metadata", "config_file", "config_digest",
+    "syslog", "remote_syslog", "server_metadata", "http_gateway", "config_file", "config_digest",
 )  # fmt: skip
 
 

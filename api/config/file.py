@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jetraft.api.config import without_effect
+from jetraft.api.config import queues, without_effect
 from jetraft.api.config.accounts import accounts
-from jetraft.api.config.authorization import authorization, check_alone
+from jetraft.api.config.authorization import authorization, check_alone, permissions, route_permissions
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
 from jetraft.api.config.feature_flags import feature_flags
@@ -36,8 +36,11 @@ def cluster_authorization(settings: Settings, value: Any) -> None:
         **spelled(put("user", text), "user", "username"),
         **spelled(put("password", secret_text), "pass", "password"),
         "timeout": put("timeout", duration_ns),
+        **spelled(put("permissions", permissions), "default_permission", "default_permissions", "permissions"),
     }
     apply_all("cluster.authorization", value, keys, found)
+    if "permissions" in found:  # where they were before; those of the block itself win
+        settings["cluster_user_permissions"] = route_permissions("", found["permissions"])
     settings["cluster_secret"] = f"{found.get('user', '')}:{found.get('password', '')}"
 
 
@@ -89,10 +92,10 @@ def sync_interval(_settings: Settings, value: Any) -> None:
         duration_ns("sync_interval", value)
 
 
-def strict(_settings: Settings, value: Any) -> None:
-    """Requests with unknown fields are always refused, nats-server's default. Raises OptionsError for false."""
-    if not boolean("strict", value):
-        raise OptionsError("strict: false is not served by jetraft yet")
+def extension_hint(_settings: Settings, value: Any) -> None:
+    """Whether a leaf node's JetStream becomes a part of its hub's, which it never does. Raises OptionsError."""
+    if text("extension_hint", value).lower() == "will_extend":
+        raise OptionsError("extension_hint: will_extend is not served by jetraft yet")
 
 
 def closed_clients(settings: Settings, value: Any) -> None:
@@ -166,6 +169,13 @@ def websocket(settings: Settings, value: Any) -> None:
     read(settings, value)
 
 
+def http_gateway(settings: Settings, value: Any) -> None:
+    """The listener for HTTP publishes."""
+    from jetraft.api.config.http_gateway import http_gateway as read  # noqa: PLC0415  few servers have one
+
+    read(settings, value)
+
+
 def streams(settings: Settings, value: Any) -> None:
     """Streams that are made at the start."""
     from jetraft.api.config.declared import streams as read  # noqa: PLC0415  few servers have some
@@ -189,18 +199,30 @@ JETSTREAM: Mapping[str, Apply] = {
     **without_effect.OF_JETSTREAM,
     "unique_tag": put("unique_tag", text),
     "domain": put("domain", domain),
-    "strict": strict,
+    "strict": put("jetstream_strict", boolean, "strict"),
+    "extension_hint": extension_hint,
     **spelled(sync_interval, "sync_interval", "sync"),
     "raft_engine": put("raft_engine", text),
     "scrub": scrub,
     "limits": jetstream_limits,
+    **{key: put(key, integer) for key in queues.KEYS},
     "streams": streams,
+    "legacy_api": put("legacy_api", boolean),
     "cipher": put("cipher", cipher),
     **spelled(put("encryption_key", secret_text), "key", "ek", "encryption_key"),
     **spelled(put("prev_encryption_key", secret_text), "prev_key", "prev_ek", "prev_encryption_key"),
 }
 
+
+def cluster_compression(settings: Settings, value: Any) -> None:
+    """Whether links are compressed: they are not."""
+    from jetraft.api.config.compression import compression_of_links  # noqa: PLC0415  few configurations say it
+
+    compression_of_links(settings, value)
+
+
 CLUSTER: Mapping[str, Apply] = {
+    "compression": cluster_compression,
     **without_effect.OF_CLUSTER,
     "name": put("cluster_name", text, "name"),
     "listen": put("cluster_listen", listen, "listen"),
@@ -214,6 +236,7 @@ CLUSTER: Mapping[str, Apply] = {
     "secret_file": put("cluster_secret_file", text, "secret_file"),
     "authorization": cluster_authorization,
     "tls": cluster_tls,
+    "permissions": put("cluster_permissions", lambda key, value: route_permissions(key, permissions(key, value))),
     "bulk_rate": bulk_rate,
 }
 
@@ -271,6 +294,7 @@ TOP: Mapping[str, Apply] = {
     "tls": tls,
     **spelled(leafnodes, "leafnodes", "leaf"),
     **spelled(websocket, "websocket", "ws"),
+    "http_gateway": http_gateway,
     "allow_non_tls": put("allow_non_tls", boolean),
     "max_payload": put("max_payload_bytes", integer, "max_payload"),
     "max_control_line": put("max_control_line_bytes", integer, "max_control_line"),

@@ -177,6 +177,7 @@ def help_text(program: str = "jetraft") -> str:
         f"       {program} inspect DIR           print the contents of a store directory",
         f"       {program} verify DIR            check a store directory for damage",
         f"       {program} recover DIR           continue groups that have permanently lost their majority",
+        f"       {program} backup|restore DIR    keep the streams of running servers in a directory",
         f"       {program} inspect|verify|recover --help",
     ]
     for title, flags in SECTIONS:

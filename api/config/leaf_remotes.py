@@ -1,4 +1,4 @@
-"""The hubs of a `leafnodes` block, and what holds for connections in both directions: TLS and compression.
+"""The hubs of a `leafnodes` block, and what holds for connections in both directions: TLS.
 
 Keys and texts of errors are nats-server's. What weakens a connection when it is passed over is refused by name.
 """
@@ -12,6 +12,7 @@ from jetraft.api.auth.seeds import SeedError, UserKey
 from jetraft.api.config.authorization import subjects
 from jetraft.api.config.blocks import Apply, PlacedError, apply_all, put, spelled
 from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.compression import compression
 from jetraft.api.config.gotypes import go_type
 from jetraft.api.config.grammar import Table
 from jetraft.api.config.values import boolean, duration_ns, secret_text, text
@@ -19,21 +20,11 @@ from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, LeafProxy, RemoteOp
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.url import redacted
 
-UNCOMPRESSED = ("off", "disabled", "not supported")
-NEVER_COMPRESSED = (*UNCOMPRESSED, "accept")  # a mode that only the other end can ask for
 SCHEMES = ("nats", "nats-leaf", "leafnode", "tls", "ws", "wss")
 WEB_PORTS = {"ws": 80, "wss": 443}  # where an address has none
 PROXY_PORTS = {"http": 80, "https": 443}
 NEEDS_TLS = "proxy is configured but a remote URL requires TLS and no TLS configuration is provided"
 WRONG_URL = "error parsing leafnode url"
-
-
-def compression(_settings: Settings, value: Any) -> None:
-    """Messages between servers are not compressed, which both ends can agree on."""
-    if isinstance(value, Table):
-        value = value.get("mode", "")
-    if value is not False and str(value).lower() not in NEVER_COMPRESSED:
-        raise OptionsError('"compression" in leafnodes is not served by jetraft yet, but for `off` and `accept`')
 
 
 def remote_url(given: Any) -> RemoteUrl:

@@ -12,8 +12,9 @@ from jetraft.api.auth.rules import AuthRules, NkeyUser, PasswordUser
 from jetraft.api.auth.secret import Secret
 from jetraft.api.config.blocks import Apply, apply_all, put, put_address, spelled
 from jetraft.api.config.build import OptionsError, Settings
+from jetraft.api.config.compression import compression
 from jetraft.api.config.grammar import Table
-from jetraft.api.config.leaf_remotes import compression, remotes, tls
+from jetraft.api.config.leaf_remotes import remotes, tls
 from jetraft.api.config.values import boolean, duration_ns, integer, secret_text, text
 from jetraft.api.config.without_effect import write_timeout
 from jetraft.api.leafnodes.options import DEFAULT_LEAF_PORT, LeafOptions

@@ -12,13 +12,11 @@ NOT_SERVED: Mapping[str, frozenset[str]] = {
     "": words("""
         gateway mqtt ocsp ocsp_cache prof_port
     """),
-    "accounts": words("nkey"),
-    "cluster": words("permissions"),
     "leafnodes.authorization": words("proxy_required"),
     "leafnodes.authorization.users": words("proxy_required"),
     "leafnodes.remotes": words("jetstream_cluster_migrate js_cluster_migrate"),
     "jetstream": words("""
-        extension_hint tpm
+        tpm
     """),
     "jetstream.limits": words("max_ha_assets"),
 }

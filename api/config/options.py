@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.api.auth.permissions import Permissions
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.exchange.values import Mapping as SubjectMapping
 from jetraft.api.exchange.values import Sharing
+from jetraft.api.http_gateway.options import HttpGatewayOptions
 from jetraft.api.leafnodes.options import LeafOptions
 from jetraft.api.tls.options import TlsOptions
 from jetraft.api.websocket.options import WebSocketOptions
@@ -19,6 +21,7 @@ from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from jetraft.store.model.limits import NO_LIMITS, ServerLimits
 from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.tiers import Allowance
 
 if TYPE_CHECKING:
     from jetraft.api.auth.trust import TrustRules
@@ -66,6 +69,7 @@ class ClusterOptions:
     connect_retries: int = 0
     tls: ClusterTls | None = None
     bulk_bytes_per_s: int = CLUSTER_BULK_BYTES_PER_S
+    permissions: Permissions | None = None  # of routes: `publish` is what is imported, `subscribe` what is exported
     max_waiting_bytes: int = CLUSTER_WAITING_BYTES  # in the link to one peer; less below a memory limit (fitting.py)
 
 
@@ -103,7 +107,9 @@ class JetStreamOptions:
     domain: str = ""
     scrub: ScrubOptions = attrs.field(factory=ScrubOptions)
     limits: ServerLimits = NO_LIMITS
+    strict: bool = True  # requests with fields that are not known are refused
     streams: tuple[DeclaredStream, ...] = ()  # made at the start where they are absent
+    legacy_api: bool = False  # serves the subjects of the tech preview too
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +127,7 @@ class AccountOptions:
 class JetStreamAccounts:
     """What each account may use of JetStream (None: nothing), and which may change the cluster itself."""
 
-    limits: Mapping[str, AccountLimits | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
+    limits: Mapping[str, Allowance | None] = attrs.Factory(lambda: {GLOBAL_ACCOUNT: AccountLimits()})
     may_change: bool = False
     operators: frozenset[str] = frozenset({GLOBAL_ACCOUNT})
 
@@ -169,6 +175,7 @@ class Options:
     proxies: tuple[str, ...] = ()  # keys of proxies that may speak for clients
     tls: TlsOptions | None = None  # of the listener for clients
     websocket: WebSocketOptions | None = None
+    http_gateway: HttpGatewayOptions | None = None
     auth_timeout_ns: int = AUTH_TIMEOUT_NS
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     max_control_line_bytes: int = MAX_CONTROL_LINE_BYTES

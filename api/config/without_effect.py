@@ -13,7 +13,6 @@ from jetraft.api.config.values import boolean, duration_ns, integer, texts
 
 Check = Callable[[str, Any], Any]
 WRITE_TIMEOUTS: Final = ("default", "close", "retry")
-COMPRESSION_OFF: Final = ("off", "disabled", "accept")  # the last: as the other end wishes, which is jetraft too
 
 
 def checked(key: str, check: Check) -> Apply:
@@ -23,13 +22,6 @@ def checked(key: str, check: Check) -> Apply:
         check(key, value)
 
     return apply
-
-
-def compression(key: str, value: Any) -> None:
-    """Links are not compressed. Raises OptionsError for a value that asks for it."""
-    mode = value.get("mode") if isinstance(value, dict) else value
-    if mode is not False and str(mode).lower() not in COMPRESSION_OFF:
-        raise OptionsError(f'"{key}: {mode}" is not served by jetraft yet')
 
 
 def write_timeout(key: str, value: Any) -> str:
@@ -56,7 +48,6 @@ AT_THE_TOP: Final = keys(
 OF_CLUSTER: Final = keys(
     {
         "accounts": texts,
-        "compression": compression,
         "connect_backoff": boolean,
         "ping_interval": duration_ns,
         "ping_max": integer,
@@ -67,11 +58,8 @@ OF_CLUSTER: Final = keys(
 )
 OF_JETSTREAM: Final = keys(
     dict.fromkeys(
-        (
-            "info_queue_limit", "max_buffered_msgs", "max_buffered_size", "max_outstanding_catchup", "meta_compact",
-            "meta_compact_size", "request_queue_limit",
-        ),
+        ("max_outstanding_catchup", "meta_compact", "meta_compact_size"),
         integer,
     )
     | {"meta_compact_sync": boolean}
-)  # fmt: skip
+)

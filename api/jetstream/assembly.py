@@ -57,7 +57,9 @@ def open_jetstream(
         secrets=secrets_of(block),
         scrub=block.scrub,
         limits=block.limits,
+        strict=block.strict,
         streams=block.streams,
+        legacy_api=block.legacy_api,
         accounts=accounts,
     )
     try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from jetraft.api.jetstream.asking import client_of
 from jetraft.api.jetstream.views import single_stream
+from jetraft.cluster.backup.asker import Asker
 from jetraft.cluster.backup.restoration import is_marked
 from jetraft.cluster.backup.sending import Manner
-from jetraft.store.model import errors
+from jetraft.store.model import errors, message
 from jetraft.store.model.requests import JSApiStreamRestoreRequest, JSApiStreamSnapshotRequest
 from jetraft.store.model.responses import ResponseType, answer, error_answer
 from jetraft.store.model.subject import valid_publish_subject
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
     from jetraft.api.jetstream.call import Call
     from jetraft.cluster.requests.service import ClusterService
+
+FROM_SEQ: Final = b"Jetraft-From-Seq"  # of an incremental backup: the archive has no message before it
+SEQ_DIGITS_MAX: Final = 19
 
 
 async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -33,9 +38,21 @@ async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
         chunk_bytes=max(0, request.chunk_size),
         window_bytes=max(0, request.window_size),
         with_consumers=not request.no_consumers,
+        client=client_of(call.hdr, call.account),
+        from_seq=_from_seq(call.hdr),
     )
     config, state = await service.backups.snapshot(call.account, call.stream, manner)
     return {"config": config.to_json_dict(), "state": state.to_json_dict()}
+
+
+def _from_seq(hdr: bytes) -> int:
+    """The first message that the client lacks; 0 for all. Raises ApiError 10003."""
+    said = message.get(hdr, FROM_SEQ) if hdr else None
+    if said is None:
+        return 0
+    if not said.isdigit() or len(said) > SEQ_DIGITS_MAX:
+        raise errors.BAD_REQUEST.with_values()
+    return int(said)
 
 
 async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -47,8 +64,8 @@ async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
         raise errors.STREAM_MISMATCH.with_values()
     if not request.config.name or is_marked(request.config):
         raise errors.BAD_REQUEST.with_values()
-    shape = partial(_outcome, service)
-    return {"deliver_subject": await service.backups.begin_restore(call.account, request.config, shape)}
+    asker = Asker(client=client_of(call.hdr, call.account), answer=partial(_outcome, service))
+    return {"deliver_subject": await service.backups.begin_restore(call.account, request.config, asker)}
 
 
 def _outcome(service: ClusterService, outcome: Mapping[str, Any] | errors.ApiError) -> bytes:

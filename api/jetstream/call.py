@@ -11,21 +11,29 @@ from typing import Final, TypeVar
 import attrs
 import orjson
 
-from jetraft.store.model import errors
-from jetraft.store.model.jsoncodec import WireObject
+from jetraft.store.model import errors, message
+from jetraft.store.model.jsoncodec import WireObject, decode_request
+from jetraft.store.model.versioning import is_level_served
 
 T = TypeVar("T", bound=WireObject)
 
+REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 _BLANKS: Final = b" \t\r\n"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call:
-    """A request: the account, the subject's tokens at the wildcards of the pattern, and the body."""
+    """A request: the account, the subject's tokens at the wildcards of the pattern, the body and the headers."""
 
     account: str
     names: tuple[str, ...]
     body: bytes
+    hdr: bytes = b""
+    is_strict: bool = True  # fields that are not known are errors
+
+    def decode(self, cls: type[T]) -> T:
+        """Decode the body. Raises ApiError 10025 when it is malformed."""
+        return decode_request(cls, self.body, is_strict=self.is_strict)
 
     @property
     def stream(self) -> str:
@@ -47,16 +55,22 @@ class Call:
         if not self.is_empty:
             raise errors.NOT_EMPTY_REQUEST.with_values()
 
+    @staticmethod
+    def check_level(hdr: bytes) -> None:
+        """Raise ApiError 10185 when the client needs a newer API than this one."""
+        if hdr and not is_level_served(message.get(hdr, REQUIRED_LEVEL)):
+            raise errors.REQUIRED_API_LEVEL.with_values()
+
     def optional_body(self, cls: type[T]) -> T:
         """Decode a body that starts like JSON and ignore any other. Raises ApiError 10025 when it is malformed."""
         looks_like_json = self.body.lstrip(_BLANKS)[:1] in (b"{", b"[")
-        return cls.from_json(self.body) if looks_like_json else cls()
+        return self.decode(cls) if looks_like_json else cls()
 
     def required_body(self, cls: type[T]) -> T:
         """Decode the body. Raises ApiError 10003 when it is missing, 10025 when it is malformed."""
         if not self.body:
             raise errors.BAD_REQUEST.with_values()
-        return cls.from_json(self.body)
+        return self.decode(cls)
 
 
 def _is_empty_object(body: bytes) -> bool:

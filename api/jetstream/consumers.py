@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from jetraft.api.jetstream.call import Call, page_of
 from jetraft.api.jetstream.views import listed_consumer, single_consumer
-from jetraft.cluster.consumers.requests import syntax_fault
 from jetraft.store.model import errors
 from jetraft.store.model.config import CreateConsumerRequest
 from jetraft.store.model.consumer_checks import GROUP_NAME
 from jetraft.store.model.gotime import TIME_NS_END, ZERO_TIME_NS, format_time
-from jetraft.store.model.jsoncodec import decode_request
+from jetraft.store.model.jsoncodec import unmarshal
 from jetraft.store.model.requests import (
     LIST_PAGE,
     NAMES_PAGE,
@@ -102,7 +101,7 @@ async def pause(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 async def unpin(service: ClusterService, call: Call) -> Mapping[str, object]:
     """CONSUMER.UNPIN.*.*: the pinned client of the group is pinned no longer."""
-    group = _read(JSApiConsumerUnpinRequest, call.body).group
+    group = unmarshal(JSApiConsumerUnpinRequest, call.body).group
     if not group:
         raise errors.INVALID_JSON.with_values(err="consumer group not specified")
     if not GROUP_NAME.fullmatch(group):
@@ -117,21 +116,13 @@ async def reset(service: ClusterService, call: Call) -> Mapping[str, object] | N
     replica = service.owners.leading(call.account, call.stream)
     if replica.consumer_info(call.consumer) is None:
         return None
-    request = _read(JSApiConsumerResetRequest, call.body) if call.body else NO_SEQUENCE
+    request = unmarshal(JSApiConsumerResetRequest, call.body) if call.body else NO_SEQUENCE
     found = await replica.reset_consumer(call.consumer, request.seq)
     return None if found is None else {**single_consumer(service, found[0]), "reset_seq": found[1]}
 
 
-def _read(cls: type[T], body: bytes) -> T:
-    """The body of a reset or an unpin, which alone pass over unknown fields. Raises ApiError 10025."""
-    fault = syntax_fault(body)
-    if fault:
-        raise errors.INVALID_JSON.with_values(err=fault)
-    return decode_request(cls, body, is_lenient=True)
-
-
 async def _create(service: ClusterService, call: Call, form: CreateForm) -> Mapping[str, object]:
-    request = CreateConsumerRequest.from_json(call.body)
+    request = call.decode(CreateConsumerRequest)
     name = call.consumer if form is not CreateForm.EPHEMERAL else ""
     filter_subject = call.names[2] if len(call.names) > 2 else ""  # noqa: PLR2004  (stream, consumer, filter)
     config = check_consumer_create_request(

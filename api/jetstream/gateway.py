@@ -12,32 +12,34 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import JetStreamAccounts
+from jetraft.api.jetstream.asking import NAMED, with_client
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
+from jetraft.api.jetstream.error_answers import error_json
 from jetraft.api.jetstream.lines import CREATIONS_MAX, Captured, Job, Line, Lines, is_late
+from jetraft.api.jetstream.prompt_gets import PromptGets
 from jetraft.cluster.calls.forward import Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import captures
 from jetraft.store.model import errors, message
-from jetraft.store.model.jsoncodec import encode
-from jetraft.store.model.responses import ResponseType, answer, error_answer
-from jetraft.store.model.versioning import is_level_served
+from jetraft.store.model.limits import NO_LIMITS
+from jetraft.store.model.responses import ResponseType, answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from jetraft.cluster.advisories import NodeAdvisories
-    from jetraft.cluster.calls.forward import Forwarder
+    from jetraft.api.jetstream.api_service import ApiService
+    from jetraft.api.jetstream.prompt_gets import Asking
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
-    from jetraft.cluster.requests.usage import ApiCounts
+    from jetraft.store.model.limits import QueueLimits
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,6 @@ OF_CLUSTER: Final = (b"META.", b"SERVER.", b"ACCOUNT.")
 IDENTITY: Final = b"Nats-Stream-Identity"
 SOURCING: Final = b'"sourcing"'  # in the configuration of a consumer through which a server reads
 READERS_ASK: Final = (ResponseType.CONSUMER_CREATE, ResponseType.CONSUMER_RESET)  # who reads a stream, which one it is
-REQUIRED_LEVEL: Final = b"Nats-Required-Api-Level"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -66,33 +67,6 @@ def account_only(_client: int, account: str) -> Mapping[str, object]:
     return {"acc": account}
 
 
-class ApiService(Protocol):
-    """What taking requests needs of a node: who finds the owner, what is counted and told."""
-
-    @property
-    def forwarder(self) -> Forwarder:
-        """Carries requests to their owners."""
-
-    @property
-    def usages(self) -> ApiUsages:
-        """Counts."""
-
-    @property
-    def advisories(self) -> NodeAdvisories:
-        """Tells audit events."""
-
-    def identity_of(self, account: str, stream: str) -> str:
-        """What tells a stream from an earlier one of its name; empty when this node does not know."""
-
-
-class ApiUsages(Protocol):
-    """Counts requests."""
-
-    @property
-    def api(self) -> MutableMapping[str, ApiCounts]:
-        """By account; an account that is new has an entry as soon as it is asked for."""
-
-
 class ApiGateway:
     """Takes the API requests of all accounts on one node. `accounts` says of which, and whether they have JetStream.
 
@@ -108,6 +82,7 @@ class ApiGateway:
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,
+        limits: QueueLimits = NO_LIMITS.queues,
     ) -> None:
         """`describe` says of a client, by its id, and its account what audit events tell of it."""
         self._service = service
@@ -120,7 +95,7 @@ class ApiGateway:
         self._sinks: dict[str, list[int]] = {}  # by account
         self._kick = kick
         self._nursery: trio.Nursery | None = None
-        self._lines = Lines()
+        self._lines = Lines(limits)
         self._workers = {True: 0, False: 0}  # running now: for reads (True), for changes (False)
         self._parked = 0
         self._refused = 0
@@ -130,14 +105,17 @@ class ApiGateway:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            if self._is_open:
-                self.open()
-            task_status.started()
-            try:
-                await trio.sleep_forever()
-            finally:
-                self.shut()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                if self._is_open:
+                    self.open()
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self.shut()
+        finally:
+            self._nursery = None
 
     def open(self) -> None:
         """Take requests from now on."""
@@ -183,10 +161,16 @@ class ApiGateway:
                 continue
             if self._accounts.limits.get(account) is None and not is_of_cluster:
                 self._refuse(found, captured, errors.NOT_ENABLED_FOR_ACCOUNT.with_values())
+            elif self._begin_at_once(found, captured):
+                continue
             elif not self._lines.offer(found, captured, trio.current_time()):
                 self._count_refused(1, account)
                 self._refuse(found, captured, errors.STREAM_TOO_MANY_REQUESTS.with_values())
         self._start_workers()
+
+    def _begin_at_once(self, _found: Found, _captured: Captured) -> bool:
+        """Begin a request that needs no task; False when there is none to begin."""
+        return False
 
     def statistics(self) -> GatewayStatistics:
         """Return a snapshot."""
@@ -201,8 +185,9 @@ class ApiGateway:
     # --- workers
 
     def _start_workers(self) -> None:
-        """Start a worker for each ready line, up to WORKERS_MAX."""
-        assert self._nursery is not None
+        """Start a worker for each ready line, up to WORKERS_MAX; none when the gateway has ended."""
+        if self._nursery is None:
+            return
         for reads, ready in self._lines.ready.items():
             for _ in range(min(len(ready), WORKERS_MAX - self._workers[reads])):
                 self._workers[reads] += 1
@@ -256,13 +241,14 @@ class ApiGateway:
         if is_late(job, trio.current_time()):
             self._count_refused(len(job.asked), captured.account)
             return error_json(operation.kind, errors.STREAM_TOO_MANY_REQUESTS.with_values())
+        is_named, account = operation.kind in NAMED, captured.account
         request = ForwardedRequest(
-            account=captured.account,
+            account=account,
             owner=operation.owner,
             stream=job.found.names[0] if operation.owner is Owner.STREAM else "",
             repeatable=operation.repeatable,
             subject=captured.subject,
-            hdr=captured.hdr,
+            hdr=with_client(captured.hdr, self._describe(captured.client, account)) if is_named else captured.hdr,
             payload=captured.payload,
         )
         try:
@@ -273,7 +259,7 @@ class ApiGateway:
     def _send(self, job: Job, body: bytes) -> None:
         """Count the requests of a job, publish their advisories, and answer them."""
         for captured in job.asked:
-            self._lines.answered(captured)
+            self._lines.answered(job.found, captured)
             counts, account = self._service.usages.api[captured.account], captured.account
             counts.requests += 1
             counts.errors += b'"error":{' in body[:ERROR_WITHIN_BYTES]
@@ -335,9 +321,13 @@ class JetStreamGateway(ApiGateway):
         service: ClusterService,
         outboxes: Outboxes,
         kick: Callable[[], None],
+        later: Callable[[Callable[[], None]], None],
+        calls: Asking | None = None,
         accounts: LiveAccounts | None = None,
         server_name: str,
         describe: Callable[[int, str], Mapping[str, object]] = account_only,
+        limits: QueueLimits = NO_LIMITS.queues,
+        strict: bool = True,
     ) -> None:
         super().__init__(
             service=service,
@@ -346,9 +336,23 @@ class JetStreamGateway(ApiGateway):
             accounts=accounts,
             server_name=server_name,
             describe=describe,
+            limits=limits,
         )
         self._cluster = service
+        self._is_strict = strict
+        self._gets = PromptGets(
+            self._lines,
+            leaders=service.owners,
+            calls=calls,
+            later=later,
+            send=self._send,
+            resume=self._start_workers,
+            is_strict=strict,
+        )
         service.served.serve_api(self.execute)
+
+    def _begin_at_once(self, found: Found, captured: Captured) -> bool:
+        return self._gets.begin(found, captured, trio.current_time())
 
     async def execute(self, request: ForwardedRequest) -> bytes:
         """Execute a request on this node; returns its JSON, empty for no answer. Raises Moved, AnswerLost."""
@@ -356,9 +360,15 @@ class JetStreamGateway(ApiGateway):
         if found is None:  # the other node is newer and knows this operation
             raise Moved
         operation = found.operation
-        call = Call(account=request.account, names=found.names, body=request.payload)
+        call = Call(
+            account=request.account,
+            names=found.names,
+            body=request.payload,
+            hdr=request.hdr,
+            is_strict=self._is_strict,
+        )
         try:
-            _check_level(request.hdr)
+            call.check_level(request.hdr)
             body = await operation.handler(self._cluster, call)
             return b"" if body is None else answer(operation.kind, body)
         except errors.ApiError as error:
@@ -384,30 +394,3 @@ class _Slot:
 
 
 ERROR_WITHIN_BYTES: Final = 100  # an error follows the type, whose names are shorter than this
-
-# What nats-server writes after an error where it differs from `responses`: empty lists, zero values.
-_LISTS: Final[dict[ResponseType, dict[str, object]]] = {
-    ResponseType.STREAM_LIST: {"streams": []},
-    ResponseType.CONSUMER_LIST: {"consumers": []},
-    ResponseType.CONSUMER_NAMES: {"consumers": []},
-}
-_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
-_TAILS: Final[dict[ResponseType, dict[str, object]]] = {
-    **{kind: {**_PAGE, **empty} for kind, empty in _LISTS.items()},
-    ResponseType.CONSUMER_PAUSE: {"paused": False, "pause_until": "0001-01-01T00:00:00Z"},
-    ResponseType.STREAM_RESTORE: {"deliver_subject": ""},
-}
-
-
-def error_json(kind: ResponseType, error: errors.ApiError) -> bytes:
-    """Return the JSON of an error, with the fields that nats-server writes after it."""
-    tail = _TAILS.get(kind)
-    if tail is None:
-        return error_answer(kind, error)
-    return encode({"type": kind.type_name, "error": error.to_json_dict(), **tail})
-
-
-def _check_level(hdr: bytes) -> None:
-    """Raise ApiError 10185 when the client needs a newer API than this one."""
-    if hdr and not is_level_served(message.get(hdr, REQUIRED_LEVEL)):
-        raise errors.REQUIRED_API_LEVEL.with_values()

@@ -48,6 +48,7 @@ class Jsz:
     clock: Clock
     domain: str = ""
     limits: ServerLimits = NO_LIMITS
+    strict: bool = True
 
     def config(self) -> dict[str, Any]:
         """The configuration. Every acknowledgement waits for its fsync, so `sync_interval` is 0."""
@@ -58,7 +59,7 @@ class Jsz:
             "sync_interval": 0,
             "sync_always": True,
             **({"domain": self.domain} if self.domain else {}),
-            "strict": True,
+            **({"strict": True} if self.strict else {}),
         }
 
     def stats(self) -> dict[str, Any]:

@@ -13,39 +13,41 @@ A request that finds the queues full is refused with an error; nats-server drops
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.responses import ResponseType
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from jetraft.api.jetstream.dispatch import Found
     from jetraft.cluster.capture._capture import Capture
+    from jetraft.store.model.limits import QueueLimits
 
-WAITING_MAX: Final = 10_000  # nats-server: JSDefaultRequestQueueLimit
-CLIENT_WAITING_MAX: Final = WAITING_MAX // 2  # of one connection, so that one client cannot fill the queues
+SHARE: Final = 2  # one connection may have half of a queue, so that one client cannot fill it
 WAITING_BYTES_MAX: Final = 64 << 20  # of all requests; nats-server's MAX_PENDING_SIZE is the same for one client
 READ_WAIT_S: Final = 4.0  # clients give up after 5 s by default (nats.go, nats.py)
+GETS_MAX: Final = 16  # messages that are read without a task at a time: what one turn may have to do, some 1 ms
 CREATIONS_MAX: Final = 64  # consumers that are created at the same time, shared by the workers for changes
 
 Question = tuple[str, bytes, bytes, bytes]  # account, subject, headers, body
 _R = ResponseType
-READS: Final = frozenset(
+INFOS: Final = frozenset(
     {
         _R.ACCOUNT_INFO,
         _R.STREAM_NAMES,
         _R.STREAM_LIST,
         _R.STREAM_INFO,
-        _R.STREAM_MSG_GET,
         _R.CONSUMER_NAMES,
         _R.CONSUMER_LIST,
         _R.CONSUMER_INFO,
     }
-)
+)  # which have a bound of their own
+READS: Final = INFOS | {_R.STREAM_MSG_GET}
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -103,35 +105,39 @@ class Job:
 
 @attrs.define(eq=False)
 class Line:
-    """Jobs that are executed one after the other. `shared` has the reads after the last change, by their content."""
+    """Jobs that are executed one after the other. `shared` has the reads after the last change, by their content.
+
+    While `gets` messages are read without a task (`begin_get`) the line is neither ready nor with a worker.
+    """
 
     key: Hashable
     jobs: deque[Job] = attrs.field(factory=deque)
     shared: dict[Question, Job] = attrs.field(factory=dict)
+    gets: int = 0
 
 
 class Lines:
-    """All queued requests. A line is in `ready` or with the worker that took it; it ends when it is returned empty."""
+    """All queued requests. A line is in `ready`, with the worker that took it, or with gets; an empty one ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: QueueLimits = NO_LIMITS.queues) -> None:
         self._lines: dict[Hashable, Line] = {}
-        self._of_client: dict[int, int] = {}
-        self.waiting = 0  # requests without an answer: queued or being executed
+        self._most = {True: limits.infos, False: limits.requests}  # by whether they ask how something is
+        self._of_client: Counter[tuple[int, bool]] = Counter()
+        self._waiting = {True: 0, False: 0}  # requests without an answer: queued or being executed
         self.waiting_bytes = 0
+        self._gets = 0  # of all lines
         self.ready: dict[bool, deque[Line]] = {True: deque(), False: deque()}  # by whether the next job is a read
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return sum(self._waiting.values())
 
     def offer(self, found: Found, captured: Captured, now_s: float) -> bool:
         """Queue a request; False when a bound is reached."""
-        client = captured.client
-        of_client = self._of_client.get(client, 0)
-        full = self.waiting >= WAITING_MAX or self.waiting_bytes + captured.size_bytes > WAITING_BYTES_MAX
-        if full or (client and of_client >= CLIENT_WAITING_MAX):
+        if not self._count(found, captured):
             return False
-        self._of_client[client] = of_client + 1
-        self.waiting += 1
-        self.waiting_bytes += captured.size_bytes
-        place: Hashable = found.names[0] if found.names else (client, found.operation.kind)
-        key = captured.account, place
+        key = _key_of(found, captured)
         line = self._lines.get(key)
         is_new = line is None
         if line is None:
@@ -140,6 +146,57 @@ class Lines:
         if is_new:
             self._make_ready(line)
         return True
+
+    def _count(self, found: Found, captured: Captured) -> bool:
+        """Count a request until it is `answered`; False when a bound is reached."""
+        client, is_info, size_bytes = captured.client, found.operation.kind in INFOS, captured.size_bytes
+        most, place_of_client = self._most[is_info], (client, is_info)
+        full = self._waiting[is_info] >= most or self.waiting_bytes + size_bytes > WAITING_BYTES_MAX
+        if full or (client and self._of_client[place_of_client] >= max(1, most // SHARE)):
+            return False
+        self._of_client[place_of_client] += 1
+        self._waiting[is_info] += 1
+        self.waiting_bytes += size_bytes
+        return True
+
+    # Gets of messages that need no task.
+
+    def begin_get(self, found: Found, captured: Captured, now_s: float) -> Job | None:
+        """Take a get that need not wait: nothing of its line is queued or executed, but for other gets.
+
+        None when it has to be offered like others. Requests that come after it wait until `end_get`.
+        """
+        key = _key_of(found, captured)
+        line = self._lines.get(key)
+        if (
+            self._gets >= GETS_MAX
+            or (line is not None and (line.jobs or not line.gets))
+            or not self._count(found, captured)
+        ):
+            return None
+        if line is None:
+            line = self._lines[key] = Line(key)
+        line.gets += 1
+        self._gets += 1
+        return Job(found, [captured], now_s)
+
+    def end_get(self, job: Job, *, is_to_wait: bool = False) -> Sequence[Job]:
+        """A get has ended, or is put before what waits in its line. Returns gets that have waited and begin now."""
+        line = self._lines[_key_of(job.found, job.captured)]
+        line.gets -= 1
+        self._gets -= 1
+        if is_to_wait:
+            line.jobs.appendleft(job)
+        if line.gets:
+            return ()
+        begun: list[Job] = []
+        while not is_to_wait and line.jobs and self._gets < GETS_MAX and _is_get(line.jobs[0]):
+            begun.append(self._next(line))
+            line.gets += 1
+            self._gets += 1
+        if not begun:
+            self.put_back(line)
+        return begun
 
     @staticmethod
     def _append(line: Line, found: Found, captured: Captured, now_s: float) -> None:
@@ -184,18 +241,28 @@ class Lines:
         else:
             del self._lines[line.key]
 
-    def answered(self, captured: Captured) -> None:
+    def answered(self, found: Found, captured: Captured) -> None:
         """Stop counting a request that was answered."""
-        self.waiting -= 1
+        is_info = found.operation.kind in INFOS
+        self._waiting[is_info] -= 1
         self.waiting_bytes -= captured.size_bytes
-        left = self._of_client[captured.client] - 1
-        if left:
-            self._of_client[captured.client] = left
-        else:
-            del self._of_client[captured.client]
+        place_of_client = captured.client, is_info
+        self._of_client[place_of_client] -= 1
+        if not self._of_client[place_of_client]:
+            del self._of_client[place_of_client]
 
     def _make_ready(self, line: Line) -> None:
         self.ready[line.jobs[0].is_read].append(line)
+
+
+def _key_of(found: Found, captured: Captured) -> Hashable:
+    """The line of a request: its stream's, or its client's."""
+    place: Hashable = found.names[0] if found.names else (captured.client, found.operation.kind)
+    return captured.account, place
+
+
+def _is_get(job: Job) -> bool:
+    return job.found.operation.kind is ResponseType.STREAM_MSG_GET
 
 
 def is_late(job: Job, now_s: float) -> bool:

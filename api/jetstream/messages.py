@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jetraft.cluster.streams.asked import message_asked_for
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType
 from jetraft.store.model.jsoncodec import encode_base64
@@ -16,22 +17,22 @@ if TYPE_CHECKING:
 
     from jetraft.api.jetstream.call import Call
     from jetraft.cluster.requests.service import ClusterService
+    from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.store.model.state import StreamState
+    from jetraft.store.stream.stream_store import StoredMessage
 
 
 async def get(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.MSG.GET.*: by sequence, the last of a subject, or the next of a subject or time. Linearizable."""
-    request = call.required_body(JSApiMsgGetRequest)
-    _check_one_query(request)
-    message = await service.owners.leading(call.account, call.stream).get_message(request)
-    view = StoredMessageView(
-        subject=message.subject.decode(errors="replace"),
-        seq=message.seq,
-        hdrs="" if request.no_hdr else encode_base64(message.hdr),
-        data=encode_base64(message.payload),
-        time_ns=message.ts_ns,
-    )
-    return {"message": view.to_json_dict()}
+    request = _get_request(call)
+    replica = service.owners.leading(call.account, call.stream)
+    return _message_json(await replica.get_message(request), request)
+
+
+def get_confirmed(replica: StreamReplica, call: Call) -> Mapping[str, object]:
+    """The same when it is known that this replica still leads. Raises ApiError."""
+    request = _get_request(call)
+    return _message_json(message_asked_for(replica.machine.store, request), request)
 
 
 async def delete(service: ClusterService, call: Call) -> Mapping[str, object]:
@@ -62,14 +63,27 @@ def _not_there(seq: int, state: StreamState, storage: StorageType) -> errors.Api
     return errors.SEQUENCE_NOT_FOUND.with_values(seq=seq)
 
 
-def _check_one_query(request: JSApiMsgGetRequest) -> None:
-    """Raise ApiError 10003 unless the request has exactly one query, and asks for one message.
+def _get_request(call: Call) -> JSApiMsgGetRequest:
+    """The body. Raises ApiError 10003 unless it has exactly one query, and asks for one message.
 
     As in nats-server what else only direct get serves is passed over.
     """
+    request = call.required_body(JSApiMsgGetRequest)
     by_seq, by_last, by_next = request.seq > 0, bool(request.last_by_subj), bool(request.next_by_subj)
     by_time = request.start_time is not None
     nothing = not (by_seq or by_last or by_next or by_time)
     several = (by_last and (by_seq or by_next or by_time)) or (by_seq and by_time)
     if nothing or several or request.batch > 0 or request.max_bytes > 0:
         raise errors.BAD_REQUEST.with_values()
+    return request
+
+
+def _message_json(message: StoredMessage, request: JSApiMsgGetRequest) -> Mapping[str, object]:
+    view = StoredMessageView(
+        subject=message.subject.decode(errors="replace"),
+        seq=message.seq,
+        hdrs="" if request.no_hdr else encode_base64(message.hdr),
+        data=encode_base64(message.payload),
+        time_ns=message.ts_ns,
+    )
+    return {"message": view.to_json_dict()}

@@ -17,12 +17,14 @@ import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import DeclaredStream, JetStreamAccounts, JetStreamOptions, ScrubOptions
+from jetraft.api.jetstream.figures import collect
 from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.api.jetstream.groups import ManagerTurns, MeshLinks, NoLinks
 from jetraft.api.jetstream.inventory import NodeInventory
 from jetraft.api.jetstream.jsz import Jsz, plain
+from jetraft.api.monitor.figures import JetStreamMetrics
 from jetraft.api.monitor.health import HealthStatus, missing
-from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, RaftzQuestion
+from jetraft.api.monitor.questions import HealthQuestion, JszQuestion, MetricsQuestion, RaftzQuestion
 from jetraft.api.outbox import PlaneOutboxes
 from jetraft.api.reactor import Reactor
 from jetraft.api.system.head import ClientDirectory
@@ -68,10 +70,12 @@ class JetStreamSetting:
     raft_engine: str = CORE
     store_limits: Mapping[StorageType, int] = attrs.field(factory=dict)  # bytes
     limits: ServerLimits = NO_LIMITS  # of requests
+    strict: bool = True  # requests with fields that are not known are refused
     tags: tuple[str, ...] = ()
     unique_tag: str = ""
     secrets: Secrets | None = None  # of a store that is encrypted
     streams: tuple[DeclaredStream, ...] = ()  # of the configuration file
+    legacy_api: bool = False
     accounts: LiveAccounts = attrs.field(factory=partial(LiveAccounts.of, JetStreamAccounts()))
 
 
@@ -161,8 +165,7 @@ class JetStreamNode:
         self._setting = setting
         self._reactor = reactor
         self._clock = clock
-        self.writer = opened.writer
-        self._node_dir = opened.node_dir
+        self.writer, self._disk, self._node_dir = opened.writer, opened.disk, opened.node_dir
         self.node_id = self._node_dir.node_id
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret
@@ -197,9 +200,13 @@ class JetStreamNode:
             service=self.node.service,
             outboxes=outboxes,
             kick=reactor.kick_outside,
+            later=reactor.later,
+            calls=None if mesh is None else mesh.calls,
             accounts=setting.accounts,
             server_name=setting.server_name,
             describe=clients.describe,
+            limits=setting.limits.queues,
+            strict=setting.strict,
         )
 
     @classmethod
@@ -263,6 +270,10 @@ class JetStreamNode:
                 from jetraft.api.jetstream.declared import declare  # noqa: PLC0415  few servers have some
 
                 nursery.start_soon(declare, self._setting.streams, self._outboxes, self.node_id)
+            if self._setting.legacy_api:
+                from jetraft.api.jetstream.legacy_api import LegacyApi  # noqa: PLC0415  few servers serve it
+
+                nursery.start_soon(LegacyApi(self._setting.accounts, self._outboxes).run)
             task_status.started()
 
     def stop(self) -> None:
@@ -332,6 +343,16 @@ class JetStreamNode:
         """The body of /raftz. Raises PageError."""
         return self._jsz().raftz(question, system)
 
+    def metrics(self, question: MetricsQuestion) -> JetStreamMetrics:
+        """The figures of /metrics."""
+        return collect(
+            self._jsz(),
+            question,
+            writer=self.writer.statistics(),
+            cache=self.cache.statistics(),
+            disk=self._disk.latency.statistics(),
+        )
+
     def queues(self) -> dict[str, int]:
         """Requests that wait, by the name of the queue."""
         return {"JetStream API queue": self.gateway.statistics().waiting}
@@ -352,6 +373,7 @@ class JetStreamNode:
             clock=self._clock,
             domain=self._setting.domain,
             limits=self._setting.limits,
+            strict=self._setting.strict,
         )
 
     def statistics(self) -> dict[str, Any]:

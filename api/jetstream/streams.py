@@ -34,7 +34,7 @@ NO_PAGE: Final = page(total=0, offset=0, limit=0)
 
 async def create(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.CREATE.*: a repeated request with the same config gets the same answer."""
-    request = StreamConfigRequest.from_json(call.body)
+    request = call.decode(StreamConfigRequest)
     check_stream_create_request(call.stream, request.config)
     _refuse_mark(request.config)
     info, fresh = await service.create_stream(call.account, request.config, pedantic=request.pedantic)
@@ -46,7 +46,7 @@ async def create(service: ClusterService, call: Call) -> Mapping[str, object]:
 
 async def update(service: ClusterService, call: Call) -> Mapping[str, object]:
     """STREAM.UPDATE.*: the config is checked before the name in the subject, as in nats-server."""
-    request = StreamConfigRequest.from_json(call.body)
+    request = call.decode(StreamConfigRequest)
     service.check_config(request.config, pedantic=request.pedantic)
     check_stream_update_request(call.stream, request.config)
     _refuse_mark(request.config)

@@ -70,9 +70,5 @@ def as_told(permissions: Permissions | None) -> dict[str, dict[str, list[str]]]:
     """The permissions of a user as INFO tells a leaf node."""
     if permissions is None:
         return {}
-    rules = {"import": permissions.subscribe, "export": permissions.publish}
-    lists = {
-        name: {key: list(given) for key, given in (("allow", rule.allow), ("deny", rule.deny)) if given}
-        for name, rule in rules.items()
-    }
+    lists = {"import": permissions.subscribe.told(), "export": permissions.publish.told()}
     return {name: given for name, given in lists.items() if given}

@@ -23,6 +23,7 @@ from jetraft.api.logger import Logger
 from jetraft.api.login import Logins
 from jetraft.api.plane._plane import Plane
 from jetraft.api.reactor import ClosedHandler, Reactor
+from jetraft.api.reasons import Reason
 from jetraft.api.session import ServerIdentity
 from jetraft.api.tls.assembly import ListenerParts, serve_handshakes
 from jetraft.api.tls.facts import info_fields
@@ -140,6 +141,11 @@ class LeafParts:
     def follow(self, options: LeafOptions) -> None:
         """Leave hubs and connect to others, as another configuration says."""
         self.options = self.leafnodes.options = options
+        wishes = {remote.key: remote.wish for remote in options.remotes}
+        for link in self.leafnodes.links.values():
+            wish = options.compression if link.remote is None else wishes.get(link.remote.key)
+            if link.wish is not None and wish is not None and link.wish != wish:
+                self.leafnodes.plane.close(link.cid, Reason.CLIENT_CLOSED)  # it comes back, and both ends agree again
         if self.remotes is not None:
             self.remotes.follow(options.remotes)
 

@@ -12,7 +12,6 @@ import orjson
 from jetraft.store.model.versioning import API_LEVEL, SERVER_VERSION
 
 PROTOCOL: Final = 1  # of INFO and CONNECT: from 2 on a server takes part in message tracing
-UNCOMPRESSED: Final = "not supported"
 URLS_MAX: Final = 64  # of a hub's cluster
 NAME_CHARS_MAX: Final = 255
 TEXTS: Final = (
@@ -80,6 +79,7 @@ class HubInfo:
 
     peer: LeafPeer
     nonce: str = ""
+    compression: str = ""  # what it wishes, or has chosen
     is_admission: bool = False  # it follows CONNECT: the account is known
     announces_admission: bool = False  # it will send one that does
     is_leaf_port: bool = True
@@ -122,6 +122,7 @@ def info_of(text: bytes) -> HubInfo:
     return HubInfo(
         peer=peer,
         nonce=said("nonce"),
+        compression=said("compression"),
         is_admission=document.get("connect_info") is True,
         announces_admission=document.get("info_on_connect") is True,
         is_leaf_port=isinstance(urls, list) or not document.get("client_ip"),
@@ -150,7 +151,7 @@ class OwnNames:
         """The cluster that others know this server by: its name where it has none."""
         return self.cluster or self.server_name
 
-    def info(self, listener: dict[str, Any], about: dict[str, Any]) -> bytes:
+    def info(self, listener: dict[str, Any], about: dict[str, Any], compression: str) -> bytes:
         """INFO of the accepting side. `listener` has its address, `about` what belongs to the connection."""
         document: dict[str, Any] = {
             "server_id": self.server_id,
@@ -162,7 +163,7 @@ class OwnNames:
             "host": listener["host"],
             "port": listener["port"],
             "headers": True,
-            "auth_required": True,  # whoever may come in: a leaf node always says who it is
+            "auth_required": True,  # also where all may come in: a leaf node always says who it is
             **listener.get("tls", {}),
             "max_payload": self.max_payload,
             **({"jetstream": True} if self.jetstream else {}),
@@ -170,14 +171,21 @@ class OwnNames:
             **about,
             **({"cluster": self.cluster} if self.cluster else {}),
             **({"domain": self.domain} if self.domain else {}),
-            "compression": UNCOMPRESSED,
+            **({"compression": compression} if compression else {}),
             "api_lvl": API_LEVEL,
             "info_on_connect": True,
             "leafnode_urls": listener["urls"],
         }
         return b"INFO " + orjson.dumps(document) + b" \r\n"
 
-    def connect(self, proofs: Mapping[str, str], *, account: str, is_hub: bool, isolate: bool) -> bytes:
+    def chosen(self, compression: str) -> bytes:
+        """INFO of the side that connects: how it compresses from here on, which is all that is read of it."""
+        document = {"server_id": self.server_id, "server_name": self.server_name, "compression": compression}
+        return b"INFO " + orjson.dumps(document) + b" \r\n"
+
+    def connect(
+        self, proofs: Mapping[str, str], *, account: str, is_hub: bool, isolate: bool, compression: str
+    ) -> bytes:
         """CONNECT of the side that connects. `proofs` has secrets."""
         document: dict[str, Any] = {
             "version": SERVER_VERSION,
@@ -189,7 +197,7 @@ class OwnNames:
             "cluster": self.side,
             "headers": True,
             **({"jetstream": True} if self.jetstream else {}),
-            "compress_mode": UNCOMPRESSED,
+            "compress_mode": compression,
             **({"isolate_leafnode_interest": True} if isolate else {}),
             "remote_account": account,
             "protocol": PROTOCOL,

@@ -12,8 +12,10 @@ import attrs
 
 from jetraft.api.auth.seeds import SeedError, UserCredentials, UserKey
 from jetraft.api.leafnodes.admission import of_remote, own_domain
+from jetraft.api.leafnodes.compression import CompressionError
 from jetraft.api.leafnodes.handshake import HandshakeError, HubInfo, LeafPeer, OwnNames, info_of
 from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.leafnodes.packing import negotiate
 from jetraft.api.leafnodes.texts import LOOP_DELAY_NS, SAME_CLUSTER
 from jetraft.api.plane._permissions import UserPermissions
 from jetraft.api.plane._plane import Plane
@@ -63,9 +65,7 @@ class HubSide:
     admit: Admit
 
     def on_info(self, link: LeafLink, text: bytes) -> None:
-        """A hub says who it is, or that this server is admitted; a leaf node's INFO is about compression alone."""
-        if link.remote is None:
-            return
+        """A hub says who it is, or that this server is admitted."""
         try:
             info = info_of(text)
         except HandshakeError as error:
@@ -73,6 +73,8 @@ class HubSide:
             return
         if link.hub is None:
             self._greet(link, info)
+        elif link.is_negotiated and not link.is_greeted:
+            self._introduce(link, info)
         elif info.is_admission and not link.admitted:
             self._admit(link, attrs.evolve(info, peer=attrs.evolve(info.peer, domain=link.hub.peer.domain)))
 
@@ -101,6 +103,19 @@ class HubSide:
             self._connect(link, link.hub)
 
     def _connect(self, link: LeafLink, info: HubInfo) -> None:
+        """Agree on compression, and say who this server is: at once, or when the hub has confirmed that."""
+        assert link.remote is not None
+        own, its = link.remote.wish, info.compression
+        try:
+            compresses = negotiate(self.ends.plane, link, own, its, self.identity.chosen)
+        except CompressionError as error:
+            self.ends.end(link, str(error), Reason.PROTOCOL_VIOLATION)
+            return
+        if not compresses:
+            self._introduce(link, info)
+
+    def _introduce(self, link: LeafLink, info: HubInfo) -> None:
+        link.is_greeted = True
         remote = link.remote
         assert remote is not None
         try:
@@ -113,7 +128,9 @@ class HubSide:
             self.ends.fail(link, why)
             return
         isolates = remote.request_isolation
-        line = self.identity.connect(proved, account=remote.account, is_hub=remote.hub, isolate=isolates)
+        line = self.identity.connect(
+            proved, account=remote.account, is_hub=remote.hub, isolate=isolates, compression=link.compression
+        )
         self.ends.plane.write(link.cid, line)
         if not info.announces_admission:
             self._admit(link, info)

@@ -18,6 +18,7 @@ from jetraft.api.auth.log_budget import LogBudget
 from jetraft.api.auth.verdicts import Credentials, LoginRefusal, SlowCheck, Verdict
 from jetraft.api.auth.verifying import Verifications
 from jetraft.api.connect import credentials_of
+from jetraft.api.leafnodes.accepting import AcceptedSide
 from jetraft.api.leafnodes.admission import as_told, of_user, own_domain
 from jetraft.api.leafnodes.entry import LeafEntry
 from jetraft.api.leafnodes.handshake import HandshakeError, LeafPeer, OwnNames, connect_of
@@ -78,6 +79,7 @@ class Leafnodes:
     deadlines: AuthDeadlines = attrs.field(init=False)
     log: LogBudget = attrs.field(init=False)
     hubs: HubSide = attrs.field(init=False)
+    accepted: AcceptedSide = attrs.field(init=False)
     _plane: Plane | None = None
     _reactor: Reactor | None = None
     _mesh: Any = None
@@ -86,6 +88,7 @@ class Leafnodes:
         self.deadlines = AuthDeadlines(self.options.auth_timeout_ns, self.clock)
         self.log = LogBudget(self.say.error, self.clock)
         self.hubs = HubSide(self.identity, self, self.admit)
+        self.accepted = AcceptedSide(self.identity, self, lambda: self.listener, lambda: self.options.compression)
 
     def attach(self, plane: Plane, reactor: Reactor, mesh: Any) -> None:
         """Use this plane from now on, and the mesh, or None on a server that stands alone."""
@@ -122,16 +125,17 @@ class Leafnodes:
             self.tls.welcome(link, is_full=False)
             return
         self.began(link)
-        self.plane.write(cid, self.greeting(link))
+        self.plane.write(cid, self.accepted.greeting(link))
 
-    def upgraded(self, cid: int, ip: str, port: int, tls: TlsState | None) -> None:
+    def upgraded(self, cid: int, ip: str, port: int, tls: TlsState | None, *, deflates: bool) -> None:
         """A server has connected as a leaf node at the listener for WebSocket, whose handshakes are behind it."""
         self.plane.become_leaf(cid, solicited=False)
         start_ns = self.clock.unix_ns()
         link = LeafLink(cid=cid, ip=ip, port=port, start_unix_ns=start_ns, nonce=new_nonce(), tls=tls, web=True)
+        link.deflates = deflates
         if self._has_room(link):
             self.began(link)
-            self.plane.write(cid, self.greeting(link))
+            self.plane.write(cid, self.accepted.greeting(link))
 
     def _has_room(self, link: LeafLink) -> bool:
         """Note a connection that was accepted; False when there are too many."""
@@ -141,10 +145,6 @@ class Leafnodes:
         self.links[link.cid] = link
         self.say.info(f"{link.title} - Leafnode connection created")
         return True
-
-    def greeting(self, link: LeafLink) -> bytes:
-        """INFO for a connection that was accepted."""
-        return self._info({"client_id": link.cid, "nonce": link.nonce})
 
     def began(self, link: LeafLink) -> None:
         """Its time to say who it is begins."""
@@ -167,9 +167,6 @@ class Leafnodes:
         self.say.info(f"{link.title} - Leafnode connection created for account: {remote.account}")
         return link
 
-    def _info(self, about: dict[str, Any]) -> bytes:
-        return self.identity.info(self.listener, about)
-
     # -- lines
 
     def on_text(self, cid: int, kind: int, text: bytes) -> None:
@@ -179,8 +176,10 @@ class Leafnodes:
             self.plane.close(cid, Reason.PROTOCOL_VIOLATION)
         elif kind == CONNECT:
             self._on_connect(link, text)
-        elif kind == INFO:
+        elif kind == INFO and link.remote is not None:
             self.hubs.on_info(link, text)
+        elif kind == INFO:
+            self.accepted.on_choice(link, text)
         elif kind == ERR:
             self._on_err(link, text)
         elif kind == EARLY:
@@ -200,6 +199,7 @@ class Leafnodes:
         except HandshakeError as error:
             self.fail(link, str(error))
             return
+        self.accepted.told(link, document.get("compress_mode"))
         offered = credentials_of(document)
         if document.get("lang"):
             self.end(link, CLIENT_ON_LEAF_PORT, Reason.WRONG_PORT)
@@ -256,8 +256,9 @@ class Leafnodes:
             return
         link.is_spoke = link.peer.is_hub
         self._replace_stale(link)
-        about = {"client_id": link.cid, "connect_info": True, "remote_account": link.account}
-        self.plane.write(link.cid, self._info({**about, **as_told(outcome.permissions)}))
+        about: dict[str, Any] = {"client_id": link.cid, "connect_info": True, "remote_account": link.account}
+        about |= as_told(outcome.permissions)
+        self.plane.write(link.cid, self.identity.info(self.listener, about, link.compression))
         denied = own_domain(self.identity.domain, link.peer.domain)
         self.admit(link, link.peer, of_user(outcome.permissions, denied))
         self._bound(link, outcome)

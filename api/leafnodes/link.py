@@ -5,6 +5,7 @@ import trio
 
 from jetraft.api.auth.verdicts import Verdict
 from jetraft.api.interfaces import join_host_port
+from jetraft.api.leafnodes.compression import NOT_SUPPORTED, Compression
 from jetraft.api.leafnodes.handshake import HubInfo, LeafPeer
 from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
 from jetraft.api.tls.facts import TlsState
@@ -33,8 +34,13 @@ class LeafLink:
     delay_ns: int = 0  # until this server connects again, where it is longer than usual
     verdict: Verdict | None = None  # of an accepted one whose user is known
     tls: TlsState | None = None
+    compression: str = NOT_SUPPORTED  # what was agreed on
+    wish: Compression | None = None  # of this end, when it was agreed on
+    is_negotiated: bool = False  # and both ends know that
+    is_greeted: bool = False  # the hub has been told who this server is
     needs_tls: bool = False  # CONNECT waits for the handshake
     web: bool = False  # over WebSocket
+    deflates: bool = False  # whose messages are compressed
     spoken: trio.Event = attrs.field(factory=trio.Event)
     secured: trio.Event = attrs.field(factory=trio.Event)
     upgraded: trio.Event = attrs.field(factory=trio.Event)

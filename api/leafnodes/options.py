@@ -5,6 +5,7 @@ import attrs
 from jetraft.api.auth.rules import AuthRules
 from jetraft.api.auth.secret import Secret
 from jetraft.api.interfaces import join_host_port
+from jetraft.api.leafnodes.compression import DEFAULT, OFF, Compression
 from jetraft.api.tls.options import TlsOptions
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
@@ -83,6 +84,7 @@ class RemoteOptions:
     ignore_discovered_servers: bool = False
     first_info_timeout_ns: int = FIRST_INFO_TIMEOUT_NS
     tls: TlsOptions | None = None
+    compression: Compression = DEFAULT
     credentials: str = ""  # a file
     ws_compression: bool = False
     ws_no_masking: bool = False
@@ -92,6 +94,11 @@ class RemoteOptions:
     def key(self) -> tuple[tuple[RemoteUrl, ...], str]:
         """What it is known by: two remotes of one account have other addresses."""
         return self.urls, self.account
+
+    @property
+    def wish(self) -> Compression:
+        """How the connection is to be compressed; not twice, as nats-server decides."""
+        return Compression(mode=OFF) if self.ws_compression and self.urls[0].web else self.compression
 
     seed: Secret = attrs.field(factory=lambda: Secret(""))
 
@@ -114,6 +121,7 @@ class LeafOptions:
     reconnect_ns: int = RECONNECT_NS
     remotes: tuple[RemoteOptions, ...] = ()
     tls: TlsOptions | None = None  # of the listener
+    compression: Compression = DEFAULT  # of connections that were accepted
 
     @property
     def listens(self) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 import attrs
 import trio
 
+from jetraft.api.leafnodes.accepting import AcceptedSide
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.logger import Logger
 from jetraft.api.reactor import Reactor
@@ -44,9 +45,7 @@ class Greeter(Protocol):
     """What is asked of Leafnodes."""
 
     links: dict[int, LeafLink]
-
-    def greeting(self, link: LeafLink) -> bytes:
-        """INFO for a connection that was accepted."""
+    accepted: AcceptedSide
 
     def began(self, link: LeafLink) -> None:
         """Its time to say who it is begins."""
@@ -68,7 +67,7 @@ class AcceptedLinks:
 
     def info(self, link: LeafLink) -> bytes:
         """INFO."""
-        return self.leafnodes.greeting(link)
+        return self.leafnodes.accepted.greeting(link)
 
     def is_secure(self, link: LeafLink, state: TlsState) -> None:
         """Its handshake is complete."""

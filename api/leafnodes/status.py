@@ -6,6 +6,7 @@ import attrs
 
 from jetraft.api.leafnodes.leafnodes import Leafnodes
 from jetraft.api.leafnodes.link import LeafLink
+from jetraft.api.leafnodes.packing import shown
 from jetraft.api.plane._plane import Plane
 from jetraft.api.tls.facts import varz_head, varz_limits
 from jetraft.store.model.clock import NS_PER_S
@@ -50,7 +51,7 @@ class LeafPages:
         if subs:
             held = self.plane.subscriptions(link.cid)
             row["subscriptions_list"] = sorted(subject.decode(errors="replace") for _, subject, *_ in held)
-        return row | {"compression": "off"}
+        return row | {"compression": shown(self.plane, link)}
 
     def varz(self) -> dict[str, Any]:
         """The configuration, without users and passwords."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jetraft.api.monitor.accountz import AccountPages
 from jetraft.api.monitor.connz import Connz
+from jetraft.api.monitor.metrics import Metrics
 from jetraft.api.monitor.pages import JetStreamStatus, Pages
 from jetraft.api.monitor.routez import Routez
 from jetraft.api.monitor.subsz import Subsz
@@ -70,6 +71,14 @@ def build_pages(  # noqa: PLR0913  (the parts that the pages are about)
             extra=jetstream.statistics if jetstream is not None else dict,
             started_unix_ns=started_unix_ns,
             started_mono_ns=started_mono_ns,
+        ),
+        metrics=Metrics(
+            identity=identity,
+            sessions=sessions,
+            reactor=reactor,
+            plane=plane,
+            jetstream=None if jetstream is None else jetstream.metrics,
+            started_unix_ns=started_unix_ns,
         ),
         jetstream=jetstream,
         leafnodes=leafnodes,

@@ -13,7 +13,9 @@ import orjson
 from jetraft.api.monitor.absent import gatewayz
 from jetraft.api.monitor.accountz import AccountPages
 from jetraft.api.monitor.connz import Connz
+from jetraft.api.monitor.figures import JetStreamMetrics
 from jetraft.api.monitor.health import BAD_REQUEST, HealthStatus
+from jetraft.api.monitor.metrics import Metrics
 from jetraft.api.monitor.page import TEXT_TYPE, Handler, Page
 from jetraft.api.monitor.questions import (
     AccountzQuestion,
@@ -23,6 +25,7 @@ from jetraft.api.monitor.questions import (
     HealthQuestion,
     JszQuestion,
     LeafzQuestion,
+    MetricsQuestion,
     NoQuestion,
     PageError,
     QueuesQuestion,
@@ -58,6 +61,9 @@ class JetStreamStatus(JetStreamFigures, Protocol):
 
     def raftz(self, question: RaftzQuestion, system: str) -> dict[str, Any]:
         """The body of /raftz. Raises PageError."""
+
+    def metrics(self, question: MetricsQuestion) -> JetStreamMetrics:
+        """The figures of /metrics."""
 
     def queues(self) -> dict[str, int]:
         """Requests that wait, by the name of the queue."""
@@ -111,6 +117,7 @@ class Pages:
     routez: Routez
     accounts: AccountPages
     varz: Varz
+    metrics: Metrics
     jetstream: JetStreamStatus | None
     leafnodes: LeafStatus | None = None
     kinds: Mapping[str, PageKind] = attrs.field(init=False)
@@ -152,6 +159,7 @@ class Pages:
         return {
             "/": self.root,
             "/healthz": self.healthz,
+            "/metrics": self._metrics,
             "/stacksz": lambda _: Page(body=stacks(), content_type=TEXT_TYPE),
             **{path: self._handler(self.kinds[name]) for path, name in PATHS.items()},
         }
@@ -167,6 +175,12 @@ class Pages:
                 return refusal(error)
 
         return handle
+
+    def _metrics(self, arguments: dict[str, str]) -> Page:
+        try:
+            return self.metrics.page(from_query(MetricsQuestion, arguments))
+        except ArgumentError as error:
+            return refusal(error)
 
     def _head(self) -> dict[str, Any]:
         """What most pages begin with."""

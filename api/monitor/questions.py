@@ -34,6 +34,9 @@ CONN_STATE: Final = Int("server.ConnState", -(1 << 63), (1 << 63) - 1)
 TEXTS: Final = ListOf(TEXT, "[]string")
 STATES: Final = {"": 0, "open": 0, "closed": 1, "any": 2, "all": 2}
 INT_DIGITS_MAX: Final = 18
+STREAMS_MAX: Final = 1000  # of /metrics, which is made in one turn
+CONSUMERS_SHOWN: Final = 200
+CONSUMERS_MAX: Final = 1000
 
 T = TypeVar("T")
 
@@ -177,6 +180,25 @@ class GatewayzQuestion:
     name: str = asked(TEXT, "", query="gw_name")
     accounts: bool = asked(FLAG, default=False, query="accs")
     account_name: str = asked(TEXT, "", query="acc_name")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MetricsQuestion:
+    """/metrics, over HTTP only: of all accounts or one, with so many streams and consumers at most."""
+
+    acc: str = asked(TEXT, "", query="acc")
+    streams: int = asked(INT, STREAMS_MAX, query="streams")
+    consumers: int = asked(INT, CONSUMERS_SHOWN, query="consumers")
+
+    @property
+    def streams_max(self) -> int:
+        """How many streams are shown at most."""
+        return min(max(self.streams, 0), STREAMS_MAX)
+
+    @property
+    def consumers_max(self) -> int:
+        """How many consumers are shown at most."""
+        return min(max(self.consumers, 0), CONSUMERS_MAX)
 
 
 @attrs.frozen(kw_only=True, slots=True)

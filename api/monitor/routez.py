@@ -28,7 +28,8 @@ class Routez:
     def page(self, question: RoutezQuestion) -> dict[str, Any]:
         """The page without its head. Raises PageError."""
         rows = [] if self.routes is None else [self._row(facts, question) for facts in self.routes.facts()]
-        return {"num_routes": len(rows), "routes": rows}
+        own = {} if self.routes is None else self.routes.told_permissions
+        return {"num_routes": len(rows), **own, "routes": rows}
 
     def statz(self) -> list[dict[str, Any]]:
         """The same in short, for STATSZ."""
@@ -57,6 +58,7 @@ class Routez:
             "last_activity": format_time(unix_ns - (now_ns - facts.last_received_ns)),
             "uptime": uptime_text((now_ns - facts.since_ns) // NS_PER_S),
             "idle": uptime_text(max(0, now_ns - facts.last_received_ns) // NS_PER_S),
+            **facts.permissions,
             "pending_size": figures["pending_size"],
             "in_msgs": figures["in_msgs"],
             "out_msgs": figures["out_msgs"],

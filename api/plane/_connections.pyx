@@ -22,6 +22,7 @@ from jetraft.api.plane._epoll cimport (
 from jetraft.api.plane._answers cimport expire_answers
 from jetraft.api.plane._idle cimport look_after
 from jetraft.api.plane._inspection cimport rows_of
+from jetraft.api.plane._packed cimport packed_free
 from jetraft.api.plane._permissions cimport grant
 from jetraft.api.plane._replies cimport forget_replies
 from jetraft.api.plane._sublist cimport answers_free, answers_init
@@ -83,6 +84,7 @@ cdef void free_conn(conn_t* conn) noexcept:
     free(conn.buckets)
     free(conn.requester)
     free(conn.leaf)
+    packed_free(conn.packed)
     buf_free(&conn.out)
     if conn.ws != NULL:
         ws_free(conn.ws)

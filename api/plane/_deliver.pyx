@@ -18,6 +18,7 @@ from jetraft.api.plane._permissions cimport may_receive
 from jetraft.api.plane._request_info cimport copy_without_info
 from jetraft.api.plane._route_record cimport ROUTE_ACCOUNT_INTEREST, ROUTE_ACCOUNT_MESSAGE, ROUTE_HEAD_BYTES
 from jetraft.api.plane._route_record cimport ROUTE_INTEREST, ROUTE_MESSAGE, RouteHead
+from jetraft.api.plane._route_permissions cimport is_kept_back, may_import
 from jetraft.api.plane._shadows cimport shown_by
 from jetraft.api.plane._sublist cimport sublist_match, sublist_match_once
 from jetraft.api.plane._tree cimport node_subject, sublist_remove
@@ -175,6 +176,10 @@ cdef void tell_interest(
     msg.size = weight
     if msg.subject_len == 0:
         return
+    if plane.route_perms != NULL and not may_import(plane, msg.subject, msg.subject_len):
+        if not plane.retelling:
+            return
+        msg.hdr_len = msg.size = 0
     if only != NULL:
         tell_one(plane, acct, only, &msg, queue)
         return
@@ -329,7 +334,7 @@ cdef uint32_t give_group(
     for i in range(group.count):
         sub = match.members[group.first + (start + i) % group.count]
         if sub.kind == SUB_ROUTE:
-            if not local and not sub.closed:
+            if not local and not sub.closed and not (plane.route_guard and is_kept_back(plane, msg)):
                 chosen[0] = sub.of.route
                 return 1
         elif sub.kind < SUB_ROUTE and give(plane, sub, origin, msg):
@@ -371,7 +376,7 @@ cdef uint32_t deliver(plane_t* plane, acct_t* acct, conn_t* origin, msg_t* msg, 
     for i in range(match.count):
         sub = plain_of(match)[i]
         if sub.kind == SUB_ROUTE:
-            if not sub.closed and sub.of.route.stamp != plane.stamp:
+            if not sub.closed and sub.of.route.stamp != plane.stamp and not (plane.route_guard and is_kept_back(plane, msg)):
                 sub.of.route.stamp = plane.stamp
                 routed = True
         else:

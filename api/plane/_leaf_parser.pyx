@@ -29,6 +29,8 @@ from jetraft.api.plane._types cimport (
     SUB_LEAF,
     conn_t,
     msg_t,
+    note_pong,
+    packed_t,
     perms_t,
     plane_t,
     shadow_of,
@@ -271,7 +273,7 @@ cdef void control(plane_t* plane, conn_t* conn, Verb verb, const char* p, Py_ssi
     elif verb == VERB_PING:
         emit_text(plane, conn, b"PONG\r\n", 6)
     elif verb == VERB_PONG:
-        conn.pings_out = 0
+        note_pong(conn, plane.now_ns)
     elif verb == VERB_CONNECT:
         plane.on_leaf_text(plane, conn, LEAF_CONNECT, p, n)
     elif verb == VERB_INFO:
@@ -294,6 +296,7 @@ cdef Py_ssize_t parse_leaf(plane_t* plane, conn_t* conn, const char* data, Py_ss
     cdef Py_ssize_t at = 0, skip, line, used
     cdef const char* p
     cdef const char* end
+    cdef packed_t* packed
     cdef Verb verb
     while at < n and not conn.held:
         p = data + at
@@ -318,8 +321,11 @@ cdef Py_ssize_t parse_leaf(plane_t* plane, conn_t* conn, const char* data, Py_ss
             if used == 0:
                 break
         else:
+            packed = conn.packed
             control(plane, conn, verb, p + skip, line - skip)
             used = line - skip + 1
+            if conn.packed != packed and at + skip + used < n:
+                conn_close(plane, conn, CLOSE_PROTOCOL)     # what comes behind the line that turns it on is not compressed
         if conn.state != CONN_OPEN:
             return n
         at += skip + used

@@ -6,23 +6,26 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from jetraft.api.plane._leaf_interest cimport announce_to_leaf, announce_with_shadows, tell_leafs
+from jetraft.api.plane._packing cimport packing_of
 from jetraft.api.plane._permissions cimport grant
 from jetraft.api.plane._feed cimport resume_conn
 from jetraft.api.plane._sinks cimport Sinks
 from jetraft.api.plane._types cimport (
     CLOSE_PROTOCOL,
+    CLOSE_WRITE_ERROR,
     CONN_OPEN,
     LEAF_PICKS_MAX,
     conn_t,
     leaf_pick_t,
     leaf_t,
+    packed_t,
     plane_t,
     route_t,
     service_import_t,
     sink_t,
     sub_t,
 )
-from jetraft.api.plane._writer cimport conn_close, conn_watch, emit_text
+from jetraft.api.plane._writer cimport conn_close, conn_send, conn_watch, emit_text
 
 cdef enum:
     NAME_BYTES_MAX = 255        # of a cluster, of a domain
@@ -97,6 +100,36 @@ cdef class Leafs(Sinks):
         if conn != NULL and conn.state == CONN_OPEN and conn.held:
             conn.held = 0
             resume_conn(&self.p, conn)
+
+    def pack_leaf(self, cid, int mode, rtts_ns=()):
+        """Compress what is sent from now on (Packing), and expect the same; what waits is sent as it is. False: it is gone.
+
+        With PACKS_AUTO a mode is used up to a round trip, by its number; beyond the last one, that one or the best.
+        """
+        cdef conn_t* conn = self._conn(cid)
+        cdef packed_t* packed
+        if conn == NULL or conn.state != CONN_OPEN or conn.leaf == NULL or conn.packed != NULL:
+            return False
+        conn_send(&self.p, conn)
+        if conn.state != CONN_OPEN or conn.out.start < conn.out.end or (conn.ws != NULL and conn.ws.wire_start < conn.ws.wire_end):
+            conn_close(&self.p, conn, CLOSE_WRITE_ERROR)
+            return False
+        packed = <packed_t*>calloc(1, sizeof(packed_t))
+        if packed == NULL:
+            raise MemoryError
+        packed.mode = <uint8_t>mode
+        for rtt_ns in rtts_ns[:4]:
+            packed.rtts_ns[packed.rtt_count] = rtt_ns
+            packed.rtt_count += 1
+        if conn.rtt_ns == 0:
+            conn.rtt_ns = max(self.p.now_ns - conn.started_ns, 1)
+        conn.packed = packed
+        return True
+
+    def packing(self, cid):
+        """How a connection compresses now (Packing); None when it does not."""
+        cdef conn_t* conn = self._conn(cid)
+        return None if conn == NULL or conn.packed == NULL else <int>packing_of(conn)
 
     def admit_leaf(self, cid, *, str account not None, bytes cluster not None, bint spoke, bint isolated, bint headers, permissions):
         """Exchange interest and messages of an account over a connection from now on; False when it is gone.

@@ -97,12 +97,15 @@ cdef void violate(plane_t* plane, conn_t* conn, Violation kind, const char* p, P
 
 # -- publish
 
-cdef bint is_refused(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo) noexcept nogil:
-    """Tell a client that it may not publish this; what it repeats in one read is looked up once."""
+cdef inline bint is_repeated(memo_t* memo, msg_t* msg) noexcept nogil:
+    """Whether the subject is that of the message before."""
+    return memo.len == msg.subject_len and memcmp(memo.subject, msg.subject, memo.len) == 0
+
+
+cdef bint is_refused(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo, bint again) noexcept nogil:
+    """Tell a client that it may not publish this; what it repeats in one read (`again`) is looked up once."""
     cdef Leave leave
-    if conn.perms != NULL and not (
-        memo.permitted and memo.len == msg.subject_len and memcmp(memo.subject, msg.subject, memo.len) == 0
-    ):
+    if conn.perms != NULL and not (memo.permitted and again):
         leave = may_publish(plane, conn, msg.subject, msg.subject_len)
         if leave == LEAVE_NO:
             violate(plane, conn, VIOLATES_PUBLISH, msg.subject, msg.subject_len)
@@ -194,23 +197,25 @@ cdef void pass_on(plane_t* plane, conn_t* conn, msg_t* msg, memo_t* memo) noexce
     """Deliver a client's message, if it may publish it."""
     cdef match_t* match
     cdef Tracing tracing = TRACE_OFF
+    cdef bint again = is_repeated(memo, msg)
     if msg.hdr_len and asks_for_trace(plane, msg):
         tracing = plane.begin_trace(plane, conn, NULL, conn.acct, msg)
     if tracing == TRACE_DROPPED:
         return
-    if is_refused(plane, conn, msg, memo):
+    if is_refused(plane, conn, msg, memo, again):
         if tracing == TRACE_ON:
             plane.violate_traced(plane, msg)
         return
     acknowledge(plane, conn)
     if plane.domain_len and msg.subject[0] == c"$":
         memo.permitted = not map_domain(plane, msg) and memo.permitted     # what is permitted is the other name
+        again = is_repeated(memo, msg)
     if tracing == TRACE_ON:
         if plane.deliver_traced(plane, conn.acct, conn, msg) == 0 and msg.reply_len:
             answer_no_responders(plane, conn, msg)
         memo.match = NULL
         return
-    if memo.match != NULL and memo.len == msg.subject_len and memcmp(memo.subject, msg.subject, memo.len) == 0 and match_is_current(plane, conn.acct, memo.match):
+    if again and memo.match != NULL and match_is_current(plane, conn.acct, memo.match):
         match = memo.match
         memo.repeats = True
     else:

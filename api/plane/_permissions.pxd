@@ -1,6 +1,8 @@
 """What the user of a connection may publish, subscribe to and receive."""
 
-from jetraft.api.plane._types cimport conn_t, msg_t, perms_t, plane_t, sub_t, text_t
+from libc.stdint cimport uint8_t
+
+from jetraft.api.plane._types cimport conn_t, msg_t, perms_t, plane_t, queue_t, sub_t, text_t
 
 cdef enum Leave:
     LEAVE_NO = 0
@@ -12,7 +14,10 @@ cdef class UserPermissions:
     cdef perms_t p
 
 cdef Leave may_publish(plane_t* plane, conn_t* conn, const char* subject, Py_ssize_t n) noexcept nogil
+cdef bint may_always(plane_t* plane, perms_t* perms, const char* s, Py_ssize_t n) noexcept nogil
 cdef bint may_subscribe(conn_t* conn, text_t subject, text_t queue) noexcept nogil
+cdef bint may_hold(perms_t* perms, text_t subject, text_t queue, uint8_t* guard) noexcept nogil
+cdef bint is_listed_denied(plane_t* plane, perms_t* perms, queue_t* of, const char* s, Py_ssize_t n) noexcept nogil
 cdef bint may_receive(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil
 cdef void grant(conn_t* conn, UserPermissions permissions) noexcept
 

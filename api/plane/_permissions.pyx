@@ -23,6 +23,7 @@ from jetraft.api.plane._types cimport (
     msg_t,
     perms_t,
     plane_t,
+    queue_t,
     replies_t,
     reply_t,
     sub_t,
@@ -147,13 +148,15 @@ cdef Leave may_publish(plane_t* plane, conn_t* conn, const char* s, Py_ssize_t n
 
 cdef bint may_subscribe(conn_t* conn, text_t subject, text_t queue) noexcept nogil:
     """Whether a connection may subscribe. From then on what is denied below a wildcard is kept from it."""
-    cdef perms_t* perms = conn.perms
-    cdef hits_t hits
-    cdef bint allowed
     if queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0:
         return False
-    if perms == NULL:
-        return True
+    return conn.perms == NULL or may_hold(conn.perms, subject, queue, &conn.guard)
+
+
+cdef bint may_hold(perms_t* perms, text_t subject, text_t queue, uint8_t* guard) noexcept nogil:
+    """Whether the lists let a user subscribe; `guard` gets GUARD_DENIED when the subscription reaches denied subjects."""
+    cdef hits_t hits
+    cdef bint allowed
     if perms.subscribe_allow != NULL:
         hits = look_up(perms.subscribe_allow, subject.p, subject.n, WHOLE_TAIL, queue)
         allowed = hits.fits if queue.n and hits.queued else hits.plain
@@ -163,14 +166,13 @@ cdef bint may_subscribe(conn_t* conn, text_t subject, text_t queue) noexcept nog
         hits = look_up(perms.subscribe_deny, subject.p, subject.n, 0, queue)
         if hits.plain or hits.fits:
             return False
-        if not conn.guard & GUARD_DENIED and overlaps(perms.subscribe_deny, subject.p, subject.n):
-            conn.guard |= GUARD_DENIED
+        if not guard[0] & GUARD_DENIED and overlaps(perms.subscribe_deny, subject.p, subject.n):
+            guard[0] |= GUARD_DENIED
     return True
 
 
-cdef bint is_denied(plane_t* plane, sub_t* sub, const char* s, Py_ssize_t n) noexcept nogil:
-    """Whether the list of what is denied has a subject, or has it for the queue of a subscription."""
-    cdef perms_t* perms = sub.of.conn.perms
+cdef bint is_listed_denied(plane_t* plane, perms_t* perms, queue_t* of, const char* s, Py_ssize_t n) noexcept nogil:
+    """Whether the list of what is denied has a subject, or has it for the queue of a subscription (NULL: none)."""
     cdef uint64_t h = 0
     cdef uint8_t verdict = 0
     cdef hits_t hits
@@ -181,8 +183,8 @@ cdef bint is_denied(plane_t* plane, sub_t* sub, const char* s, Py_ssize_t n) noe
         verdict = recall(&perms.deliver, s, n, h)
     if verdict == 1 or verdict == 2:
         return verdict == 2
-    queue.p = NULL if sub.queue == NULL else sub.queue.name
-    queue.n = 0 if sub.queue == NULL else sub.queue.name_len
+    queue.p = NULL if of == NULL else of.name
+    queue.n = 0 if of == NULL else of.name_len
     hits = look_up(perms.subscribe_deny, s, n, EMPTY_TOKENS, queue)
     if again and verdict == 0:
         remember(&perms.deliver, s, n, h, 2 if hits.plain else 3 if hits.queued else 1)    # 3: it depends on the queue
@@ -192,7 +194,7 @@ cdef bint is_denied(plane_t* plane, sub_t* sub, const char* s, Py_ssize_t n) noe
 cdef bint may_receive(plane_t* plane, sub_t* sub, msg_t* msg) noexcept nogil:
     """Whether a guarded connection gets a message; if so, it may answer it."""
     cdef conn_t* conn = sub.of.conn
-    if conn.guard & GUARD_DENIED and is_denied(plane, sub, msg.shown, msg.shown_len):
+    if conn.guard & GUARD_DENIED and is_listed_denied(plane, conn.perms, sub.queue, msg.shown, msg.shown_len):
         return False
     if conn.guard & GUARD_REPLIES and msg.reply_len:
         if may_publish(plane, conn, msg.reply, msg.reply_len) == LEAVE_NO:

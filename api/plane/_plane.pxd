@@ -5,6 +5,7 @@ from jetraft.api.plane._types cimport route_t, sub_t
 
 cdef class Plane(Exchange):
     cdef dict routes        # route id -> address
+    cdef object route_permissions   # the object that plane_t.route_perms points into
 
     cdef void _announce_all(self, route_t* route, bint others)
     cdef void _announce_with_shadows(self, route_t* route, sub_t* sub, bint others)

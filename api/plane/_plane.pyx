@@ -18,6 +18,7 @@ from jetraft.api.plane._routes cimport route_record
 from jetraft.api.plane._exchange cimport Exchange
 from jetraft.api.plane._permissions cimport UserPermissions, grant, may_subscribe
 from jetraft.api.plane._reader cimport RECV_BYTES, read_turn
+from jetraft.api.plane._route_permissions cimport may_export
 from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport CONN_OPEN, acct_t, conn_t, route_t, shadow_of, sid_of, sink_t, sub_t, text_t, watch_t
 from jetraft.api.plane._unread cimport KEEP_LITTLE_BYTES, bound_unread, keep_within
@@ -62,6 +63,44 @@ cdef class Plane(Exchange):
         if not route.knows_accounts:
             route.knows_accounts = 1
             self._announce_all(route, True)
+
+    def permit_routes(self, UserPermissions permissions):
+        """Exchange what these permissions let peers have from now on; None: everything.
+
+        What must not be told any more is taken back, what is not believed any more is forgotten. What is believed only from
+        now on has to be told again by the peers.
+        """
+        cdef uint32_t i
+        cdef sub_t* sub
+        cdef sub_t* following
+        cdef char text[8192]
+        cdef Py_ssize_t n
+        self.route_permissions = permissions
+        self.p.route_perms = NULL if permissions is None else &permissions.p
+        self.p.route_guard = 0
+        for i in range(self.p.routes.count):
+            sub = (<route_t*>self.p.routes.items[i]).subs
+            while sub != NULL:
+                following = sub.next_of_owner
+                n = node_subject(sub.node, text, sizeof(text))
+                if not may_export(&self.p, text, n):
+                    drop_subscription(&self.p, sub)
+                sub = following
+        for route_id in self.routes:
+            self.tell_again(route_id)
+
+    def tell_again(self, route_id):
+        """Tell a peer all interest of this node once more, and take back what it must not have."""
+        cdef route_t* route
+        address = self.routes.get(route_id)
+        if address is None:
+            return
+        route = <route_t*><size_t>address
+        self.p.retelling = 1
+        self._announce_all(route, False)
+        if route.knows_accounts:
+            self._announce_all(route, True)
+        self.p.retelling = 0
 
     def open_traces(self, route_id):
         """The peer knows messages that are for a trace only."""

@@ -6,15 +6,13 @@ once a turn, RECV_BYTES at most, so that no client starves another. A producer w
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 from jetraft.api.plane._epoll cimport EPOLLIN, EPOLLOUT, epoll_event, epoll_wait
-from jetraft.api.plane._feed cimport keep_rest, parse_conn
+from jetraft.api.plane._packed cimport read_packed, take
 from jetraft.api.plane._text cimport jr_mono_ns
 from jetraft.api.plane._tls cimport tls_event
 from jetraft.api.plane._types cimport CLOSE_CLIENT, CONN_OPEN, acct_t, conn_t, plane_t, watch_t
 from jetraft.api.plane._unread cimport TURN_SHARE
-from jetraft.api.plane._webreader cimport read_web
 from jetraft.api.plane._writer cimport conn_close, conn_send, conn_watch, push_ptr
 from jetraft.api.tls._records cimport tls_read
 from jetraft.api.tls._state cimport RECORD_BYTES, TLS_OPEN
@@ -60,7 +58,6 @@ cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
     """Receive once into the shared buffer, after the bytes kept from the last receive, and parse."""
     cdef ssize_t k
     cdef size_t have = conn.partial_len
-    cdef Py_ssize_t used
     cdef size_t wanted = RECV_BYTES, room = plane.recv_cap - have
     cdef bint ended = False
     cdef int error
@@ -87,16 +84,10 @@ cdef void receive(plane_t* plane, conn_t* conn) noexcept nogil:
     plane.received += k
     conn.last_active_ns = plane.now_ns
     conn.pings_out = 0
-    if conn.ws != NULL:
-        read_web(plane, conn, plane.recv_buf + have, k, ended)
-        return
-    if have:
-        memcpy(plane.recv_buf, conn.partial, have)
-    used = parse_conn(plane, conn, plane.recv_buf, have + k)
-    if conn.state == CONN_OPEN:
-        keep_rest(plane, conn, plane.recv_buf + used, have + k - used)
-        if ended:
-            conn_close(plane, conn, CLOSE_CLIENT)
+    if conn.packed != NULL:
+        read_packed(plane, conn, plane.recv_buf + have, k, ended)
+    else:
+        take(plane, conn, k, ended)
 
 
 cdef void pause(plane_t* plane, conn_t* conn) noexcept nogil:
@@ -198,7 +189,9 @@ cdef int read_turn(plane_t* plane, int64_t timeout_ns) noexcept nogil:
             conn_send(plane, conn)
         if plane.bound_unread != NULL and plane.received > plane.max_unread // TURN_SHARE:
             continue        # it is ready in the next turn too, before those that were read in this one
-        if events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
+        if conn.packed != NULL and conn.packed.backlog and not conn.paused:
+            read_packed(plane, conn, NULL, 0, False)
+        elif events[i].events & ~<uint32_t>EPOLLOUT and not conn.paused:
             plane.stall = 0
             read_conn(plane, conn)
             if plane.stall and plane.stalls_producers and conn.state == CONN_OPEN:

@@ -19,6 +19,7 @@ from jetraft.api.plane._route_record cimport (
     ROUTE_MESSAGE,
     RouteHead,
 )
+from jetraft.api.plane._route_permissions cimport may_export
 from jetraft.api.plane._tenants cimport Tenants
 from jetraft.api.plane._trace_asked cimport asks_for_trace
 from jetraft.api.plane._text cimport valid_subject
@@ -131,7 +132,7 @@ cdef void set_interest(
 ) noexcept:
     """Record how many members a peer has on a subject (or a queue group on it) now."""
     cdef sub_t* sub = sublist_find_route(plane, acct, route, subject, n, queue, qn)
-    if weight == 0:
+    if weight == 0 or not may_export(plane, subject, n):
         if sub != NULL:
             drop_subscription(plane, sub)
         return

@@ -15,6 +15,7 @@ from jetraft.api.plane._deliver cimport PICKS_MAX, capture, draw_member, give, m
 from jetraft.api.plane._from_route cimport is_of_others, named
 from jetraft.api.plane._leaf_out cimport pick_leaf, read_origin, send_to_leafs
 from jetraft.api.plane._permissions cimport LEAVE_NO, may_publish, may_receive
+from jetraft.api.plane._route_permissions cimport is_kept_back
 from jetraft.api.plane._shadows cimport shown_by
 from jetraft.api.plane._tree cimport node_subject
 from jetraft.api.plane._types cimport (
@@ -230,7 +231,7 @@ cdef bint give_group_traced(
     for i in range(group.count):
         sub = match.members[group.first + (start + i) % group.count]
         if sub.kind == SUB_ROUTE:
-            if not local and not sub.closed:
+            if not local and not sub.closed and not (plane.route_guard and is_kept_back(plane, msg)):
                 chosen[0] = sub.of.route
                 return True
         elif sub.kind < SUB_ROUTE and give_traced(plane, sub, origin, msg, trace):
@@ -253,7 +254,7 @@ cdef uint32_t deliver_traced(plane_t* plane, acct_t* acct, conn_t* conn, msg_t* 
     for i in range(match.count):
         sub = plain_of(match)[i]
         if sub.kind == SUB_ROUTE:
-            if not sub.closed:
+            if not sub.closed and not (plane.route_guard and is_kept_back(plane, msg)):
                 sub.of.route.stamp = plane.stamp
         else:
             taken += give_traced(plane, sub, conn, msg, trace)

@@ -50,12 +50,12 @@ cdef void tree_free(plane_t* plane) noexcept:
 
 # -- the token table
 
-cdef void place(plane_t* plane, node_t* node) noexcept nogil:
-    cdef uint32_t i = node.hash & plane.table_mask
+cdef inline void place(plane_t* plane, node_t* node, uint32_t hash) noexcept nogil:
+    cdef uint32_t i = hash & plane.table_mask
     while plane.table[i].node != NULL:
         i = (i + 1) & plane.table_mask
     plane.table[i].node = node
-    plane.table[i].hash = node.hash
+    plane.table[i].hash = hash
 
 
 cdef void grow_table(plane_t* plane) noexcept nogil:
@@ -66,9 +66,9 @@ cdef void grow_table(plane_t* plane) noexcept nogil:
         return
     plane.table = table
     plane.table_mask = size * 2 - 1
-    for i in range(size):
+    for i in range(size):       # no node is read: places in both tables follow each other, nodes are all over the memory
         if old[i].node != NULL:
-            place(plane, old[i].node)
+            place(plane, old[i].node, old[i].hash)
     free(old)
 
 
@@ -117,7 +117,7 @@ cdef node_t* child(plane_t* plane, node_t* parent, const char* token, Py_ssize_t
         grow_table(plane)
     node = new_node(parent, token, n)
     node.hash = <uint32_t>node_hash(plane, parent, token, n)
-    place(plane, node)
+    place(plane, node, node.hash)
     plane.table_used += 1
     parent.children += 1
     return node

@@ -103,6 +103,13 @@ ctypedef uint32_t (*deliver_traced_fn)(plane_t*, acct_t*, conn_t*, msg_t*) noexc
 ctypedef Tracing (*cross_traced_fn)(plane_t*, service_import_t*, msg_t*, msg_t*) noexcept with gil
 ctypedef void (*deliver_traced_here_fn)(plane_t*, acct_t*, msg_t*, const char*, uint32_t) noexcept with gil
 
+cdef enum Packing:          # how what is sent is compressed
+    PACKS_NOT = 0           # in the format, and as it is
+    PACKS_FAST = 1
+    PACKS_BETTER = 2        # it is compressed as PACKS_FAST
+    PACKS_BEST = 3          # the same
+    PACKS_AUTO = 4
+
 cdef enum Guard:            # what is asked at each delivery to a connection
     GUARD_DENIED = 1        # a wildcard subscription reaches subjects that its user may not see
     GUARD_REPLIES = 2       # its user may answer what it received
@@ -264,11 +271,23 @@ cdef struct leaf_pick_t:    # a queue group of one message that was given to a l
 cdef enum:
     LEAF_PICKS_MAX = 64     # queue groups of one message that go to leaf nodes
 
+cdef struct packed_t:       # of a connection whose bytes are compressed, those of TLS alone outside of it
+    buf_t arrived           # not decoded yet: a part of a chunk, or what is left for the next turn
+    buf_t wire              # encoded, not sent yet
+    size_t passed_over      # bytes of a chunk without data that are still to come
+    uint8_t begun           # the other end has named the format
+    uint8_t named           # and this one has
+    uint8_t backlog         # whole chunks are left for the next turn
+    uint8_t mode            # Packing; PACKS_AUTO: by the round trip
+    uint8_t rtt_count
+    int64_t rtts_ns[4]      # up to which a mode is used, by mode; 0: it is not
+
 cdef struct conn_t:
     int fd              # -1: bytes are fed and taken by Python
     tls_t* tls          # NULL: what is sent and received is in the clear
     ws_t* ws            # NULL: and it is the protocol itself
     leaf_t* leaf        # NULL: a client
+    packed_t* packed    # NULL: what is exchanged is not compressed
     uint64_t cid
     uint8_t state       # ConnState
     uint8_t reason      # CloseReason
@@ -533,6 +552,9 @@ cdef struct plane_t:
     uint8_t stays           # a hub sent what goes to another account now: not for peers
     uint8_t domain_len
     char domain[255]        # of JetStream: `$JS.<domain>.API.` is another name of `$JS.API.`
+    perms_t* route_perms    # of routes; NULL: none. The owner keeps the object
+    uint8_t route_guard     # GUARD_DENIED: a peer's wildcards reach what they deny
+    uint8_t retelling       # what is told of interest takes back what may not be told any more
     uint32_t announcement   # number of the last full announcement of interest
     ptrs_t dirty_conns
     ptrs_t dirty_sinks

@@ -11,6 +11,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from jetraft.api.plane._epoll cimport EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, epoll_ctl, epoll_event
+from jetraft.api.plane._packing cimport pack_some
 from jetraft.api.plane._text cimport jr_utoa
 from jetraft.api.plane._types cimport (
     CLOSE_SLOW_PENDING,
@@ -197,12 +198,31 @@ cdef void conn_watch(plane_t* plane, conn_t* conn) noexcept nogil:
     if conn.fd < 0 or (conn.tls != NULL and conn.tls.phase != TLS_OPEN):
         return
     event.events = (0 if conn.paused else EPOLLIN) | (EPOLLOUT if conn.want_write else 0)
+    if conn.packed != NULL and conn.packed.backlog and not conn.paused:
+        event.events |= EPOLLOUT        # so that the next turn goes on with it
     event.data.ptr = conn
     epoll_ctl(plane.epfd, EPOLL_CTL_MOD, conn.fd, &event)
 
 
+cdef size_t packed_waiting(conn_t* conn, char** data) noexcept nogil:
+    """What is to be sent next over a connection whose bytes are compressed."""
+    cdef buf_t* wire = &conn.packed.wire
+    cdef char* plain = NULL
+    cdef size_t n
+    if wire.start == wire.end:
+        n = plain_waiting(conn, &plain)
+        plain_sent(conn, pack_some(conn, plain, n))
+    data[0] = wire.data + wire.start
+    return wire.end - wire.start
+
+
 cdef inline size_t waiting(conn_t* conn, char** data) noexcept nogil:
-    """What is to be sent next: output as it is, or frames of it."""
+    """What is to be sent next."""
+    return plain_waiting(conn, data) if conn.packed == NULL else packed_waiting(conn, data)
+
+
+cdef inline size_t plain_waiting(conn_t* conn, char** data) noexcept nogil:
+    """What is to be sent next before it is compressed: output as it is, or frames of it."""
     cdef buf_t* out = &conn.out
     if conn.ws == NULL or conn.ws.phase != WS_OPEN:
         data[0] = out.data + out.start
@@ -213,6 +233,13 @@ cdef inline size_t waiting(conn_t* conn, char** data) noexcept nogil:
 
 
 cdef inline void sent(conn_t* conn, size_t n) noexcept nogil:
+    if conn.packed == NULL:
+        plain_sent(conn, n)
+    else:
+        conn.packed.wire.start += n
+
+
+cdef inline void plain_sent(conn_t* conn, size_t n) noexcept nogil:
     if conn.ws == NULL or conn.ws.phase != WS_OPEN:
         conn.out.start += n
         return

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jetraft.api.config.options import Options
+    from jetraft.api.listener import ClientListener
     from jetraft.api.server import Server
+    from jetraft.api.tls.assembly import ListenerParts
     from jetraft.api.tls.clients import TlsClients
     from jetraft.api.tls.options import TlsOptions
 
@@ -43,6 +45,36 @@ class ClientCertificates:
 
         material = load(options)
         return lambda: self.clients.follow(options, material)
+
+
+@attrs.define(eq=False)
+class ClientTls:
+    """The listener for clients, which speaks TLS or does not, as the configuration says now."""
+
+    listener: ClientListener
+    parts: ListenerParts
+    clients: TlsClients | None
+
+    def read(self, new: Options) -> Callable[[], None] | None:
+        """Read the files; returns what turns TLS on or off for the next clients. Raises TlsError."""
+        options = new.tls
+        if options is None:
+            return self._turn_off
+        from jetraft.api.tls.assembly import serve_clients  # noqa: PLC0415  as above
+        from jetraft.api.tls.material import load  # noqa: PLC0415  as above
+
+        material = load(options)
+
+        def take() -> None:
+            if self.clients is None:
+                self.clients = serve_clients(options, self.parts, material)
+            self.clients.follow(options, material)
+            self.listener.tls = self.clients
+
+        return take
+
+    def _turn_off(self) -> None:
+        self.listener.tls = None
 
 
 @attrs.frozen(eq=False)
@@ -87,8 +119,8 @@ class MeshCertificates:
 def certificates_of(server: Server) -> list[Certificates]:
     """Those of each listener with TLS, which a reload reads again."""
     found: list[Certificates] = []
-    if server.tls is not None:
-        found.append(ClientCertificates(server.tls, lambda new: new.tls))
+    if server.options.config_file:
+        found.append(ClientTls(server.listeners[0], server.parts, server.tls))
     web = server.listeners[-1].tls if server.options.websocket is not None else None
     if web is not None:
         found.append(ClientCertificates(web, lambda new: new.websocket.at_once if new.websocket else None))

@@ -105,6 +105,13 @@ def refusal(before: LeafOptions | None, after: LeafOptions | None) -> str:
     return f"LeafNode: {found}" if found else ""
 
 
+def compression_differs(before: LeafOptions, after: LeafOptions) -> bool:
+    """Whether connections are compressed otherwise from now on."""
+    kept = {remote.key: remote.compression for remote in before.remotes}
+    changed = (kept.get(remote.key, remote.compression) != remote.compression for remote in after.remotes)
+    return before.compression != after.compression or any(changed)
+
+
 def removed(before: LeafOptions, after: LeafOptions) -> list[RemoteOptions]:
     """The remotes that are no more."""
     kept = {remote.key for remote in after.remotes}

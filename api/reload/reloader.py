@@ -14,7 +14,7 @@ from jetraft.api.interfaces import advertised
 from jetraft.api.logger import Logger, open_target
 from jetraft.api.reasons import Reason
 from jetraft.api.reload.clients import ConnectedClients
-from jetraft.api.reload.leafnodes import removed, title_of
+from jetraft.api.reload.leafnodes import compression_differs, removed, title_of
 from jetraft.api.reload.table import ReloadError, Step, changes
 from jetraft.api.start_files import StartFilesError
 from jetraft.api.syslog import Syslog, SyslogError
@@ -166,7 +166,7 @@ class Reloader:
         """Judge by other rules, those who are connected too."""
         self.logins.follow_rules()
         self.tracer.by_account = destinations(new)
-        self.plane.trace_external(bool(self.tracer.by_account))
+        self.plane.trace_external(self.tracer.has_destinations)
         if new.trust is None:
             self.accounts.follow(new.jetstream_accounts)
         ConnectedClients(self.logins, self.plane, self.accounts.limits.keys).judge_again(old.auth)
@@ -186,6 +186,11 @@ class Reloader:
         if self.routes is not None and new.cluster is not None:
             self.routes.follow(new.cluster.routes)
 
+    def follow_route_permissions(self, _old: Options, new: Options, _opened: Opened) -> None:
+        """Exchange other subjects with peers."""
+        if self.routes is not None and new.cluster is not None:
+            self.routes.permit(new.cluster.permissions)
+
     def follow_profile(self, _old: Options, new: Options, _opened: Opened) -> None:
         """Tell the peers other tags and sizes of JetStream, by which streams are placed."""
         if self.jetstream is not None and new.jetstream is not None:
@@ -203,6 +208,8 @@ class Reloader:
         for remote in removed(old.leafnodes, new.leafnodes):
             self.say.info(f"Reloaded: LeafNode Remote {title_of(remote)} removed")
         self.leaf.follow(new.leafnodes)
+        if compression_differs(old.leafnodes, new.leafnodes):
+            self.say.info("Reloaded: LeafNode compression settings")
 
     def follow_files(self, _old: Options, _new: Options, _opened: Opened) -> None:
         """Write the files of the process again, under their new names."""
@@ -219,6 +226,7 @@ FOLLOW: Final[Mapping[Step, Callable[[Reloader, Options, Options, Opened], None]
     Step.AUTH: Reloader.follow_auth,
     Step.ADVERTISE: Reloader.follow_advertise,
     Step.ROUTES: Reloader.follow_routes,
+    Step.ROUTE_PERMISSIONS: Reloader.follow_route_permissions,
     Step.FILES: Reloader.follow_files,
     Step.PROFILE: Reloader.follow_profile,
     Step.STALLS: Reloader.follow_stalls,

@@ -36,6 +36,7 @@ class Step(Enum):
     ADVERTISE = auto()
     FILES = auto()
     ROUTES = auto()
+    ROUTE_PERMISSIONS = auto()
     PROFILE = auto()
     LEAFNODES = auto()
     STALLS = auto()
@@ -89,6 +90,16 @@ How = Followed | Refused
 def go_bool(value: Any) -> str:
     """`true` or `false`."""
     return "true" if value else "false"
+
+
+def go_not(value: Any) -> str:
+    """The other one."""
+    return go_bool(not value)
+
+
+def go_switch(value: Any) -> str:
+    """On or off."""
+    return "enabled" if value else "disabled"
 
 
 def seconds(value_ns: int) -> str:
@@ -198,6 +209,7 @@ HOW: Final[Mapping[str, How]] = {
     "cluster.old_secrets": not_supported("cluster authorization"),
     "cluster.connect_retries": Followed(line="cluster"),
     "cluster.tls": not_supported("cluster tls"),
+    "cluster.permissions": Followed(line="cluster", step=Step.ROUTE_PERMISSIONS),
     "cluster.bulk_bytes_per_s": Refused(title="cluster bulk_rate"),
     "cluster.max_waiting_bytes": Refused(title="cluster MaxWaiting"),
     "jetstream": not_supported("JetStream"),
@@ -213,7 +225,9 @@ HOW: Final[Mapping[str, How]] = {
     "jetstream.unique_tag": Refused(title="JetStreamUniqueTag"),
     "jetstream.scrub": not_supported("JetStream scrub"),
     "jetstream.limits": not_supported("JetStreamLimits"),
+    "jetstream.strict": Refused(title="NoJetStreamStrict", show=go_not),
     "jetstream.streams": not_supported("JetStream streams"),
+    "jetstream.legacy_api": not_supported("JetStream legacy_api"),
     "log_file": Followed(line="log_file = {}", step=Step.LOG),
     "syslog": log_line("syslog"),
     "remote_syslog": Followed(line="remote_syslog = {}", step=Step.LOG),
@@ -223,11 +237,12 @@ HOW: Final[Mapping[str, How]] = {
     "ports_file_dir": Followed(line="ports_file_dir = {}", step=Step.FILES),
     "server_tags": Followed(line="tags", step=Step.PROFILE),
     "server_metadata": Followed(line="metadata"),
-    "tls": not_supported("TLS"),
+    "tls": Followed(line="tls = {}", show=go_switch),
     "tls.options": Followed(line="tls = enabled"),
     "tls.allow_non_tls": Refused(title="AllowNonTLS", show=go_bool),
     "leafnodes": Judged(step=Step.LEAFNODES, judge=leafnodes.refusal),
     "websocket": not_supported("Websocket"),
+    "http_gateway": not_supported("HTTP gateway"),
     "websocket.tls": Followed(),
     "write_deadline_ns": Followed(line="write_deadline = {}", show=format_duration),
     "lame_duck_duration_ns": Refused(title="LameDuckDuration", show=format_duration),
@@ -271,7 +286,8 @@ def flat(options: Options) -> dict[str, Any]:
         found["websocket.tls"] = options.websocket.tls
     found["no_system_account"] = not options.system_account
     if options.tls is not None:
-        found |= {"tls.options": options.tls, "tls.allow_non_tls": options.tls.allow_non_tls}
+        found["tls.options"] = options.tls
+    found["tls.allow_non_tls"] = options.tls is not None and options.tls.allow_non_tls
     return found
 
 
@@ -286,7 +302,7 @@ def changes(old: Options, new: Options) -> list[OptionChange]:
             raise ReloadError(f"config reload not supported for {how.title}{values}")
         if isinstance(how, Grows | Judged) and (why := how.refusal(before[key], after[key])):
             raise ReloadError(f"config reload not supported for {why}")
-    if new.tls is not None and "tls.options" not in differing:
+    if new.tls is not None and old.tls is not None and "tls.options" not in differing:
         differing.append("tls.options")  # the files may have changed
     found = []
     for key in differing:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jetraft.api.reactor import Reactor
     from jetraft.api.session import Sessions
     from jetraft.api.tls.clients import Handle, Log, TlsClients
+    from jetraft.api.tls.material import Material
     from jetraft.api.tls.options import TlsOptions
     from jetraft.api.tracing import Tracer
     from jetraft.store.model.clock import Clock
@@ -51,7 +52,7 @@ def make_plane(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
         plane.limit_unread(options.max_unread_bytes)
     plane.stall_producers(not options.no_fast_producer_stall)
     plane.log_protocol(options.trace)
-    plane.trace_external(bool(tracer.by_account))
+    plane.trace_external(tracer.has_destinations)
     return plane
 
 
@@ -81,8 +82,9 @@ def _plane_of(  # noqa: PLR0913, PLR0917  (the handlers of the plane)
         from jetraft.api.plane._web import WebPlane  # noqa: PLC0415  only servers with WebSocket load h11 and zlib
 
         return WebPlane(**settings)
-    if options.tls is None and (leaf is None or not leaf.may_use_tls):
+    if options.tls is None and not options.config_file and (leaf is None or not leaf.may_use_tls):
         return Plane(**settings)
+    # A reload of the file can bring TLS; until then the class costs its import, half a millisecond.
     from jetraft.api.plane._secure import SecurePlane  # noqa: PLC0415
 
     return SecurePlane(**settings)
@@ -106,18 +108,22 @@ class ListenerParts:
 
 
 def serve_handshakes(
-    options: TlsOptions, parts: ListenerParts, sessions: Any, kind: type[TlsClients] | None = None
+    options: TlsOptions,
+    parts: ListenerParts,
+    sessions: Any,
+    kind: type[TlsClients] | None = None,
+    material: Material | None = None,
 ) -> tuple[TlsClients, str]:
     """Load the files and start the threads for handshakes of a listener; returns when its certificate ends, too.
 
-    `sessions` knows its connections. Raises TlsError with one line.
+    `sessions` knows its connections, `material` what the files have (None: they are read). Raises TlsError.
     """
     from jetraft.api.tls._handshakes import HandshakePool  # noqa: PLC0415
     from jetraft.api.tls.clients import TlsClients  # noqa: PLC0415
     from jetraft.api.tls.material import load  # noqa: PLC0415
 
     plane = cast("SecurePlane", parts.plane)
-    material = load(options)
+    material = material or load(options)
     pool = HandshakePool(handshake_threads())
     plane.serve_tls(material.context, pool)
     make = kind or TlsClients
@@ -126,10 +132,17 @@ def serve_handshakes(
     return clients, material.not_after
 
 
-def serve_clients(options: TlsOptions, parts: ListenerParts) -> TlsClients:
+def serve_clients(options: TlsOptions, parts: ListenerParts, material: Material | None = None) -> TlsClients:
     """Serve handshakes of the listener for clients. Raises TlsError with one line."""
-    clients, parts.sessions.tls_not_after = serve_handshakes(options, parts, parts.sessions)
+    clients, parts.sessions.tls_not_after = serve_handshakes(options, parts, parts.sessions, material=material)
     return clients
+
+
+def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> TlsClients | None:
+    """Serve handshakes of clients and of leaf nodes, where the options ask for TLS; returns what serves the clients."""
+    if leaf is not None:
+        leaf.serve_tls(parts)
+    return serve_clients(options.tls, parts) if options.tls is not None else None
 
 
 def client_listener(sock: socket.socket, parts: ListenerParts, tls: TlsClients | None) -> ClientListener:

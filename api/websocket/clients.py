@@ -43,7 +43,7 @@ DETAILS = {
 class LeafDoor(Protocol):
     """Where leaf nodes come in."""
 
-    def upgraded(self, cid: int, ip: str, port: int, tls: TlsState | None) -> None:
+    def upgraded(self, cid: int, ip: str, port: int, tls: TlsState | None, *, deflates: bool) -> None:
         """A server has connected as a leaf node, over this connection."""
 
 
@@ -230,7 +230,7 @@ class WebSocketClients:
         self.sessions.applicants.pop(cid).cancel()
         self.upgraded += 1
         if verdict.is_leaf:
-            self._hand_over(applicant)
+            self._hand_over(applicant, deflates=deflates)
             return
         session = Session(
             cid,
@@ -247,13 +247,13 @@ class WebSocketClients:
             return
         sessions.add(session)
 
-    def _hand_over(self, applicant: WebSocketApplicant) -> None:
+    def _hand_over(self, applicant: WebSocketApplicant, *, deflates: bool) -> None:
         """A server has connected as a leaf node."""
         if self.leafs is None:
             self.log.line(NO_LEAFNODES)
             self.plane.close(applicant.cid, Reason.READ_ERROR)
         else:
-            self.leafs.upgraded(applicant.cid, applicant.ip, applicant.port, applicant.tls)
+            self.leafs.upgraded(applicant.cid, applicant.ip, applicant.port, applicant.tls, deflates=deflates)
 
     def statistics(self) -> dict[str, int]:
         """How upgrades went."""

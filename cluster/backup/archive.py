@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jetraft.cluster.backup.s2 import CorruptArchiveError
+from jetraft.store.s2.framing import CorruptArchiveError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,11 +13,11 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.store.model import errors
 from jetraft.store.model.config import ConsumerConfig, StreamConfig
 from jetraft.store.model.extensions import DEAD_LETTER, check_consumer_extensions
 from jetraft.store.model.validate_consumer import normalise_consumer
+from jetraft.store.s2.framing import CorruptArchiveError
 from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
 from jetraft.store.stream.dead_letter import MAX_DELIVER, REASON_CHARS_MAX, TERM, DeadLetter

@@ -13,11 +13,11 @@ import attrs
 
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, STATE_NAME, ArchiveEntry, cut_off
 from jetraft.cluster.backup.consumers import SEQ_MAX, unpack_consumer
-from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.store.model import errors
 from jetraft.store.model.message import valid_block
 from jetraft.store.model.state import StreamState
 from jetraft.store.model.subject import NAME_BYTES_MAX, valid_asset_name, valid_publish_subject
+from jetraft.store.s2.framing import CorruptArchiveError
 from jetraft.store.stream.consumer_state import ConsumerState
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ import orjson
 from jetraft.cluster.backup.archive import ArchiveEntry, cut_off
 from jetraft.cluster.backup.consumers import OURS
 from jetraft.cluster.backup.contents import ArchiveEnd, Removal
-from jetraft.cluster.backup.s2 import CorruptArchiveError, Decompressor
 from jetraft.cluster.backup.sums import HDR_LENGTH_BYTES, SUM_BYTES, WAITING_MAX, BlockSums, Configurations, index_holds
 from jetraft.store.model.gotime import parse_time
+from jetraft.store.s2.framing import CorruptArchiveError, Decompressor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import trio
 from jetraft.cluster.backup.archive import MAGIC, ArchiveEntry, ArchiveReader, cut_off
 from jetraft.cluster.backup.contents import Contents, Removal
 from jetraft.cluster.backup.legacy import LegacyContents, TarReader
-from jetraft.cluster.backup.s2 import Decompressor
+from jetraft.store.s2.framing import Decompressor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator

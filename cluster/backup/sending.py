@@ -17,14 +17,14 @@ import trio
 
 from jetraft.cluster.backup.archive import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer
-from jetraft.cluster.backup.s2 import Compressor
 from jetraft.cluster.capture._capture import captures
 from jetraft.raft.changes import Change
 from jetraft.store.model.message import status
 from jetraft.store.port import StoreError
+from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from jetraft.cluster.ports import Outbox
     from jetraft.cluster.state.machine import StreamMachine
@@ -62,6 +62,8 @@ class Manner:
     chunk_bytes: int = 0
     window_bytes: int = 0
     with_consumers: bool = True
+    client: Mapping[str, object] = attrs.field(factory=dict)  # what events tell of who asked
+    from_seq: int = 0  # messages before it are left out; the state is that of the whole stream
 
     @property
     def chunk(self) -> int:
@@ -168,11 +170,11 @@ class Sending:
     async def _pieces(self) -> AsyncIterator[bytes]:
         yield MAGIC + b"".join(map(pack_entry, self._cut.heads))
         machine, state = self._machine, self._cut.state
-        seq = state.first_seq
+        seq = max(state.first_seq, self._manner.from_seq)
         while state.messages and seq <= state.last_seq:
             if not self._is_open():
                 raise StoreError("the replica has stopped")
-            runs = machine.next_runs((), seq, READ_MESSAGES)
+            runs = machine.store.next_runs((), seq, READ_MESSAGES)
             if not runs:
                 break
             fitting, _, _ = machine.measure(runs, READ_BYTES, consumer_seq=1, num_pending=0, prefix_bytes=0)

@@ -20,6 +20,7 @@ from jetraft.cluster.state.ttl import NEVER_NS, parse_ttl
 from jetraft.store.frames._frame import make_record
 from jetraft.store.frames.format import RECORD_HAS_MSG_ID, RECORD_HAS_SCHEDULE, RECORD_HAS_TTL, RECORD_IS_SOURCED
 from jetraft.store.model import message
+from jetraft.store.model.extensions import keeps_schedules
 from jetraft.store.model.state import StreamState
 from jetraft.store.stream.consumer_state import ConsumerState
 
@@ -39,7 +40,7 @@ class StepPlanner:
 
     def __init__(self, config: StreamConfig, now_unix_ns: int) -> None:
         self._has_ttls = config.allow_msg_ttl
-        self._has_schedules = config.allow_msg_schedules
+        self._has_schedules = keeps_schedules(config)
         self._has_sources = bool(config.sources)
         self._now_unix_ns = now_unix_ns
         self._next_seq = 1

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Final
 
 from jetraft.cluster.backup._highway import highway_hash
-from jetraft.cluster.backup.s2 import CorruptArchiveError
+from jetraft.store.s2.framing import CorruptArchiveError
 
 SUM_BYTES: Final = 8
 HDR_LENGTH_BYTES: Final = 4  # between subject and header; not in the sum

@@ -1,9 +1,11 @@
-"""Waiting for the answer of one peer, within a time."""
+"""Waiting for the answer of one peer, or of all, within a time."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, TypeVar
+
+import trio
 
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.rpc import CallTimeoutError, PeerUnavailableError, RemoteCallError
@@ -39,3 +41,19 @@ async def ask_for(  # noqa: PLR0913  (one more than `ask_peer`)
     except RemoteProtocolError as error:
         log.warning("%s at %s: %s", method, peer, error)
         return None
+
+
+async def ask_all(answer: type[M], mesh: MeshLike, method: str, payload: bytes, *, timeout_s: float) -> list[M]:
+    """Return the answers of the peers that are connected and answer in time."""
+    found: list[M] = []
+
+    async def ask(peer: NodeId) -> None:
+        given = await ask_for(answer, mesh, peer, method, payload, timeout_s=timeout_s)
+        if given is not None:
+            found.append(given)
+
+    async with trio.open_nursery() as nursery:
+        for peer, link in mesh.peers.items():
+            if link.up:
+                nursery.start_soon(ask, peer)
+    return found

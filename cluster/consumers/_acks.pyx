@@ -1,6 +1,6 @@
 """A turn's acks, sorted: the plain ones become runs of stream sequences by consumer, the others are left to Python.
 
-Plain is an empty or `+ACK` body without a reply subject; that is nearly all of them, and they cost no parsing in Python.
+Plain is an empty or `+ACK` body without a reply subject and headers; that is nearly all of them, and they cost no parsing in Python.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -117,7 +117,7 @@ def ack_places(bytes subject not None):
 
 
 cdef bint is_plain(Captured *message) noexcept nogil:
-    if message.reply_len:
+    if message.reply_len or message.hdr_len:
         return False
     return message.payload_len == 0 or (message.payload_len == 4 and memcmp(message.payload, b"+ACK", 4) == 0)
 

@@ -80,10 +80,8 @@ class Acknowledging:
         False for one that is refused: of a delivery that is not the newest, where only that one counts.
         """
         seq = subject.stream_seq
-        if self.extensions.strict_acks and not self.pending.is_newest(seq, subject.consumer_seq, subject.count):
-            self.stale_acks += 1
-            if reply:
-                self._out.refusals.append((reply, STALE_ACK))
+        if self.extensions.strict_acks and not self.is_newest(subject):
+            self.refuse_stale(reply)
             return False
         if seq > self.delivered_stream and not (self.takes_acks_ahead and self._selector.exists(seq)):
             return True  # it names a message that the stream does not have yet, or a delivery of before a reset
@@ -92,6 +90,23 @@ class Acknowledging:
         if reply and ack.kind is not AckKind.NEXT:
             self._out.confirmations.append(reply)
         return True
+
+    def is_newest(self, subject: AckSubject) -> bool:
+        """Whether a delivery is the newest one of its message, and awaited."""
+        return self.pending.is_newest(subject.stream_seq, subject.consumer_seq, subject.count)
+
+    def refuse_stale(self, reply: bytes) -> None:
+        """An ack is of a delivery that is not the newest."""
+        self.stale_acks += 1
+        if reply:
+            self._out.refusals.append((reply, STALE_ACK))
+
+    def settled(self, subject: AckSubject, now: Now) -> None:
+        """The newest delivery is acknowledged by a message that is proposed: no command is needed."""
+        self._last_active_ns, self._last_ack_unix_ns = now.mono_ns, now.unix_ns
+        if self._metric:
+            self._sample(Runs((subject.stream_seq,)), now, {subject.stream_seq: subject.consumer_seq})
+        self.pending.remove(Runs((subject.stream_seq,)))
 
     def _perform(self, subject: AckSubject, ack: Ack, now: Now) -> None:
         seq = subject.stream_seq

@@ -122,6 +122,11 @@ class ConsumerCore(Acknowledging):
         """True when a new message in the stream would be delivered at once."""
         return not self._pausing.is_paused and self._wants_messages()
 
+    @property
+    def has_news(self) -> bool:
+        """False when the stream surely has no message for a first delivery; cheaper than a step."""
+        return self._selector.may_have_after(self.delivered_stream)
+
     # --- for subclasses
 
     def _wants_messages(self) -> bool:

@@ -109,12 +109,14 @@ class DeadLetters:
         return True
 
     def _on_answers(self, batch: bytes) -> None:
-        confirmed = []
+        confirmed: dict[int, DeadLetter] = {}  # an answer may come twice in a turn
         for answer in captures(batch):
             seq_text, _, time_text = answer.subject.removeprefix(self._reply).partition(b".")
             seq = parse_seq(seq_text)
             letter = self._state.dead.get(seq)
-            if letter is None or letter.given_up_ns != parse_seq(time_text) or self._settled.get(seq) is letter:
+            if letter is None or letter.given_up_ns != parse_seq(time_text):
+                continue
+            if seq in confirmed or self._settled.get(seq) is letter:
                 continue
             kept = _read(answer.payload)
             if isinstance(kept, str):
@@ -122,10 +124,10 @@ class DeadLetters:
                     self._failed(kept)
                 continue
             self._failures = 0
-            confirmed.append((seq, letter))
+            confirmed[seq] = letter
             stream, name = self._dispatcher.stream, self._state.name
             self._site.advisories.dead_lettered(stream, name, seq, letter, to_stream=kept[0], to_seq=kept[1])
-        self._settle(confirmed)
+        self._settle(list(confirmed.items()))
         self.look()
 
     def _settle(self, letters: list[tuple[int, DeadLetter]]) -> None:

@@ -21,6 +21,7 @@ import attrs
 from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.ack_batching import AckBatch
+from jetraft.cluster.consumers.ack_publish import asked_by, note_outcome
 from jetraft.cluster.consumers.acknowledging import NONE_NAMED
 from jetraft.cluster.consumers.acks import Ack, AckKind, AckSubject, named_in, parse_ack_body, parse_ack_subject
 from jetraft.cluster.consumers.effects import Now
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jetraft.cluster.capture._capture import Capture
+    from jetraft.cluster.consumers.ack_publish import AckPublisher
     from jetraft.cluster.consumers.effects import CoreStatistics
     from jetraft.cluster.ports import MessageSource, TimerHandle
     from jetraft.cluster.site import Site
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from jetraft.store.stream.consumer_state import ConsumerState
 
 COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting
+HUNGRY_AT_ONCE_MAX: Final = 16  # with more, new messages wait for the deliveries that are on their way into the log
 NOTED_REST_NS: Final = 10 * NS_PER_MS  # between entries that no client waits for: a crash redelivers that much more
 
 
@@ -69,19 +72,23 @@ class DispatcherStatistics:
 class ConsumerDispatcher:
     """See the module."""
 
-    def __init__(self, site: Site, group: Group, machine: StreamMachine) -> None:
+    def __init__(self, site: Site, group: Group, machine: StreamMachine, publisher: AckPublisher) -> None:
+        """`publisher` is for acks that publish."""
         assert machine.config is not None
         self.site = site
         self.stream = machine.config.name
         self.messages = machine
         self.source: MessageSource = machine.store
         self._group = group
+        self._publisher = publisher
         self._machine = machine
         self._notes = AckBatch()
         self._committed: list[Callable[[], None]] = []
         self._put_off: list[tuple[dict[bytes, Runs], Now, bytes]] = []  # plain acks of this turn, not noted yet
         self._is_urgent = False  # a client waits for the commit of these commands
         self._in_flight = 0  # entries proposed, not yet applied
+        self._awaited_in_flight = 0  # of those, the ones for whose commit a client waits
+        self._is_pump_put_off = False  # until one of these is applied
         self._rest_ends_ns = 0
         self._rest: TimerHandle | None = None
         self._depth = 0
@@ -238,6 +245,13 @@ class ConsumerDispatcher:
             return ""
         if runner.is_held:
             return ""
+        core = runner.core
+        newest, allowed = core.is_newest(parsed), core.extensions.ack_publish
+        asked = asked_by(captured, parsed, is_newest=newest, allowed=allowed) if captured.hdr else None
+        if asked is not None:
+            self.propose_noted()  # what acknowledges is a message: it comes behind what is noted
+            note_outcome(core, parsed, self._publisher.publish_with_ack(asked), reply, now)
+            return name
         ack, is_pending = parse_ack_body(body), parsed.stream_seq in runner.core.pending
         if not runner.core.answer(parsed, ack, reply, now):
             return name
@@ -264,8 +278,16 @@ class ConsumerDispatcher:
     # --- events from applying
 
     def pump(self) -> None:
-        """The stream has changed: step the consumers that wait for messages."""
-        if self._hungry:
+        """The stream has changed: step the consumers that wait for messages.
+
+        Many of them are stepped when their last deliveries are committed, however often the stream changes until then:
+        a step costs the same for one message and for fifty. Of many, those for whom nothing is new are left alone.
+        """
+        if len(self._hungry) > HUNGRY_AT_ONCE_MAX:
+            self._is_pump_put_off = self._awaited_in_flight > 0
+            if not self._is_pump_put_off:
+                self._step([runner for runner in self._hungry.values() if runner.core.has_news], self.now())
+        elif self._hungry:
             self._step(list(self._hungry.values()), self.now())
         elif self._notes:
             self._flush()
@@ -370,12 +392,16 @@ class ConsumerDispatcher:
 
         def done(outcome: Outcome, _result: object) -> None:
             self._in_flight -= 1
+            self._awaited_in_flight -= is_awaited
             if outcome is Outcome.OK:
                 for callback in committed:
                     callback()
                 self._flush()
+                if self._is_pump_put_off:
+                    self.pump()
 
         self._in_flight += 1
+        self._awaited_in_flight += is_awaited
         self._rest_ends_ns = self.site.clock.mono_ns() + NOTED_REST_NS
         self._group.propose(Proposal(kind=Kind.CONSUMER_OP, body=body, is_awaited=is_awaited), done)
 

@@ -25,6 +25,7 @@ from jetraft.store.model.ids import ALPHABET
 from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.sourcing import asks_to_read, is_upgraded, upgraded
 from jetraft.store.model.state import ConsumerInfo, PriorityGroupState, SequencePair
+from jetraft.store.model.tiers import limits_for
 from jetraft.store.model.validate_consumer import (
     check_consumer_action,
     check_consumer_fits,
@@ -87,7 +88,7 @@ class ConsumerFrontend:
         """Create or update a consumer; committed when this returns. Raises ApiError."""
         stream = self._machine.config
         assert stream is not None
-        bounded = within(stream, self._site.limits(), self._site.server_limits)
+        bounded = within(stream, self._limits_for(config, stream), self._site.server_limits)
         async with self._alone if _is_exclusive(bounded) else nullcontext():
             created = await self._create(config, action=action, pedantic=pedantic)
         state = self._machine.consumers.get(created.name)
@@ -108,7 +109,7 @@ class ConsumerFrontend:
             begins_again = False
         if kept is not None:
             config = attrs.evolve(config, pause_until=kept.config.pause_until)  # only PAUSE changes it
-        of_account = self._site.limits()
+        of_account = self._limits_for(config, stream)
         stream = within(stream, of_account, self._site.server_limits)
         limits = server_limits_of(of_account, self._site.server_limits)
         name = config.durable_name or config.name or self._new_name()
@@ -262,6 +263,10 @@ class ConsumerFrontend:
         results = await self._group.propose_and_wait(proposal)
         assert isinstance(results, list)
         return all(results)
+
+    def _limits_for(self, config: ConsumerConfig, stream: StreamConfig) -> AccountLimits:
+        """What the account may use in the tier of the consumer. Raises ApiError when it has no such tier."""
+        return limits_for(self._site.limits(), config.num_replicas or stream.num_replicas)
 
     def _new_name(self) -> str:
         while True:

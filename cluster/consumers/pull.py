@@ -61,6 +61,7 @@ class PullConsumer(ConsumerCore):
         self._waiting = WaitingQueue()
         self._pinning = Pinning(new_id)
         self._choice = RequestChoice(self._pinning, self._has_interest)
+        self._is_drained = False  # the stream has no new message for the request served last; valid within a step
         self._follow_policy()
 
     # --- events
@@ -173,12 +174,16 @@ class PullConsumer(ConsumerCore):
             return self._deliver_by_policy(now)
         runs: dict[bytes, Run] = {}
         listening: set[bytes] = set()
+        self._is_drained = False
         if self.extensions.key_order is None:
             budget = self._deliver_in_one_go(listening, now)
         else:
             budget = DELIVERIES_PER_STEP_MAX
             self._take_ahead(min(self._waiting.requested, budget), now)
         if not self._waiting:
+            return False
+        if self._is_drained:  # the common case, and the fast one: what follows would find nothing
+            self._end_no_wait()
             return False
         exhausted = False
         while budget and (waiting := self._next_waiting(listening)) is not None:
@@ -252,21 +257,25 @@ class PullConsumer(ConsumerCore):
             if not count:
                 break
             budget -= count
-            if not self._waiting:
+            if self._is_drained or not self._waiting:
                 break
         return budget
 
     def _serve_one(self, waiting: Waiting, budget: int, now: Now) -> int:
         """Deliver to the only request what it may get; returns how many messages."""
-        seqs, size = self._choose_many(min(waiting.remaining, budget)), 0
-        if seqs and waiting.request.max_bytes:
+        wanted = min(waiting.remaining, budget)
+        seqs, size = self._choose_many(wanted), 0
+        if not seqs:
+            return 0
+        if waiting.request.max_bytes:
             count, size, last_size = self._measure(seqs, waiting.bytes_left + 1)
             if size > waiting.bytes_left:
                 count, size = count - 1, size - last_size
             seqs = seqs.part(0, count)
-        if not seqs:
-            return 0
+            if not seqs:
+                return 0
         self._send_new((waiting.reply,), seqs, now)
+        self._is_drained = len(seqs) < wanted and not size and not self._is_at_ack_limit()
         waiting.take(len(seqs), size, now.mono_ns)
         if not waiting.remaining:
             self._waiting.drop_head()
@@ -360,6 +369,8 @@ class PullConsumer(ConsumerCore):
 
     def _end_no_wait(self) -> None:
         """There is nothing left: requests that do not wait are over."""
+        if not any(waiting.request.no_wait for waiting in self._waiting):
+            return
         over = self._waiting.remove_if(
             lambda waiting: waiting.request.no_wait and (waiting.delivered > 0 or not waiting.request.expires_ns)
         )

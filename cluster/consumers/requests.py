@@ -6,7 +6,6 @@ nats-server's to the byte: clients compare them. Source: consumer.go (nextReqFro
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,7 @@ import attrs
 import orjson
 
 from jetraft.store.model import message
-from jetraft.store.model.gojson import JsonSyntaxError, parse_values
+from jetraft.store.model.gojson import JsonSyntaxError, one_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 REQUESTS_CACHED: Final = 1024  # clients send the same few request bodies again and again
 NEVER_NS: Final = 2**63 - 1
 HEARTBEAT_NS_MIN: Final = 1_000_000  # nats-server's timers come to no more: 1,700 a second when asked for 1 ns
-OFFSET: Final = re.compile(r" at offset \d+$")  # nats-server adds it to API answers only
-CUT_SHORT: Final = "unexpected end of JSON input"  # json.Unmarshal's words; the API's decoder has others
 FIELDS: Final[dict[str, type]] = {
     "batch": int,
     "expires": int,
@@ -108,10 +105,10 @@ def _load(text: bytes) -> dict[str, Any]:
 def syntax_fault(text: bytes) -> str:
     """What json.Unmarshal says of a text that is not JSON; empty when it is."""
     try:
-        return "" if parse_values(text) else CUT_SHORT
+        one_value(text)
     except JsonSyntaxError as error:
-        reason = OFFSET.sub("", str(error))
-        return CUT_SHORT if reason == "unexpected EOF" else reason
+        return str(error)
+    return ""
 
 
 GO_KINDS: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Protocol
 
 from jetraft.store.model import message
+from jetraft.store.model.subject import is_literal
 from jetraft.store.stream._runs import Runs
 from jetraft.store.stream.consumer_state import NOTHING
 
@@ -40,11 +41,17 @@ class Messages(Protocol):
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above a sequence match."""
 
+    def last_for(self, pattern: bytes) -> int:
+        """The last live sequence whose subject matches, 0 for none."""
+
     def load(self, seq: int) -> StoredLike | None:
         """A live message."""
 
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
+
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        """How many of these the stream has, from the `start`-th on."""
 
     @property
     def retains_by_acks(self) -> bool:
@@ -56,6 +63,7 @@ class Selector:
 
     def __init__(self, state: ConsumerState, messages: Messages) -> None:
         self._filters = state.config.filters
+        self._only = self._filters[0] if len(self._filters) == 1 and is_literal(self._filters[0]) else None
         self._initial = state.initial  # deliver policy `last_per_subject`
         self._resume_seq = state.resume_seq
         self._messages = messages
@@ -89,6 +97,10 @@ class Selector:
         return self._messages.measure(
             seqs, room_bytes, consumer_seq=consumer_seq, num_pending=num_pending, prefix_bytes=prefix_bytes
         )
+
+    def may_have_after(self, seq: int) -> bool:
+        """False when there is surely no message above a sequence: quickly told where the filter is one subject."""
+        return self._only is None or seq + 1 < self._resume_seq or self._messages.last_for(self._only) > seq
 
     def num_pending(self, seq: int) -> int:
         """How many messages above a sequence are still to come."""
@@ -138,7 +150,7 @@ class Selector:
     def _count_after(self, seq: int) -> int:
         if seq + 1 >= self._resume_seq:
             return self._messages.num_pending(self._filters, seq + 1)
-        initial = len(self._live_initial(seq, len(self._initial)))
+        initial = self._messages.count_live(self._initial, bisect_left(self._initial, seq + 1))
         return initial + self._messages.num_pending(self._filters, self._resume_seq)
 
     def _live_initial(self, seq: int, count: int) -> list[int]:

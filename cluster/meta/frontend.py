@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.calls.forward import AnswerLost, Moved
-from jetraft.cluster.meta.account_limits import check_room, check_stream_size, reserved_bytes
+from jetraft.cluster.meta.account_limits import check_count, check_room, check_stream_size
 from jetraft.cluster.meta.allocator import Allocator
 from jetraft.cluster.meta.commands import (
     AdoptStream,
@@ -31,7 +31,7 @@ from jetraft.raft.proposals import NotLeaderError, OutcomeUnknownError
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import StorageType, StreamConfig
-from jetraft.store.model.extensions import check_stream_extensions
+from jetraft.store.model.extensions import check_stream_extensions, check_stream_extensions_update
 from jetraft.store.model.ids import ALPHABET, GroupId, NodeId
 from jetraft.store.model.state import AccountLimits
 from jetraft.store.model.validate import (
@@ -43,12 +43,13 @@ from jetraft.store.model.validate import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
     from jetraft.cluster.meta.meta_group import MetaGroupRef
     from jetraft.cluster.meta.view import ClusterView
     from jetraft.store.model.clock import Clock
+    from jetraft.store.model.tiers import Allowance
 
 GROUP_SUFFIX_CHARS: Final = 8
 
@@ -58,7 +59,7 @@ class Bounds:
     """What streams may ask for: limits of the server and of accounts; `unique_tag`: no two replicas share a value."""
 
     limits: ServerLimits = NO_LIMITS
-    limits_of: Callable[[str], AccountLimits] = lambda _account: AccountLimits()
+    limits_of: Callable[[str], Allowance] = lambda _account: AccountLimits()
     unique_tag: str = ""
 
 
@@ -114,7 +115,8 @@ class MetaFrontend:
         existing = self._machine.table.get(StreamKey(account, config.name))
         if existing is not None:
             return _same_or_taken(existing, config)
-        self._require_room(account, config)
+        check_count(self._limits_of(account), config, self._others(account, config))
+        check_room(self._limits_of(account), config, self._others(account, config), is_new=True)
         self._require_free_subjects(account, config, ignore=None)
         check_origins_fit(self._machine.table, account, config)
         placed = self._allocator.new(config)
@@ -141,8 +143,8 @@ class MetaFrontend:
         if existing is None:
             raise errors.STREAM_NOT_FOUND.with_values()
         config = check_stream_update(existing.config, config)
-        if reserved_bytes(config) > reserved_bytes(existing.config):
-            self._require_room(account, config)
+        check_stream_extensions_update(existing.config, config)
+        check_room(self._limits_of(account), config, self._others(account, config), is_new=False)
         peers = self._allocator.changed(existing, config, self._leader_of(existing))
         if peers or config.num_replicas != existing.config.num_replicas:
             self._require_changeable_members()
@@ -234,9 +236,8 @@ class MetaFrontend:
         if not self._meta_group.group.members_may_change:
             raise errors.STREAM_REPLICAS_NOT_UPDATABLE.with_values()
 
-    def _require_room(self, account: str, config: StreamConfig) -> None:
-        rows = self._machine.table.of_account(account)
-        check_room(self._limits_of(account), config, (row for row in rows if row.config.name != config.name))
+    def _others(self, account: str, config: StreamConfig) -> Iterable[StreamAssignment]:
+        return (row for row in self._machine.table.of_account(account) if row.config.name != config.name)
 
     def _require_free_subjects(self, account: str, config: StreamConfig, *, ignore: str | None) -> None:
         if self._machine.table.overlapping(account, config.subject_filters, ignore=ignore) is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from jetraft.cluster.calls.forward import MeshLike, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.state.assignment import StreamKey
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.store.model.ids import NodeId
+
+
+@attrs.frozen(slots=True)
+class LeaderElsewhere:
+    """Who leads a stream, and since this node's replica follows it, in which term; 0 where there is no replica."""
+
+    node: NodeId
+    incarnation: int
+    term: int
 
 
 class Owners:
@@ -71,6 +82,26 @@ class Owners:
         if self._machine.table.get(key) is None and self._machine.leading_term is not None:
             raise errors.STREAM_NOT_FOUND.with_values()
         raise Moved
+
+    def led_here(self, account: str, name: str) -> StreamReplica | None:
+        """Return the stream's replica on this node, if it leads."""
+        replica = self._replica_of(StreamKey(account, name))
+        return replica if replica is not None and replica.is_leader else None
+
+    def followed(self, account: str, name: str) -> LeaderElsewhere | None:
+        """Return who leads the stream, if this node can ask it directly and knows without asking."""
+        key = StreamKey(account, name)
+        replica, row = self._replica_of(key), self._machine.table.get(key)
+        found: LeaderElsewhere | None = None
+        if replica is not None:
+            known = replica.group.followed()
+            found = None if known is None else LeaderElsewhere(known[0], replica.incarnation, known[1])
+        elif row is not None and len(row.holders) == 1:
+            found = LeaderElsewhere(row.preferred, row.incarnation, 0)
+        if found is None or found.node == self._node_id or self._mesh is None:
+            return None
+        peer = self._mesh.peers.get(found.node)
+        return found if peer is not None and peer.up else None
 
     def leading_meta(self) -> MetaGroup:
         """Return the meta group if this node leads it. Raises Moved."""

@@ -6,13 +6,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import trio
 
 from jetraft.cluster.calls.messages.usage import METHOD, NodeUsage, UsageQuestion
 from jetraft.cluster.calls.shared_runs import SharedRuns
-from jetraft.cluster.calls.waiting import ask_for
+from jetraft.cluster.calls.waiting import ask_all
+from jetraft.cluster.requests.tier_usage import TierUsages
 from jetraft.store.model.config import StorageType
-from jetraft.store.model.state import AccountInfo, AccountLimits, ApiStats
+from jetraft.store.model.state import NOTHING_ALLOWED, AccountInfo, AccountLimits, ApiStats
+from jetraft.store.model.tiers import TieredLimits
 from jetraft.store.model.versioning import API_LEVEL
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.streams.replica import StreamReplica
     from jetraft.store.model.ids import NodeId
+    from jetraft.store.model.tiers import Allowance
 
 USAGE_WAIT_S: Final = 1.0
 ACCOUNTS_AT_ONCE: Final = 4  # that are summed up: each asks all nodes
@@ -45,7 +47,7 @@ class Usages:
         mesh: MeshLike | None,
         machine: MetaMachine,
         replicas: Callable[[], Sequence[tuple[StreamAssignment, StreamReplica]]],
-        limits_of: Callable[[str], AccountLimits] = lambda _account: AccountLimits(),
+        limits_of: Callable[[str], Allowance] = lambda _account: AccountLimits(),
         domain: str = "",
     ) -> None:
         self._domain = domain
@@ -53,6 +55,7 @@ class Usages:
         self._machine = machine
         self._replicas = replicas
         self._limits_of = limits_of
+        self._tiers = TierUsages(mesh=mesh, machine=machine, replicas=replicas)
         self._runs: SharedRuns[AccountInfo] = SharedRuns(ACCOUNTS_AT_ONCE)
         self.api: defaultdict[str, ApiCounts] = defaultdict(ApiCounts)  # by account; the gateway counts
         if mesh is not None:
@@ -63,6 +66,8 @@ class Usages:
         return await self._runs.answer(account, lambda: self._sum_up(account))
 
     async def _sum_up(self, account: str) -> AccountInfo:
+        allowance = self._limits_of(account)
+        tiers = await self._tiers.of(account, allowance) if isinstance(allowance, TieredLimits) else {}
         usages = [self.here(account), *await self._of_peers(account)]
         rows = list(self._machine.table.of_account(account))
         reserved = {
@@ -76,13 +81,14 @@ class Usages:
             reserved_storage=reserved[StorageType.FILE],
             streams=len(rows),
             consumers=sum(usage.consumers for usage in usages),
-            limits=self._limits_of(account),
+            limits=NOTHING_ALLOWED if isinstance(allowance, TieredLimits) else allowance,
             domain=self._domain,
             api=ApiStats(
                 level=API_LEVEL,
                 total=sum(usage.api_requests for usage in usages),
                 errors=sum(usage.api_errors for usage in usages),
             ),
+            tiers=tiers,
         )
 
     def here(self, account: str) -> NodeUsage:
@@ -105,21 +111,9 @@ class Usages:
         )
 
     async def _of_peers(self, account: str) -> Sequence[NodeUsage]:
-        usages: list[NodeUsage] = []
-        mesh, question = self._mesh, UsageQuestion(account).pack()
-        if mesh is None:
-            return usages
-
-        async def ask(peer: NodeId) -> None:
-            usage = await ask_for(NodeUsage, mesh, peer, METHOD, question, timeout_s=USAGE_WAIT_S)
-            if usage is not None:
-                usages.append(usage)
-
-        async with trio.open_nursery() as nursery:
-            for peer, link in mesh.peers.items():
-                if link.up:
-                    nursery.start_soon(ask, peer)
-        return usages
+        if self._mesh is None:
+            return []
+        return await ask_all(NodeUsage, self._mesh, METHOD, UsageQuestion(account).pack(), timeout_s=USAGE_WAIT_S)
 
     async def _serve(self, _sender: NodeId, payload: bytes) -> bytes:
         return self.here(UsageQuestion.unpack(payload).account).pack()

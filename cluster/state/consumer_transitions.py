@@ -8,6 +8,7 @@ import attrs
 import msgpack
 
 from jetraft.cluster.state import commands
+from jetraft.cluster.state.consumer_configs import read_config
 from jetraft.store.model.config import ConsumerConfig, DeliverPolicy
 from jetraft.store.model.extensions import DEAD_LETTER
 from jetraft.store.stream._runs import Runs
@@ -48,7 +49,7 @@ def _give_up(state: ConsumerState, command: commands.GaveUp) -> Done:
 
 
 def _update(state: ConsumerState, command: commands.UpdateConsumer) -> Done:
-    state.config, state.config_json = ConsumerConfig.from_json(command.config), command.config
+    state.config, state.config_json = read_config(command.config, state.name), command.config
     if state.dead and DEAD_LETTER not in state.config.metadata:
         return state.forget_dead()
     return NOTHING
@@ -80,9 +81,9 @@ class Start:
 
 def new_consumer(command: commands.CreateConsumer, store: StreamStore) -> ConsumerState:
     """The state of a consumer that is created now."""
-    config = ConsumerConfig.from_json(command.config)
+    config = read_config(command.config, command.name)
     start = start_of(config, store)
-    return ConsumerState(
+    state = ConsumerState(
         name=command.name,
         config=config,
         created_ns=command.created_ns,
@@ -91,11 +92,14 @@ def new_consumer(command: commands.CreateConsumer, store: StreamStore) -> Consum
         resume_seq=start.resume_seq,
         config_json=command.config,
     )
+    if not start.initial:  # 2 us now, instead of 0.2 s in the first checkpoint after a hundred thousand creations
+        state.packed = msgpack.packb(state.to_tuple())
+    return state
 
 
 def restored_consumer(command: commands.RestoreConsumer) -> ConsumerState:
     """The state of a consumer that comes out of a backup."""
-    return ConsumerState.from_tuple(ConsumerConfig.from_json(command.config), msgpack.unpackb(command.state))
+    return ConsumerState.from_tuple(read_config(command.config, command.name), msgpack.unpackb(command.state))
 
 
 def start_of(config: ConsumerConfig, store: StreamStore) -> Start:
@@ -110,7 +114,7 @@ def start_of(config: ConsumerConfig, store: StreamStore) -> Start:
         case DeliverPolicy.BY_START_TIME:
             return Start(store.seq_at_time(config.opt_start_time or 0))
         case DeliverPolicy.LAST:
-            return Start(store.last_match(config.filters) or store.last_seq + 1)
+            return Start(store.last_match(store.visible(config.filters)) or store.last_seq + 1)
         case DeliverPolicy.LAST_PER_SUBJECT:
-            initial = tuple(store.last_per_subject(config.filters))
+            initial = tuple(store.last_per_subject(store.visible(config.filters)))
             return Start(initial[0] if initial else store.last_seq + 1, initial, store.last_seq + 1)

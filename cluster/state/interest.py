@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from jetraft.store.model.config import RetentionPolicy
+from jetraft.store.model.extensions import WAITING
 from jetraft.store.model.subject import matches_any
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ def wants(consumer: ConsumerState, seq: int, subject: bytes) -> bool:
 
 
 def unneeded_on_arrival(consumers: Collection[ConsumerState], first_seq: int, subjects: Sequence[bytes]) -> list[int]:
-    """Of messages just stored in an interest stream, those that no consumer will ever want."""
+    """Of messages just stored in an interest stream, those that no consumer will ever want; what waits stays."""
     return [
         first_seq + place
         for place, subject in enumerate(subjects)
-        if not any(wants(consumer, first_seq + place, subject) for consumer in consumers)
+        if not subject.startswith(WAITING)
+        and not any(wants(consumer, first_seq + place, subject) for consumer in consumers)
     ]
 
 

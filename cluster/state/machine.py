@@ -14,6 +14,7 @@ import attrs
 
 from jetraft.cluster.state import commands
 from jetraft.cluster.state._entries import flagged_records, subjects_of
+from jetraft.cluster.state.ack_header import acked_in
 from jetraft.cluster.state.consumer_transitions import TRANSITIONS, new_consumer, restored_consumer
 from jetraft.cluster.state.digest import KEPT, Digests, digests_of
 from jetraft.cluster.state.headers import nats_headers
@@ -26,6 +27,7 @@ from jetraft.raft.machine import NO_LIVE_MESSAGES
 from jetraft.store.frames._frame import parse_header
 from jetraft.store.frames.format import (
     FRAME_HEADER_BYTES,
+    RECORD_HAS_ACK,
     RECORD_HAS_MSG_ID,
     RECORD_HAS_ROLLUP,
     RECORD_HAS_SCHEDULE,
@@ -34,6 +36,7 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
+from jetraft.store.model.extensions import WAITING, hidden_by
 from jetraft.store.model.subject import is_literal
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
@@ -136,6 +139,7 @@ class StreamMachine:
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
         self.store.restore(found.store)
+        self.store.hide(hidden_by(self.config))
         self.dedup = Dedup.restore(found.dedup)
         self.ttl.restore(found.ttl)
         self.schedules.restore(found.schedules)
@@ -171,19 +175,20 @@ class StreamMachine:
         self.last_msg_id = b""
         flagged = flagged_records(entry.frame)
         for place, flags, ts_ns, subject, hdr in flagged:
+            # A mark whose header is missing or cannot be read says nothing: what is committed must be applied.
             headers, seq = nats_headers(hdr), header.first_stream_seq + place
-            if flags & RECORD_HAS_MSG_ID:
+            if flags & RECORD_HAS_MSG_ID and (msg_id := headers.get(b"Nats-Msg-Id")):
                 self.dedup.expire(ts_ns)
-                self.dedup.add(headers[b"Nats-Msg-Id"], seq, ts_ns)
-                self.last_msg_id = headers[b"Nats-Msg-Id"] if seq == last_seq else b""
-            if flags & RECORD_HAS_TTL:
-                ttl_ns = parse_ttl(headers[b"Nats-TTL"])
-                assert ttl_ns is not None, "admission lets only readable TTLs in"
+                self.dedup.add(msg_id, seq, ts_ns)
+                self.last_msg_id = msg_id if seq == last_seq else b""
+            if flags & RECORD_HAS_TTL and (ttl_ns := parse_ttl(headers.get(b"Nats-TTL", b""))) is not None:
                 self.ttl.add(seq, ttl_ns, ts_ns)
+            if flags & RECORD_HAS_ACK and (acked := acked_in(hdr)) is not None:
+                self._apply_consumer_command(acked)
             if flags & RECORD_IS_SOURCED:
                 self._note_source(hdr)
-            if flags & RECORD_HAS_ROLLUP:
-                whole = headers[b"Nats-Rollup"].lower() == b"all"
+            if flags & RECORD_HAS_ROLLUP and (rollup := headers.get(b"Nats-Rollup")):
+                whole = rollup.lower() == b"all"
                 self.store.purge(subject=None if whole else subject, below_seq=seq, keep=None)
         if self.schedules or any(flags & RECORD_HAS_SCHEDULE for _, flags, *_ in flagged):
             self._schedule(header.first_stream_seq, entry.frame, flagged)
@@ -207,7 +212,9 @@ class StreamMachine:
             scheduler, following = headers.get(b"Nats-Scheduler"), headers.get(b"Nats-Schedule-Next")
             if scheduler and following:
                 self.schedules.produced(scheduler, following)
-                if following == PURGE:
+                if following == PURGE and scheduler.startswith(WAITING):
+                    self.store.remove([self.store.last_for(scheduler) or 0])  # no other message has its subject
+                elif following == PURGE:
                     self.store.purge(subject=scheduler, below_seq=first_seq + place, keep=None)
 
     def _remove_unwanted(self, first_seq: int, frame: bytes) -> None:
@@ -270,6 +277,7 @@ class StreamMachine:
         self.config = config
         self.dedup.set_window(config.duplicate_window)
         removed = self.store.set_limits(limits_of(config))
+        self.store.hide(hidden_by(self.config))
         self._events.config_changed(config)
         return removed
 
@@ -319,7 +327,7 @@ class StreamMachine:
         del self.consumers[consumer.name]
         self.hidden_consumers -= consumer.config.direct
         if self.config is not None and self.config.retention is RetentionPolicy.INTEREST:
-            wanted = self.store.next_matches(consumer.config.filters, 1, self.store.messages)
+            wanted = self.store.next_matches(self.store.visible(consumer.config.filters), 1, self.store.messages)
             mine = [seq for seq in wanted if consumer.is_waiting_for(seq)]
             self._remove([seq for seq in mine if not is_wanted(self.consumers.values(), seq, self.store)])
         self._events.consumer_deleted(consumer)
@@ -327,6 +335,10 @@ class StreamMachine:
     def is_live(self, seq: int) -> bool:
         """True while the stream has the message."""
         return self.store.subject_of(seq) is not None
+
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        """How many of these messages the stream has, from the `start`-th on."""
+        return self.store.count_live(seqs, start)
 
     # --- what admission reads (streams/applied_state.py)
 
@@ -370,11 +382,15 @@ class StreamMachine:
         """Live messages of one subject."""
         return self.store.count_for(subject)
 
+    def bytes_for(self, subject: bytes) -> int:
+        """Their bytes, where a limit counts them, else 0."""
+        return self.store.bytes_for(subject)
+
     # --- what selection reads (consumers/selector.Messages)
 
     def next_runs(self, filters: Sequence[bytes], from_seq: int, count: int) -> Runs:
         """The first live messages at or above a sequence that match."""
-        return self.store.next_runs(filters, from_seq, count)
+        return self.store.next_runs(self.store.visible(tuple(filters)), from_seq, count)
 
     def measure(
         self, seqs: Runs, room_bytes: int, *, consumer_seq: int, num_pending: int, prefix_bytes: int
@@ -384,7 +400,7 @@ class StreamMachine:
 
     def num_pending(self, filters: Sequence[bytes], from_seq: int) -> int:
         """How many live messages at or above a sequence match."""
-        return self.store.num_pending(filters, from_seq)
+        return self.store.num_pending(self.store.visible(tuple(filters)), from_seq)
 
     def load(self, seq: int) -> StoredMessage | None:
         """A live message; None for one that is damaged on every replica: consumers pass it over."""

@@ -8,12 +8,14 @@ import attrs
 import msgpack
 import orjson
 
+from jetraft.cluster.state.consumer_configs import read_config
 from jetraft.cluster.state.source_header import SourcePosition
-from jetraft.store.model.config import ConsumerConfig, StreamConfig
 from jetraft.store.stream.consumer_state import ConsumerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from jetraft.store.model.config import ConsumerConfig, StreamConfig
 
 # Version 1 has no revision of the configuration, version 2 no schedules, version 3 no positions of sources.
 SNAPSHOT_VERSION: Final = 4
@@ -86,6 +88,6 @@ def config_json_of(state: ConsumerState) -> bytes:
 
 
 def _consumer_of(config_json: bytes, tail: Any) -> ConsumerState:
-    consumer = ConsumerState.from_tuple(ConsumerConfig.from_json(config_json), tail)
+    consumer = ConsumerState.from_tuple(read_config(config_json, tail[1]), tail)
     consumer.config_json = config_json
     return consumer

@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy
 
 from jetraft.cluster.capture._capture cimport Captured, capture_bytes, take_apart, write_capture_head
 from jetraft.store.frames._frame cimport (
-    RECORD_HEADER_BYTES, record_length, record_subject, record_subject_len, write_record_header,
+    RECORD_HEADER_BYTES, record_hdr_len, record_length, record_subject, record_subject_len, write_record_header,
 )
 
 cdef extern from "string.h" nogil:
@@ -23,14 +23,14 @@ cdef enum:
     DIGITS_MAX = 19                   # of a stream sequence
 
 
-cdef bint is_plain(Captured *message, int64_t message_bytes_max) noexcept nogil:
+cdef bint is_plain(Captured *message, int64_t message_bytes_max, bint bare) noexcept nogil:
     if message_bytes_max >= 0 and <int64_t>(message.hdr_len + message.payload_len) > message_bytes_max:
         return False
     if message.reply_len >= 4 and memcmp(message.reply + message.reply_len - 4, ".$FI", 4) == 0:  # of a fast batch
         return False
     if message.hdr_len == 0:
         return True
-    return message.hdr_len <= HDR_BYTES_MAX and memmem(message.hdr, message.hdr_len, b"\nNats-", 6) == NULL
+    return not bare and message.hdr_len <= HDR_BYTES_MAX and memmem(message.hdr, message.hdr_len, b"\nNats-", 6) == NULL
 
 
 cdef class RecordBatch:
@@ -57,17 +57,18 @@ cdef class RecordBatch:
         return self.records.length
 
     def take_plain(self, const uint8_t[::1] batch, Py_ssize_t start, int64_t message_bytes_max,
-                   int64_t messages_room, int64_t bytes_room, Py_ssize_t size_max, bint acked):
+                   int64_t messages_room, int64_t bytes_room, Py_ssize_t size_max, bint acked, bint bare):
         """Add records from `start` on while they are plain and fit; return the offset of the first one left.
 
         `messages_room` and `bytes_room` are what the stream still takes (-1 = no limit), `size_max` bounds the entry.
+        With `bare` only a message without headers is plain.
         """
         cdef Captured message
         cdef size_t position = start, end = batch.shape[0]
         cdef int64_t size
         while position < end and <Py_ssize_t>self.records.length < size_max:
             take_apart(&batch[position], end - position, &message)
-            if not is_plain(&message, message_bytes_max):
+            if not is_plain(&message, message_bytes_max, bare):
                 break
             size = self._stored_size(&message)
             if messages_room >= 0 and <int64_t>self.count >= messages_room:
@@ -147,6 +148,20 @@ cdef class RecordBatch:
                 last[0] = place
             position += record_length(record)
         return found
+
+    def bytes_of(self, bytes subject not None):
+        """What the records with this subject will count against max_bytes."""
+        cdef size_t position = 0, wanted = len(subject)
+        cdef int64_t total = 0
+        cdef const char *text = PyBytes_AS_STRING(subject)
+        cdef const uint8_t *record
+        while position < self.records.length:
+            record = self.records.data + position
+            if record_subject_len(record) == wanted and memcmp(record_subject(record), text, wanted) == 0:
+                total += self.overhead_bytes + record_length(record) - RECORD_HEADER_BYTES
+                total += self.hdr_overhead_bytes if record_hdr_len(record) else 0
+            position += record_length(record)
+        return total
 
     def acks(self, bytes prefix not None):
         """One ack for every record with a reply subject, as capture records for `Outbox.send_batch`.

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.capture._capture import capture_at, encode_capture
-from jetraft.cluster.state.headers import parse_seq
 from jetraft.cluster.state.ttl import marker_hdr
 from jetraft.cluster.streams._admission import RecordBatch
 from jetraft.cluster.streams.batch_room import BatchRoom
@@ -29,19 +28,25 @@ from jetraft.cluster.streams.candidate import (
     check_size,
     check_supported,
     check_unsupported_origin,
+    rolls_up,
 )
 from jetraft.cluster.streams.counters import Counters, check_increment
+from jetraft.cluster.streams.delaying import asks_to_wait, check_due, is_due_now, waiting_form
+from jetraft.cluster.streams.expectations import check_expected_sequences, check_last_msg_id
 from jetraft.cluster.streams.puback import counter_ack, error_ack
 from jetraft.cluster.streams.publish import Admitted, Known, Publish, Turn
 from jetraft.cluster.streams.refusals import answer_duplicate, refuse_all
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
 from jetraft.cluster.streams.stored_form import as_stored
 from jetraft.cluster.streams.subject_bound import SubjectBound
+from jetraft.cluster.streams.subject_quota import SubjectQuota
 from jetraft.cluster.streams.traced import DUPLICATE, refused_text
 from jetraft.store.frames.format import RECORD_HAS_ROLLUP, RECORD_HAS_TTL
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy, StorageType
+from jetraft.store.model.extensions import stream_extensions
 from jetraft.store.model.fifo import Fifo
+from jetraft.store.model.limits import NO_LIMITS
 from jetraft.store.model.subject import is_literal, matches
 from jetraft.store.stream.retention import SizeModel
 
@@ -51,10 +56,9 @@ if TYPE_CHECKING:
     from jetraft.cluster.streams.applied_state import AppliedState
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
+    from jetraft.store.model.limits import QueueLimits
 
 ENTRY_BYTES_MAX: Final = 1 << 20  # records of one entry; a single larger message is an entry of its own
-IN_FLIGHT_MESSAGES_MAX: Final = 100_000  # as nats-server's streamDefaultMaxQueueMsgs
-IN_FLIGHT_BYTES_MAX: Final = 128 << 20  # as nats-server's streamDefaultMaxQueueBytes
 NO_LIMIT: Final = -1
 
 
@@ -62,33 +66,38 @@ class PublishAdmission:
     """The judge of one stream during one term of leadership. Synchronous; touched by the node's one task."""
 
     def __init__(
-        self, config: StreamConfig, applied: AppliedState, *, domain: str = "", room: BatchRoom | None = None
+        self,
+        config: StreamConfig,
+        applied: AppliedState,
+        *,
+        domain: str = "",
+        room: BatchRoom | None = None,
+        limits: QueueLimits = NO_LIMITS.queues,
     ) -> None:
         """`room` is what batches take on this server; None: of this stream alone."""
-        self._domain = domain
+        self._domain, self._limits = domain, limits
         self._stream = config.name.encode()
         self.batching = Batching(room or BatchRoom(), stream=self._stream, domain=domain)
         self._applied = applied
         self._counters = Counters(applied) if config.allow_msg_counter else None
         self._size_model = SizeModel.FILE if config.storage is StorageType.FILE else SizeModel.MEMORY
-        self._next_seq = applied.next_seq
+        self._next_seq, self._last_ts_ns = applied.next_seq, applied.last_ts_ns
         self._overheads = self._size_model.overhead_bytes, self._size_model.hdr_overhead_bytes
         self._bound: SubjectBound | None = None
         self.follow(config)
-        self._last_ts_ns = applied.last_ts_ns
         self.last_msg_id = applied.last_msg_id
         self._in_flight: Fifo[Publish] = Fifo()
         self._in_flight_ids: dict[bytes, Known] = {}
-        self._in_flight_messages = 0
-        self._in_flight_bytes = 0
-        self._in_flight_stored = 0
+        self._in_flight_messages = self._in_flight_bytes = self._in_flight_stored = 0
 
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on."""
         self.config = config
         self._bound = SubjectBound.of(config, self._applied, self._bound)
+        self._quota = SubjectQuota.of(config)
+        self._delays = stream_extensions(config).delayed
         self._takes_plain = not config.sealed and not config.discard_new_per_subject and not config.allow_msg_counter
-        self._takes_plain &= self._bound is None
+        self._takes_plain &= self._bound is None and self._quota is None
         self._bounds_room = config.discard is DiscardPolicy.NEW
         self._message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
         self._is_acked = not config.no_ack
@@ -102,8 +111,7 @@ class PublishAdmission:
         if refuse_with is None and self.is_overloaded:
             refuse_with = errors.STREAM_TOO_MANY_REQUESTS.with_values()
         if refuse_with is not None:
-            refused = Turn(admitted=Admitted(publishes=[], answers=[]))
-            refuse_all(refused, batch, refuse_with, self.config)
+            refuse_all(refused := Turn(admitted=Admitted(publishes=[], answers=[])), batch, refuse_with, self.config)
             return refused.admitted
         self._last_ts_ns = max(self._last_ts_ns, now_unix_ns)
         position, end = 0, len(batch)
@@ -171,7 +179,7 @@ class PublishAdmission:
     @property
     def is_overloaded(self) -> bool:
         """Whether nothing is taken because too much is in flight."""
-        return self._in_flight_messages >= IN_FLIGHT_MESSAGES_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+        return self._in_flight_messages >= self._limits.messages or self._in_flight_bytes >= self._limits.bytes
 
     @property
     def next_seq(self) -> int:
@@ -232,7 +240,7 @@ class PublishAdmission:
         rooms = self.plain_rooms()
         if rooms is None:
             return start
-        end = publish.records.take_plain(batch, start, *rooms, self._is_acked)
+        end = publish.records.take_plain(batch, start, *rooms, self._is_acked, self._delays)
         if end > start:
             self.last_msg_id = b""
         return end
@@ -240,24 +248,28 @@ class PublishAdmission:
     def _take_one(self, turn: Turn, publish: Publish, batch: bytes, start: int, *, is_scheduled: bool = False) -> int:
         """Judge one message in full; add it to the publish or answer it."""
         message = Candidate.at(batch, start)
+        end = message.end
         if message.is_of_batch and not message.is_trace_only and not is_scheduled:
-            self.batching.take(self, turn, batch[start : message.end], message, self._last_ts_ns)
-            return message.end
+            return self.batching.take(self, turn, batch, start, message, self._last_ts_ns)
         try:
             duplicate = self.check(publish, message, is_scheduled=is_scheduled)
             if duplicate is None and not message.is_trace_only:
-                self.add(publish, message, batch, start, acked=not self.config.no_ack)
+                stored = message, batch, start
+                if self._delays and not is_scheduled and asks_to_wait(message.hdr):
+                    seq, now_ns = publish.records.next_seq, self._last_ts_ns
+                    stored = waiting_form(stored, seq=seq, now_ns=now_ns, config=self.config)
+                self.add(publish, *stored, acked=not self.config.no_ack)
         except PublishRefused as refused:
             turn.answer(message.reply if not self.config.no_ack else b"", error_ack(self._stream, refused.error))
             turn.trace(message, refused_text(refused.error, message.headers))
-            return message.end
+            return end
         if duplicate is not None:
             answer_duplicate(turn, message.reply, duplicate, self.config, self._domain)
             turn.trace(message, DUPLICATE)
-            return message.end
+            return end
         if message.trace is not None:
             turn.trace(message, no_interest=self._applied.is_unwanted(message.subject))
-        return message.end
+        return end
 
     def add(self, publish: Publish, message: Candidate, batch: bytes, start: int, *, acked: bool) -> None:
         """Give a message that was checked its sequence. Raises PublishRefused, and then nothing has changed."""
@@ -265,7 +277,7 @@ class PublishAdmission:
         if total is not None:
             check_size(len(total.hdr), len(total.payload), self.config)
         if self._bound is not None:
-            self._bound.admit(message.subject)
+            (self._bound.note if is_due_now(message.headers) else self._bound.admit)(message.subject)
         hdr, flags = as_stored(message, self.config)
         if message.msg_id:
             publish.msg_ids.append(message.msg_id)
@@ -315,12 +327,16 @@ class PublishAdmission:
 
     def check(self, publish: Publish, message: Candidate, *, is_scheduled: bool = False) -> Known | None:
         """Raise PublishRefused, or say where the stream already has the message, or return None for a new one."""
+        if is_scheduled and is_due_now(message.headers):
+            check_due(self.config)
+            return None
         check_shape(message, self.config)
         headers = message.headers
         if headers:
             check_increment(message, self.config)
             check_supported(headers, self._stream, self.config)
-            self._check_expected_sequences(publish, message)
+            last_seq = publish.records.next_seq - 1
+            check_expected_sequences(message, last_seq, lambda pattern: self._last_seq_of(publish, pattern))
             if not is_scheduled:
                 check_schedule(message, self.config, self._last_ts_ns)
                 check_scheduler(message, self.config)
@@ -328,24 +344,10 @@ class PublishAdmission:
             duplicate = self.duplicate_of(message)
             if duplicate is not None:
                 return duplicate
-            self._check_last_msg_id(headers)
+            check_last_msg_id(headers, self.last_msg_id)
             check_rollup(headers, self.config)
         self.check_room(publish, message)
         return None
-
-    def _check_expected_sequences(self, publish: Publish, message: Candidate) -> None:
-        last_seq = publish.records.next_seq - 1
-        expected = message.headers.get(b"Nats-Expected-Last-Sequence")
-        if expected and parse_seq(expected) != last_seq:
-            raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
-        expected = message.headers.get(b"Nats-Expected-Last-Subject-Sequence")
-        pattern = message.headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject")
-        if pattern and not expected:
-            raise PublishRefused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID.with_values())
-        if expected:
-            last_seq = self._last_seq_of(publish, pattern or message.subject)
-            if parse_seq(expected) != last_seq:
-                raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
 
     def duplicate_of(self, message: Candidate) -> Known | None:
         """The first copy of a message with an id: stored, in flight, or admitted in this turn."""
@@ -358,22 +360,18 @@ class PublishAdmission:
         seq = self._applied.seq_of_msg_id(message.msg_id, self._last_ts_ns)
         return None if seq is None else Known(seq, publish=None)
 
-    def _check_last_msg_id(self, headers: dict[bytes, bytes]) -> None:
-        expected = headers.get(b"Nats-Expected-Last-Msg-Id")
-        if expected and expected != self.last_msg_id:
-            last = self.last_msg_id.decode(errors="replace")
-            raise PublishRefused(errors.STREAM_WRONG_LAST_MSG_ID.with_values(id=last))
-
     def check_room(self, publish: Publish, message: Candidate) -> None:
         """Discard policy `new`: judged on what the stream will hold when everything in flight is applied."""
         if self._bound is not None:
             self._bound.check(message.subject)
+        if self._quota is not None:
+            self._quota.check(self, publish, message, self.config)
         config, at_subject_limit = self.config, False
         if config.discard is not DiscardPolicy.NEW:
             return
         if config.max_msgs_per_subject > 0:
             at_subject_limit = self._count_of(publish, message.subject) >= config.max_msgs_per_subject
-        if at_subject_limit and config.discard_new_per_subject and not _rolls_up(message, config):
+        if at_subject_limit and config.discard_new_per_subject and not rolls_up(message, config):
             raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err="maximum messages per subject exceeded"))
         if at_subject_limit:
             return  # it replaces the oldest of its subject
@@ -402,6 +400,10 @@ class PublishAdmission:
         """Messages of one subject, applied or in flight."""
         return self._applied.count_for(subject) + sum(one.records.count_of(subject) for one in self._in_flight)
 
+    def bytes_before(self, subject: bytes) -> int:
+        """What the messages of one subject, applied or in flight, count against a limit of its bytes."""
+        return self._applied.bytes_for(subject) + sum(one.records.bytes_of(subject) for one in self._in_flight)
+
     def held_before(self) -> tuple[int, int]:
         """Messages applied and in flight, and what they count against max_bytes."""
         messages = self._applied.messages + self._in_flight_messages
@@ -410,11 +412,6 @@ class PublishAdmission:
     def message_bytes(self, message: Candidate) -> int:
         """What a message will count against max_bytes."""
         return self._size_model.message_bytes(len(message.subject), len(message.hdr), message.payload_len)
-
-
-def _rolls_up(message: Candidate, config: StreamConfig) -> bool:
-    """True when the message takes the place of its subject's: it was checked whether it may."""
-    return config.allow_rollup_hdrs and bool(message.headers.get(b"Nats-Rollup"))
 
 
 def _last_in(records: RecordBatch, pattern: bytes) -> int:

@@ -41,6 +41,9 @@ class AppliedState(Protocol):
     def count_for(self, subject: bytes) -> int:
         """Live messages of one subject."""
 
+    def bytes_for(self, subject: bytes) -> int:
+        """Their bytes, where a limit counts them, else 0."""
+
     def load(self, seq: int) -> StoredMessage | None:
         """A live message. Raises StoreCorrupt for one that is damaged."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from jetraft.cluster.state.headers import parse_seq
+from jetraft.cluster.streams._staging import run_of
 from jetraft.cluster.streams.batch_room import BATCH_ID_BYTES_MAX, BatchRoom
 from jetraft.store.model import errors
 from jetraft.store.model.versioning import is_level_served
@@ -40,11 +41,19 @@ class Kept:
 
 
 @attrs.frozen(slots=True)
+class StagedRun:
+    """Messages that follow each other and ask for nothing: capture records, back to back (_staging.pyx)."""
+
+    records: bytes
+    count: int
+
+
+@attrs.frozen(slots=True)
 class Whole:
-    """The batch is complete: these are its messages, capture records; it is staged no longer."""
+    """The batch is complete: these are its messages, capture records and runs; it is staged no longer."""
 
     batch_id: bytes
-    records: list[bytes]
+    records: list[bytes | StagedRun]
     ends_before: bool  # committed by a message that is not one of them
 
 
@@ -64,7 +73,8 @@ class _Batch:
     """One that has begun."""
 
     touched_ns: int
-    records: list[bytes] = attrs.Factory(list)
+    records: list[bytes | StagedRun] = attrs.Factory(list)
+    count: int = 0  # messages
     size: int = 0  # bytes of records
 
 
@@ -98,6 +108,20 @@ class AtomicBatches:
             self._room.atomic += 1
             self._room.staged_bytes += batch.size
         return step
+
+    def take_run(self, batch_id: bytes, captured: bytes, start: int, message_bytes_max: int) -> int:
+        """Stage the run that begins at an offset, behind a message that was kept; returns where it ends."""
+        batch = self._batches[batch_id]
+        head = b"NATS/1.0\r\nNats-Batch-Id: %b\r\nNats-Batch-Sequence: " % batch_id
+        limits = self._room.limits
+        rooms = limits.messages - batch.count, limits.bytes_max - batch.size
+        end, count = run_of(captured, start, head, batch.count + 1, message_bytes_max, *rooms)
+        if count:
+            batch.records.append(StagedRun(captured[start:end], count))
+            batch.count += count
+            batch.size += end - start
+            self._room.staged_bytes += end - start
+        return end
 
     def expire(self, now_ns: int) -> list[bytes]:
         """The ids of batches that have waited too long; they are abandoned."""
@@ -150,6 +174,7 @@ class AtomicBatches:
         commit = headers.get(b"Nats-Batch-Commit")
         if commit != COMMIT_BEFORE:
             batch.records.append(record)
+            batch.count += 1
             batch.size += len(record)
         return Kept() if commit is None else Whole(batch_id, batch.records, ends_before=commit == COMMIT_BEFORE)
 
@@ -162,7 +187,7 @@ def _why_refused(
         return Declined(errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT.with_values())
     if not is_level_served(headers.get(b"Nats-Required-Api-Level")):
         return Declined(errors.REQUIRED_API_LEVEL.with_values(), UNSUPPORTED)
-    if seq != len(batch.records) + 1 or (commit == COMMIT_BEFORE and seq == 1):
+    if seq != batch.count + 1 or (commit == COMMIT_BEFORE and seq == 1):
         return Declined(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH.with_values(), INCOMPLETE)
     if commit == COMMIT_BEFORE:
         return None

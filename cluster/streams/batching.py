@@ -9,22 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jetraft.cluster.capture._capture import capture_at, encode_capture
-from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, Step, Whole
+from jetraft.cluster.capture._capture import capture_at, captures, encode_capture
+from jetraft.cluster.streams._staging import add_run
+from jetraft.cluster.streams.atomic import TIMED_OUT, AtomicBatches, Declined, Kept, StagedRun, Step, Whole
 from jetraft.cluster.streams.candidate import Candidate, PublishRefused, check_shape
+from jetraft.cluster.streams.delaying import check_not_in_batch
 from jetraft.cluster.streams.fast import FastBatches, Place
 from jetraft.cluster.streams.members import Members, StreamBefore
 from jetraft.cluster.streams.puback import batch_ack, error_ack, puback_prefix
 from jetraft.cluster.streams.publish import Abandoned, InFastBatch
 from jetraft.cluster.streams.traced import refused_text
 from jetraft.store.model import errors, message
+from jetraft.store.model.extensions import stream_extensions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from jetraft.cluster.streams.batch_room import BatchRoom
     from jetraft.cluster.streams.publish import Known, Publish, Turn
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
 
+NO_LIMIT: Final = -1
 HEADERS_OF_BATCH: Final = 2  # of JetStream, that each message of a batch has: Nats-Batch-Id, Nats-Batch-Sequence
 
 
@@ -65,6 +71,7 @@ class Batching:
     def follow(self, config: StreamConfig) -> None:
         """Judge by this configuration from now on; what it does not allow is dropped."""
         self._config = config
+        self._delays = stream_extensions(config).delayed  # a member that asks to wait is refused
         if not config.allow_atomic:
             self._atomic.end()
         if not config.allow_batched:
@@ -88,35 +95,45 @@ class Batching:
         self._atomic.end()
         self._fast.end()
 
-    def take(self, admission: AdmittingStream, turn: Turn, record: bytes, message: Candidate, now_ns: int) -> None:
-        """A message that says that it is of a batch, as a capture record; the reply subject is looked at first."""
+    def take(  # noqa: PLR0913, PLR0917  (what a message of a batch meets)
+        self, admission: AdmittingStream, turn: Turn, captured: bytes, start: int, message: Candidate, now_ns: int
+    ) -> int:
+        """The message at an offset says that it is of a batch; the reply subject is looked at first.
+
+        Returns the offset of the next one that is to be judged: a run of its batch behind it is staged with it.
+        """
+        record = captured[start : message.end]
         if message.is_fast:
             self._take_fast(admission, turn, record, message, now_ns)
-        else:
-            self._take_atomic(admission, turn, record, message, now_ns)
+        elif self._is_kept(admission, turn, record, message, now_ns) and not self._delays:
+            config = self._config
+            message_bytes_max = config.max_msg_size if config.max_msg_size > 0 else NO_LIMIT
+            return self._atomic.take_run(message.headers[b"Nats-Batch-Id"], captured, message.end, message_bytes_max)
+        return message.end
 
-    def _take_atomic(
-        self, admission: AdmittingStream, turn: Turn, record: bytes, member: Candidate, now_ns: int
-    ) -> None:
-        """A message of an atomic batch: it is staged, or ends its batch."""
+    def _is_kept(self, admission: AdmittingStream, turn: Turn, record: bytes, member: Candidate, now_ns: int) -> bool:
+        """Whether a message of an atomic batch waits now, and does not end its batch."""
         reply = member.reply if not self._config.no_ack else b""
         try:
             step = self._staged(record, member, now_ns)
             if isinstance(step, Declined):
                 self._refuse(turn, reply, member, step)
-                return
+                return False
             if isinstance(step, Whole):
                 self._admit(admission, turn, step, reply, now_ns)
         except PublishRefused as refused:
             self._refuse(turn, reply, member, Declined(refused.error))
-            return
-        if isinstance(step, Kept):
+            return False
+        is_kept = isinstance(step, Kept)
+        if is_kept:
             turn.admitted.has_batches = True
             turn.answer(reply, b"")
         turn.trace(member)
+        return is_kept
 
     def _staged(self, record: bytes, member: Candidate, now_ns: int) -> Step:
         check_shape(member, self._config)
+        check_not_in_batch(member.hdr, self._config)
         if not self._config.allow_atomic:
             return Declined(errors.ATOMIC_PUBLISH_DISABLED.with_values())
         return self._atomic.take(member.headers, record, now_ns)
@@ -156,6 +173,7 @@ class Batching:
         """Where the message is in which batch, or why it is not taken."""
         try:
             check_shape(message, self._config)
+            check_not_in_batch(message.hdr, self._config)
         except PublishRefused as refused:
             return refused.error
         if not self._config.allow_batched:
@@ -192,19 +210,22 @@ class Batching:
         """Make the messages of a batch one publish; raises PublishRefused for all of them."""
         publish = admission.begin_alone(turn)
         members = Members(admission, self._config, publish, now_ns=now_ns)
+        staged = whole.records if members.takes_plain else list(singly(whole.records))
+        if whole.ends_before:  # the last message is stored with the header of the commit
+            staged = [*staged[:-1], *singly(staged[-1:])]
         try:
-            for place, staged in enumerate(whole.records, 1):
-                if members.takes_plain and not (whole.ends_before and place == len(whole.records)):
-                    found = capture_at(staged, 0)
-                    if found.hdr.count(b"Nats-") == HEADERS_OF_BATCH:
-                        # Most messages, never the last one: `add` of that one says what the last message id is.
-                        members.passed(found.subject)
-                        publish.records.add_at(staged, 0, 0, acked=False)
-                        continue
-                record = as_stored(staged, commits=whole.ends_before and place == len(whole.records))
-                member = Candidate.at(record, 0)
-                members.check(member)
-                admission.add(publish, member, record, 0, acked=False)
+            for place, one in enumerate(staged, 1):
+                commits = whole.ends_before and place == len(staged)
+                if isinstance(one, StagedRun):
+                    add_run(publish.records, one.records)
+                elif members.takes_plain and not commits and is_plain(one):
+                    # Most messages, never the last one: `add` of that one says what the last message id is.
+                    publish.records.add_at(one, 0, 0, acked=False)
+                else:
+                    record = as_stored(one, commits=commits)
+                    member = Candidate.at(record, 0)
+                    members.check(member)
+                    admission.add(publish, member, record, 0, acked=False)
         except PublishRefused:
             admission.take_back(publish)
             raise
@@ -212,6 +233,20 @@ class Batching:
             seq, count = publish.records.next_seq - 1, publish.records.count
             publish.answers.append((reply, batch_ack(self._stream, seq, whole.batch_id, count, self._domain)))
         admission.end_alone(turn, publish)
+
+
+def singly(staged: Iterable[bytes | StagedRun]) -> Iterator[bytes]:
+    """Capture records, those of runs too."""
+    for one in staged:
+        if isinstance(one, StagedRun):
+            yield from (found.record for found in captures(one.records))
+        else:
+            yield one
+
+
+def is_plain(record: bytes) -> bool:
+    """Whether a message of a batch asks for nothing but to be part of it."""
+    return capture_at(record, 0).hdr.count(b"Nats-") == HEADERS_OF_BATCH
 
 
 def as_stored(record: bytes, *, commits: bool) -> bytes:

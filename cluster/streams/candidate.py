@@ -43,9 +43,10 @@ class Candidate:
     trace: int | None = None  # the number of its trace in this turn; the publisher hears of it from there
     is_trace_only: bool = False  # it is judged and not stored
     is_copy: bool = False  # of another stream's message
+    has_ack: bool = False  # it acknowledges a delivery
 
     @classmethod
-    def at(cls, batch: bytes, start: int, *, is_copy: bool = False) -> Candidate:
+    def at(cls, batch: bytes, start: int, *, is_copy: bool = False, has_ack: bool = False) -> Candidate:
         """Read the captured message at an offset of a batch."""
         found = capture_at(batch, start)
         return cls(
@@ -58,6 +59,7 @@ class Candidate:
             trace=found.origin & TRACE_NUMBERS if found.origin & TRACED_ORIGIN else None,
             is_trace_only=found.origin & TRACED_ORIGIN != 0 and found.origin & TRACED_ONLY != 0,
             is_copy=is_copy,
+            has_ack=has_ack,
         )
 
     @property
@@ -114,6 +116,11 @@ def check_unsupported_origin(headers: dict[bytes, bytes]) -> None:
     """It is not sourced."""
     if headers.get(b"Nats-Stream-Source"):
         raise PublishRefused(errors.MESSAGE_STREAM_SOURCE_HEADER_NOT_ALLOWED.with_values())
+
+
+def rolls_up(message: Candidate, config: StreamConfig) -> bool:
+    """True when the message takes the place of its subject's: it was checked whether it may."""
+    return config.allow_rollup_hdrs and bool(message.headers.get(b"Nats-Rollup"))
 
 
 def check_rollup(headers: dict[bytes, bytes], config: StreamConfig) -> None:

@@ -7,13 +7,14 @@
 A batch is served in slices, some per turn, so that a large one does not keep others waiting; it pauses while its reader
 is behind, and a replica that stops while it serves one just ends. Clients that must not read stale data say how far the
 replica has to be (`Jetraft-Min-Last-Seq`): one that is not waits a moment (held_gets.py) and then refuses; every EOB
-says how far it is.
+says how far it is. Linearizable reads wait until the leader has said how far that is (confirmed_gets.py).
 Source: stream.go (getDirectRequest, getDirectMulti), ADR-31.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jetraft.cluster.capture._capture import captures, encode_capture
@@ -21,6 +22,7 @@ from jetraft.cluster.memory_budget import Shortage
 from jetraft.cluster.streams._direct import DirectEncoder
 from jetraft.cluster.streams.batch_get import NO_LIMIT, BatchGet
 from jetraft.cluster.streams.column_gets import column_facts, column_slice
+from jetraft.cluster.streams.confirmed_gets import ConfirmedGets
 from jetraft.cluster.streams.direct_request import (
     BAD,
     DAMAGED,
@@ -34,19 +36,22 @@ from jetraft.cluster.streams.direct_request import (
     behind,
     check_level,
     parse_direct_request,
-    position_needed,
 )
 from jetraft.cluster.streams.held_gets import HeldGets
+from jetraft.cluster.streams.read_wish import UNCONFIRMED, wish_of
 from jetraft.store.model import message
+from jetraft.store.model.extensions import stream_extensions
 from jetraft.store.model.fifo import Fifo
 from jetraft.store.model.subject import is_literal
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from jetraft.cluster.capture._capture import Capture
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
+    from jetraft.cluster.state.assignment import StreamAssignment
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.stream.stream_store import StoredMessage, StreamStore
@@ -70,15 +75,16 @@ class DirectGets:
     """The direct gets of one replica."""
 
     def __init__(
-        self, site: Site, machine: StreamMachine, stream: str, *, origin: str = "", created_ns: int = 0
+        self, site: Site, machine: StreamMachine, stream: str, *, origin: str = "", row: StreamAssignment | None = None
     ) -> None:
         """With `origin` a mirror answers what that stream is asked; the answers name the mirror.
 
-        `created_ns` is when the stream was created, which answers in columns state; without it there are none.
+        Without the `row` of the stream there are no answers in columns, which state when it was created, and no
+        linearizable reads: a mirror never has all of its origin.
         """
         self._site = site
         self._machine = machine
-        self._created_ns = created_ns
+        self._created_ns = 0 if row is None else row.created_ns
         self._prefix = f"$JS.API.DIRECT.GET.{origin or stream}".encode()
         self._encoder = DirectEncoder(stream.encode())
         self._sinks: list[int] = []
@@ -87,9 +93,14 @@ class DirectGets:
         self._timer: TimerHandle | None = None
         self._held = HeldGets(site.timers, site.clock, self._refuse)
         self._ready = b""  # captures that were held
+        confirm = _never if row is None else partial(site.confirm_read, row)
+        self._unconfirmed = ConfirmedGets(confirm, serve=self._confirmed, refuse=self._refuse_unconfirmed)
+        self._is_linearizable = False  # all reads of this stream are
+        self._confirmed_now = b""  # captures that are confirmed
 
     def follow(self, config: StreamConfig) -> None:
         """Listen while the stream allows direct gets."""
+        self._is_linearizable = stream_extensions(config).linearizable_reads
         if config.allow_direct:
             self.listen()
         else:
@@ -112,24 +123,27 @@ class DirectGets:
         self._batches.clear()
         self._of_client.clear()
         self._held.drop()
-        self._ready = b""
+        self._unconfirmed.drop()
+        self._ready = self._confirmed_now = b""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def on_requests(self, batch: bytes) -> None:
         """The requests of a turn."""
+        self._take(batch)
+        self._unconfirmed.ask()
+        self._serve()
+
+    def _take(self, batch: bytes, *, is_confirmed: bool = False) -> None:
         answers: list[bytes] = []
         for asked in captures(batch):
             reply, hdr = asked.reply, asked.hdr
             if not reply:
                 continue
-            needed = position_needed(hdr)
-            if needed > self._store.last_seq:
-                if not self._held.hold(asked.record, needed):
-                    answers.append(encode_capture(reply, hdr=behind(self._store.last_seq)))
-                continue
             try:
+                if self._has_to_wait(asked, is_confirmed=is_confirmed):
+                    continue
                 begun = self._answer(answers, asked.subject, reply, hdr, asked.payload)
                 if begun is not None:
                     begun.client = asked.origin
@@ -140,7 +154,20 @@ class DirectGets:
                 answers.append(encode_capture(reply, hdr=DAMAGED))
         if answers:
             self._site.outbox.send_batch(b"".join(answers))
-        self._serve()
+
+    def _has_to_wait(self, asked: Capture, *, is_confirmed: bool) -> bool:
+        """Whether a request is kept until this replica has what it needs. Raises RefusedError."""
+        wish = wish_of(asked.hdr, asked.payload)
+        if wish.min_seq > self._store.last_seq:
+            if not self._held.hold(asked.record, wish.min_seq):
+                raise RefusedError(behind(self._store.last_seq))
+            return True
+        wants_all = self._is_linearizable if wish.linearizable is None else wish.linearizable
+        if not wants_all or is_confirmed:
+            return False
+        if not self._unconfirmed.hold(asked.record):
+            raise RefusedError(BUSY)
+        return True
 
     def applied(self) -> None:
         """The replica has come further: answer those who wait for that, in the next turn.
@@ -151,6 +178,15 @@ class DirectGets:
             self._ready += self._held.reached(self._store.last_seq)
             if self._ready:
                 self._wake()
+
+    def _confirmed(self, batch: bytes) -> None:
+        """This replica has what these requests need: answer them in the next turn."""
+        self._confirmed_now += batch
+        self._wake()
+
+    def _refuse_unconfirmed(self, batch: bytes) -> None:
+        answers = [encode_capture(refused.reply, hdr=UNCONFIRMED) for refused in captures(batch)]
+        self._site.outbox.send_batch(b"".join(answers))
 
     # --- requests
 
@@ -193,7 +229,7 @@ class DirectGets:
             pattern = request.last_by_subj
             seq = store.last_for(pattern) if is_literal(pattern) else store.last_match((pattern,))
         elif request.next_by_subj or request.start_time_ns is not None:
-            seq = store.next_match(_filters(request), self._first_seq(request))
+            seq = store.next_match(store.visible(_filters(request)), self._first_seq(request))
         found = store.load(seq) if seq else None
         if found is None:
             raise RefusedError(NOT_FOUND)
@@ -203,7 +239,7 @@ class DirectGets:
 
     def _batch(self, reply: bytes, request: DirectRequest) -> BatchGet:
         columns = request.columns if self._created_ns else None
-        filters = (columns.filters if columns is not None else ()) or _filters(request)
+        filters = (columns.filters if columns is not None else ()) or self._store.visible(_filters(request))
         first_seq = self._first_seq(request)
         pending = self._store.num_pending(filters, first_seq)
         if not pending:
@@ -290,7 +326,10 @@ class DirectGets:
 
     def _woken(self) -> None:
         self._timer = None
+        confirmed, self._confirmed_now = self._confirmed_now, b""
         ready, self._ready = self._ready, b""
+        if confirmed:
+            self._take(confirmed, is_confirmed=True)
         self.on_requests(ready)
 
     def _serve_slice(self, batch: BatchGet) -> bool:
@@ -368,6 +407,10 @@ class DirectGets:
     @property
     def _store(self) -> StreamStore:
         return self._machine.store
+
+
+def _never(told: Callable[[bool], None]) -> None:
+    told(False)  # noqa: FBT003  (a callback's one word)
 
 
 def _filters(request: DirectRequest) -> tuple[bytes, ...]:

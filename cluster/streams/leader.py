@@ -11,11 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.consumers.ack_publish import AckOutcome
 from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
 from jetraft.cluster.consumers.frontend import ConsumerFrontend
 from jetraft.cluster.consumers.runner import STATUS_LEADER
-from jetraft.cluster.memory_budget import Shortage
 from jetraft.cluster.origins.origins import Origins
+from jetraft.cluster.streams.ack_publish import admit_with_ack
+from jetraft.cluster.streams.ack_sending import AckSending
 from jetraft.cluster.streams.admit import PublishAdmission
 from jetraft.cluster.streams.batch_timer import BatchTimer
 from jetraft.cluster.streams.copies import admit_copies, admit_plain_copies
@@ -24,19 +26,20 @@ from jetraft.cluster.streams.expiry import Expiry
 from jetraft.cluster.streams.handing_over import ExpectedHeld, HeldPublishes, LeftSink, newest_before
 from jetraft.cluster.streams.mapping import SubjectMapping
 from jetraft.cluster.streams.publish_rate import PublishRate, too_fast
+from jetraft.cluster.streams.refusals import why_full
 from jetraft.cluster.streams.republish import Republisher
 from jetraft.cluster.streams.scheduler import Scheduler
 from jetraft.cluster.streams.stamps import StampClock
 from jetraft.raft.engine.port import Proposal
 from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind
-from jetraft.store.model import errors
 from jetraft.store.model.clock import NS_PER_MS
-from jetraft.store.model.config import StorageType
+from jetraft.store.model.extensions import keeps_schedules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jetraft.cluster.consumers.ack_publish import AckPublish
     from jetraft.cluster.origins._plain import SourceRun
     from jetraft.cluster.ports import TimerHandle
     from jetraft.cluster.site import Site
@@ -62,7 +65,6 @@ class StreamLeadership:
         self._machine = machine
         self._config: StreamConfig = machine.config
         self._stream = machine.config.name.encode()
-        self._is_in_files = machine.config.storage is StorageType.FILE
         self._sink: int | None = None
         self._subjects: tuple[str, ...] = ()
         self._ended = False
@@ -76,9 +78,10 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(machine.config, site.rng.randrange)
         self._republisher = Republisher.of(machine.config, machine, site.rng.randrange)
         self._rate = PublishRate.of(machine.config)
+        self._acks = AckSending(site.outbox, machine.config)
         self._stamps = StampClock(site.clock, machine.last_ts_ns, stream=machine.config.name)
         self._begin_admission()
-        self.dispatcher = ConsumerDispatcher(site, group, machine)
+        self.dispatcher = ConsumerDispatcher(site, group, machine, self)
         self.consumers = ConsumerFrontend(site, group, machine, self.dispatcher)
         self._scheduler: Scheduler | None = None
         self._expiry = Expiry(site, group, machine, stamps=self._stamps, place_markers=self._place_markers)
@@ -97,7 +100,9 @@ class StreamLeadership:
     def _begin_admission(self) -> None:
         """Admit publishes behind what is applied. A mirror has an admission that admits nothing."""
         config, site = self._config, self._site
-        self.admission = PublishAdmission(config, self._machine, domain=site.domain, room=site.batches)
+        self.admission = PublishAdmission(
+            config, self._machine, domain=site.domain, room=site.batches, limits=site.queues
+        )
         self._batch_timer = BatchTimer(site, self._stamps, self.admission.batching, abandon=self._batch_abandoned)
 
     # --- publishes
@@ -107,10 +112,7 @@ class StreamLeadership:
         if self._ended or not self._group.core.accepts_proposals:
             self._hold(batch)
             return
-        if self._held:
-            batch = self._held.take() + batch
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
+        batch = self._mapped(self._held.take() + batch if self._held else batch)
         if self._rate is not None:
             batch = self._within_rate(self._rate, batch)
         self._propose(self.admission.admit(batch, self._stamps.now_ns(), refuse_with=self.refusal()))
@@ -141,7 +143,7 @@ class StreamLeadership:
 
     def _look_after_schedules(self) -> None:
         """Begin to, in a stream that may have them."""
-        if self._config.allow_msg_schedules and self._scheduler is None:
+        if keeps_schedules(self._config) and self._scheduler is None:
             self._scheduler = Scheduler(
                 self._site,
                 self._machine,
@@ -151,13 +153,14 @@ class StreamLeadership:
             )
             self._scheduler.start()
 
+    def _mapped(self, batch: bytes) -> bytes:
+        return batch if self._mapping is None else self._mapping.mapped(batch)
+
     def _publish_scheduled(self, batch: bytes) -> int | None:
         """Publish what schedules have produced; how many were taken, None when nothing is taken now."""
         if self.admission.is_overloaded or self.refusal() is not None:
             return None
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
-        admitted = self.admission.admit_scheduled(batch, self._stamps.now_ns())
+        admitted = self.admission.admit_scheduled(self._mapped(batch), self._stamps.now_ns())
         self._propose(admitted)
         return sum(publish.records.count for publish in admitted.publishes)
 
@@ -177,7 +180,7 @@ class StreamLeadership:
         if admitted.has_batches:
             self._batch_timer.arm()
         if admitted.answers:
-            self._site.outbox.send_batch(b"".join(admitted.answers))
+            self._acks.send(b"".join(admitted.answers))
 
     def _batch_abandoned(self, abandoned: Abandoned) -> None:
         batch_id = abandoned.batch_id.decode(errors="replace")
@@ -194,24 +197,21 @@ class StreamLeadership:
         )
 
     def refusal(self) -> ApiError | None:
-        """Why nothing can be stored now.
+        """Why nothing can be stored now."""
+        return why_full(self._site, self._config)
 
-        Account or server hold what they may hold at most; or memory or the disk is nearly full, and what is left is
-        for making room again.
-        """
-        quota, space, kind = self._site.quota, self._site.space, self._config.storage
-        now_ns = self._site.clock.mono_ns()
-        if self._site.account_quota is not None and self._site.account_quota.is_full(kind, now_ns):
-            return errors.ACCOUNT_RESOURCES_EXCEEDED.with_values()
-        if quota is not None and quota.is_full(kind, now_ns):
-            return errors.INSUFFICIENT_RESOURCES.with_values()
-        memory = self._site.memory
-        gives_way_at = Shortage.PUBLISHES if self._is_in_files else Shortage.STREAMS
-        if memory is not None and memory.shortage(now_ns) >= gives_way_at:
-            return errors.INSUFFICIENT_RESOURCES.with_values()
-        if space is not None and self._is_in_files and space.is_low(now_ns):
-            return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
-        return None
+    def publish_with_ack(self, asked: AckPublish) -> AckOutcome:
+        """Store a message in one entry with an ack, or answer why not."""
+        if self._ended or not self._group.core.accepts_proposals:
+            return AckOutcome.UNHEARD
+        error, site = self.refusal(), self._site
+        if error is None and self._rate is not None:
+            _, wait_ns = self._rate.take(asked.record, site.clock.mono_ns())
+            error = too_fast(wait_ns) if wait_ns else None
+        now_ns = self._stamps.now_ns()
+        found = admit_with_ack(self.admission, asked, now_ns, domain=site.domain, refuse_with=error)
+        self._propose(found.admitted)
+        return found.outcome
 
     def _acknowledge(self, publish: Publish) -> None:
         """Tell the publishers of what is committed. Of anything else they hear nothing, and try again."""
@@ -220,7 +220,7 @@ class StreamLeadership:
             if publish.in_fast:
                 acks += self.admission.batching.committed(publish)
             if acks:
-                self._site.outbox.send_batch(acks)
+                self._acks.send(acks)
             self._republish(publish.records.first_seq, publish.records)
 
     def mirrored(self, first_seq: int, records: bytes) -> None:
@@ -251,9 +251,7 @@ class StreamLeadership:
         refused = self.refusal()
         if refused is not None:
             return sum(1 for _ in captures(batch)), refused
-        if self._mapping is not None:
-            batch = self._mapping.mapped(batch)
-        copies = admit_copies(self.admission, batch, self._stamps.now_ns())
+        copies = admit_copies(self.admission, self._mapped(batch), self._stamps.now_ns())
         self._propose(copies.admitted)
         return copies.left, copies.full
 
@@ -305,6 +303,7 @@ class StreamLeadership:
         self._mapping = SubjectMapping.of(config, self._site.rng.randrange)
         self._republisher = Republisher.of(config, self._machine, self._site.rng.randrange)
         self._rate = PublishRate.of(config, self._rate)
+        self._acks.follow(config)
         self.admission.follow(config)
         self._follow_origins(config)
         if not config.mirror_direct:

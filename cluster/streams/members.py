@@ -18,6 +18,7 @@ from jetraft.cluster.streams.candidate import (
 )
 from jetraft.cluster.streams.counters import check_increment
 from jetraft.cluster.streams.scheduling import check_schedule, check_scheduler
+from jetraft.cluster.streams.subject_quota import SubjectQuota
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy
 from jetraft.store.model.extensions import stream_extensions
@@ -36,6 +37,9 @@ class StreamBefore(Protocol):
 
     def count_before(self, subject: bytes) -> int:
         """Messages of a subject."""
+
+    def bytes_before(self, subject: bytes) -> int:
+        """The bytes of a subject's messages, where a limit counts them."""
 
     def held_before(self) -> tuple[int, int]:
         """Messages, and their bytes as they count against max_bytes."""
@@ -57,10 +61,10 @@ class Members:
         self._config = config
         self._stream = config.name.encode()
         self._publish = publish
-        self._counts: dict[bytes, int] = {}  # of the messages that have passed, by subject
+        self._quota = SubjectQuota.of(config)
 
     def check(self, message: Candidate) -> None:
-        """Raise PublishRefused, or count the message as one that has passed."""
+        """Raise PublishRefused, or the message passes and is to be added to the publish."""
         headers = message.headers
         if headers.get(b"Nats-Expected-Last-Msg-Id"):
             raise PublishRefused(
@@ -76,7 +80,6 @@ class Members:
         check_unsupported_origin(headers)
         self._check_rollup(message)
         self._check_room(message)
-        self.passed(message.subject)
 
     @property
     def takes_plain(self) -> bool:
@@ -84,18 +87,14 @@ class Members:
         config = self._config
         if config.discard is DiscardPolicy.NEW or config.allow_msg_counter:
             return False
-        return not stream_extensions(config).max_subjects
-
-    def passed(self, subject: bytes) -> None:
-        """Count a message as one that has passed."""
-        self._counts[subject] = self._counts.get(subject, 0) + 1
+        return self._quota is None and not stream_extensions(config).max_subjects
 
     def _check_expected_sequences(self, message: Candidate) -> None:
         headers, last_seq = message.headers, self._publish.records.next_seq - 1
         expected = headers.get(b"Nats-Expected-Last-Sequence")
         if expected and parse_seq(expected) != last_seq:
             raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE.with_values(seq=last_seq))
-        if expected and self._counts:
+        if expected and self._publish.records.count:
             raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.with_values())
         expected = headers.get(b"Nats-Expected-Last-Subject-Sequence")
         pattern = headers.get(b"Nats-Expected-Last-Subject-Sequence-Subject")
@@ -105,7 +104,7 @@ class Members:
             raise PublishRefused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID.with_values())
 
     def _check_subject_seq(self, pattern: bytes, expected: int) -> None:
-        if pattern in self._counts:
+        if self._publish.records.count_of(pattern):
             raise PublishRefused(errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.with_values())
         found = self._before.last_seq_before(pattern)
         if found != expected:
@@ -114,14 +113,16 @@ class Members:
     def _check_rollup(self, message: Candidate) -> None:
         rollup = message.headers.get(b"Nats-Rollup", b"").lower()
         check_rollup(message.headers, self._config)
-        if rollup == b"sub" and message.subject in self._counts:
+        if rollup == b"sub" and self._publish.records.count_of(message.subject):
             raise PublishRefused(errors.STREAM_ROLLUP_FAILED.with_values(err="batch rollup sub invalid"))
-        if rollup == b"all" and self._counts:
+        if rollup == b"all" and self._publish.records.count:
             raise PublishRefused(errors.STREAM_ROLLUP_FAILED.with_values(err="batch rollup all invalid"))
 
     def _check_room(self, message: Candidate) -> None:
         """Discard policy `new`: the stream has room for all of the batch; what it replaces does not count."""
         config = self._config
+        if self._quota is not None:
+            self._quota.check(self._before, self._publish, message, config)
         if config.discard is not DiscardPolicy.NEW:
             return
         messages, size = self._before.held_before()
@@ -135,7 +136,7 @@ class Members:
             and config.max_msgs_per_subject > 0
             and not message.headers.get(b"Nats-Rollup")
         ):
-            count = self._before.count_before(message.subject) + self._counts.get(message.subject, 0)
+            count = self._before.count_before(message.subject) + self._publish.records.count_of(message.subject)
             if count >= config.max_msgs_per_subject:
                 err = "maximum messages per subject exceeded"
                 raise PublishRefused(errors.STREAM_STORE_FAILED.with_values(err=err))

@@ -5,14 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetraft.cluster.capture._capture import captures
+from jetraft.cluster.memory_budget import Shortage
 from jetraft.cluster.streams.candidate import TRACED_ORIGIN, Candidate
 from jetraft.cluster.streams.puback import duplicate_ack, error_ack
 from jetraft.cluster.streams.traced import refused_text
+from jetraft.store.model import errors
+from jetraft.store.model.config import StorageType
 
 if TYPE_CHECKING:
+    from jetraft.cluster.site import Site
     from jetraft.cluster.streams.publish import Known, Turn
     from jetraft.store.model.api_error import ApiError
     from jetraft.store.model.config import StreamConfig
+
+
+def why_full(site: Site, config: StreamConfig) -> ApiError | None:
+    """Why a stream can store nothing now.
+
+    The account may have no such stream any more; account or server hold what they may hold at most; or memory or
+    the disk is nearly full, and what is left is for making room again.
+    """
+    now_ns, is_in_files = site.clock.mono_ns(), config.storage is StorageType.FILE
+    quota, of_account, memory = site.quota, site.account_quota, site.memory
+    if of_account is not None and (refused := of_account.refusal(config, now_ns)) is not None:
+        return refused
+    if quota is not None and quota.is_full(config.storage, now_ns):
+        return errors.INSUFFICIENT_RESOURCES.with_values()
+    gives_way_at = Shortage.PUBLISHES if is_in_files else Shortage.STREAMS
+    if memory is not None and memory.shortage(now_ns) >= gives_way_at:
+        return errors.INSUFFICIENT_RESOURCES.with_values()
+    if site.space is not None and is_in_files and site.space.is_low(now_ns):
+        return errors.STORAGE_RESOURCES_EXCEEDED.with_values()
+    return None
 
 
 def refuse_all(turn: Turn, batch: bytes, error: ApiError, config: StreamConfig) -> None:

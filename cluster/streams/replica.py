@@ -84,7 +84,7 @@ class StreamReplica:
         self._to_tell: bool | None = None  # members have forgotten messages which this one may not have: all of them?
         self._group: Group | None = None  # while the state is being recovered
         self._log = log
-        self._direct = DirectGets(site, self.machine, config.name, created_ns=assignment.created_ns)
+        self._direct = DirectGets(site, self.machine, config.name, row=assignment)
 
     @classmethod
     def start(cls, *, assignment: StreamAssignment, log: GroupLog, site: Site) -> Self:

@@ -15,6 +15,7 @@ from jetraft.cluster.capture._capture import encode_capture
 from jetraft.store.frames._frame import record_at
 from jetraft.store.frames.format import FRAME_HEADER_BYTES, RECORD_HEADER_BYTES
 from jetraft.store.model import message
+from jetraft.store.model.extensions import WAITING
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.transforming import SUBJECT_BYTES_MAX, transform_between, transformed
 
@@ -62,6 +63,8 @@ class Republisher:
         """The copies of committed messages, which are not applied yet, as a batch for `Outbox.send_batch`."""
         made = []
         for seq, (ts_ns, _, subject, hdr, payload) in enumerate(_records(records), first_seq):
+            if subject.startswith(WAITING):
+                continue
             to = transformed(self._transform, subject, self._draw)
             if to is not None and len(to) <= SUBJECT_BYTES_MAX:
                 fields = self._fields(seq, ts_ns, subject, len(payload))

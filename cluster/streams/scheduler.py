@@ -18,7 +18,8 @@ from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.state.headers import nats_headers
 from jetraft.cluster.streams.cron import first_due_ns, next_due
 from jetraft.cluster.streams.scheduling import SOURCE, TARGET, produced_hdr
-from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.clock import NS_PER_MS, NS_PER_S
+from jetraft.store.model.extensions import WAITING
 from jetraft.store.port import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROUND_NS_MIN: Final = NS_PER_S // 4  # as nats-server: what is due is looked for at most so often
+WAITING_ROUND_NS_MIN: Final = 20 * NS_PER_MS  # of messages that wait: they are late by no more
 PUT_OFF_NS: Final = NS_PER_S  # while the stream takes nothing
 PRODUCED_MAX: Final = 1000  # in one round
 
@@ -89,9 +91,10 @@ class Scheduler:
         if row is not None and due_ns is not None:
             heappush(self._heap, (due_ns, row.seq, subject))
 
-    def _arm(self, least_ns: int = ROUND_NS_MIN) -> None:
+    def _arm(self, least_ns: int = 0) -> None:
         """Set the timer to the next time that is due; one that is earlier stays, and asks again."""
         if self._heap:
+            least_ns = least_ns or (WAITING_ROUND_NS_MIN if self._heap[0][2].startswith(WAITING) else ROUND_NS_MIN)
             at_ns = self._site.clock.mono_ns() + max(self._heap[0][0] - self._stamps.now_ns(), least_ns)
             if self._timer is None or at_ns < self._at_ns:
                 self._cancel()

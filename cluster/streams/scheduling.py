@@ -14,6 +14,7 @@ from jetraft.cluster.streams.candidate import PublishRefused
 from jetraft.cluster.streams.cron import first_due_ns, zone_of
 from jetraft.store.model import errors, message
 from jetraft.store.model.clock import NS_PER_S
+from jetraft.store.model.extensions import WAITING
 from jetraft.store.model.subject import matches_any, valid_publish_subject
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def check_scheduler(candidate: Candidate, config: StreamConfig) -> None:
     if not scheduler and not following:
         return
     is_own = scheduler == candidate.subject
-    if not scheduler or following != PURGE or is_own or not valid_publish_subject(scheduler):
+    is_named = valid_publish_subject(scheduler or b"") and not (scheduler or b"").startswith(WAITING)
+    if not scheduler or following != PURGE or is_own or not is_named:
         _refuse(errors.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     if not config.allow_msg_schedules:
         _refuse(errors.MESSAGE_SCHEDULES_DISABLED)

@@ -20,13 +20,13 @@ from jetraft.raft.engine.messages import (
     AppendAccepted,
     AppendRejected,
     Message,
-    ReadProbe,
     ReadProbeSeen,
     Resigned,
     SnapshotOffer,
     TransferNow,
 )
 from jetraft.raft.engine.port import CoreSetup, Proposal
+from jetraft.raft.engine.read_rounds import ReadRounds
 from jetraft.raft.engine.replication import PeerState, Replication
 from jetraft.store.frames.format import Kind
 from jetraft.store.model.ids import NodeId
@@ -82,7 +82,6 @@ class Leadership:
         self._renewal_ns = now_ns + setup.rng.randrange(setup.timing.renewal_min_ns, setup.timing.renewal_max_ns)
         self._disk_lag = DiskLag()
         self.transfer: Transfer | None = None
-        self._read_round = 0
         self.replication = Replication(
             log=log,
             term=term,
@@ -91,6 +90,7 @@ class Leadership:
             send=send,
             snapshot_offer=snapshot_offer,
         )
+        self._reads = ReadRounds(setup.node_id, term=term, replication=self.replication, send=send)
         self._first_index = noop_index or log.last_index + 1  # where the entries of this term begin
         self._follow_members(next_index=self._first_index)
         self.term_start_index = log.last_index  # once this is applied the state is complete
@@ -187,6 +187,8 @@ class Leadership:
     def link_changed(self, node: NodeId, *, up: bool, now_ns: int) -> None:
         """A link session began or ended."""
         self.replication.set_link(node, up=up)
+        if not up:
+            self._reads.hurry(now_ns)
         self.check_contact(now_ns)
 
     def check_contact(self, now_ns: int) -> None:
@@ -203,6 +205,7 @@ class Leadership:
     def tick(self, now_ns: int) -> bool:
         """Do what is due; returns whether leadership is over because a majority is out of contact."""
         self.replication.tick(now_ns)
+        self._reads.tick(self._configurations.current, now_ns)
         if self._renewal_ns <= now_ns:
             self._renew(now_ns)
         if self.transfer is not None and self.transfer.deadline_ns <= now_ns:
@@ -225,6 +228,7 @@ class Leadership:
             self.replication.deadline_ns(self._told_index(commit_index)),
             self._step_down_ns(),
             self._renewal_ns,
+            self._reads.due_ns,
             self._disk_lag.due_ns,
             None if self.transfer is None else self.transfer.deadline_ns,
         )
@@ -249,24 +253,21 @@ class Leadership:
 
     # Linearizable reads.
 
-    def begin_read(self) -> int:
+    def begin_read(self, now_ns: int) -> int:
         """Start a round of contact; when it is confirmed, reads at the commit index of now are linearizable."""
-        self._read_round += 1
-        for node in self._configurations.current.others(self._setup.node_id):
-            self._send(node, ReadProbe(term=self.term, round=self._read_round))
-        return self._read_round
+        return self._reads.begin(self._configurations.current, now_ns)
 
     def on_read_seen(self, sender: NodeId, message: ReadProbeSeen, now_ns: int) -> None:
         """The sender still followed us when it got the probe."""
         peer = self.replication.heard(sender, now_ns)
         if peer is not None:
-            peer.read_round = max(peer.read_round, min(message.round, self._read_round))
+            self._reads.seen(peer, message.round)
             self.check_contact(now_ns)
 
     @property
     def confirmed_read_round(self) -> int:
         """The newest round that a majority answered."""
-        return self.replication.confirmed_round(self._configurations.current, self._setup.node_id, self._read_round)
+        return self._reads.confirmed(self._configurations.current)
 
     # Membership.
 

@@ -135,6 +135,10 @@ class Member:
         """The newest read round that a majority answered; 0 when not leader."""
         return self.leadership.confirmed_read_round if self.leadership is not None else 0
 
+    def is_majority_with(self, node: NodeId, term: int) -> bool:
+        """Whether this member leads in that term, and the node and it are a majority of the voters (rule 21)."""
+        return self.leadership is not None and term == self.term and self.configuration.has_quorum([self.node_id, node])
+
     @property
     def has_leader(self) -> bool:
         """Whether votes are refused because a leader is alive (rule 18)."""
@@ -227,10 +231,10 @@ class Member:
         """Hand leadership over, to the most advanced voter when `target` is None. Returns whether that has begun."""
         return self.leadership is not None and self.leadership.begin_transfer(target, now_ns) is not None
 
-    def begin_read(self) -> int:
+    def begin_read(self, now_ns: int) -> int:
         """Start a read round (rule 21): the commit index of now may be read when the round is confirmed."""
         assert self.leadership is not None, "only a leader confirms reads"
-        return self.leadership.begin_read()
+        return self.leadership.begin_read(now_ns)
 
     def change_members(self, configuration: Configuration, now_ns: int) -> int:
         """Append a configuration entry and return its index. Raises MembershipChangeRefusedError."""

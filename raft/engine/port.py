@@ -193,6 +193,10 @@ class Engine(Protocol):
         """The newest read round that a majority answered; 0 when not leader."""
         ...
 
+    def is_majority_with(self, node: NodeId, term: int) -> bool:
+        """Whether this member leads in that term, and the node and it are a majority of the voters."""
+        ...
+
     @property
     def deadline_ns(self) -> int | None:
         """When `tick` is due; None for a group that waits for events only."""
@@ -242,7 +246,7 @@ class Engine(Protocol):
         """Hand leadership over, to the most advanced voter when `target` is None. Returns whether that has begun."""
         ...
 
-    def begin_read(self) -> int:
+    def begin_read(self, now_ns: int) -> int:
         """Start a read round (rule 21), as leader: the commit index of now may be read when the round is confirmed."""
         ...
 

@@ -116,10 +116,10 @@ class Mesh:
         self._reserved: set[NodeId] = set()
         self._known = KnownPeers()
         self._handlers: list[FrameHandler | None] = [None] * CHANNELS
-        self._calls = Calls(self.send, complain=self._connector.complain)
+        self.calls = Calls(self.send, complain=self._connector.complain)
         self._bulk = BulkLinks(
             clock=clock,
-            on_frame=lambda node, payload: self._calls.on_frame(CHANNEL_BULK, node, payload),
+            on_frame=lambda node, payload: self.calls.on_frame(CHANNEL_BULK, node, payload),
             on_ended=self._bulk_ended,
             after_frames=after_frames,
             bytes_per_s=setting.bulk_bytes_per_s,
@@ -189,11 +189,11 @@ class Mesh:
 
     def serve(self, method: str, handler: Handler, *, request_bytes_max: int = REQUEST_BYTES_MAX) -> None:
         """Answer calls of `method`; larger ones are refused."""
-        self._calls.serve(method, handler, request_bytes_max=request_bytes_max)
+        self.calls.serve(method, handler, request_bytes_max=request_bytes_max)
 
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
         """Ask another node. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
-        return await self._calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
+        return await self.calls.call(to, method, payload, timeout_s=timeout_s, bulk=bulk)
 
     def describe(self, key: str, value: object) -> None:
         """Replace one part of what this server says of itself (plain msgpack values), and tell the peers."""
@@ -221,7 +221,7 @@ class Mesh:
         if not any(self._setting.secrets) and self._setting.tls is None:
             log.info("cluster %s has no secret: any node that knows its name may join", self._setting.cluster)
         async with trio.open_nursery() as nursery:
-            self._calls.start_serving(nursery)
+            self.calls.start_serving(nursery)
             await self._connector.start(nursery, self._setting.listen)
             self._connector.follow_routes(self._setting.routes)
             nursery.start_soon(self._watch)
@@ -321,7 +321,7 @@ class Mesh:
             ended.set()
 
     def _bulk_ended(self, node: NodeId, *, broke_protocol: bool) -> None:
-        self._calls.bulk_down(node)
+        self.calls.bulk_down(node)
         link = self._links.get(node)
         if broke_protocol and link is not None:
             link.broke_protocol = True
@@ -337,7 +337,7 @@ class Mesh:
         if not link.broke_protocol:
             log.info("link to %s (%s) ended: %s", peer.name, link.node_id, link.closed_because)
         self.broadcast(CHANNEL_CONTROL, self._about_self())  # the others learn whom it is not linked with any more
-        self._calls.peer_down(link.node_id)
+        self.calls.peer_down(link.node_id)
         self.on_peer_down.emit(link.node_id)
         self._after_frames()
 
@@ -345,7 +345,7 @@ class Mesh:
         if not self.is_up(link.node_id):
             raise RemoteProtocolError("frames before the node said what it is")
         if channel in {CHANNEL_RPC, CHANNEL_BULK}:
-            self._calls.on_frame(channel, link.node_id, payload)
+            self.calls.on_frame(channel, link.node_id, payload)
         else:
             handler = self._handlers[channel]
             if handler is not None:

@@ -4,11 +4,16 @@
 
 A call ends with the answer, with the caller's timeout, or with the link: it is never sent twice, so whether a call
 without an answer was served is unknown to the caller.
+
+A caller is a task that waits (`call`) or a callback (`ask`), and so is who serves (`serve`, `serve_at_once`): what goes
+between callbacks is asked and answered within turns of the nodes, without a pass of their schedulers.
 """
 
 import logging
 import struct
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
+from functools import partial
 from typing import Final
 
 import trio
@@ -20,12 +25,16 @@ from jetraft.store.model.ids import NodeId
 log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 64 << 10  # of methods that do not ask for more: names and numbers
+ASKED_S: Final = 5.0  # then a callback is told that there is no answer, a second later at most
+LOOK_S: Final = 1.0  # between looks for such
 SERVED_AT_ONCE_MAX: Final = 4096  # per node; more are answered with an error instead of filling the memory
 _REQUEST: Final = struct.Struct("<BQH")
 _ANSWER: Final = struct.Struct("<BQB")
 _STATUS_OK, _STATUS_ERROR = 0, 1
 
 Handler = Callable[[NodeId, bytes], Awaitable[bytes]]
+PromptHandler = Callable[[NodeId, bytes, Callable[[bytes], None]], None]
+Asked = Callable[[bytes | None], None]
 
 
 class PeerUnavailableError(Exception):
@@ -41,14 +50,21 @@ class RemoteCallError(Exception):
 
 
 class _Call:
-    __slots__ = ("answer", "bulk", "error", "finished", "to")
+    __slots__ = ("_done", "answer", "bulk", "error", "is_over", "to")
 
-    def __init__(self, to: NodeId, *, bulk: bool) -> None:
+    def __init__(self, to: NodeId, *, bulk: bool, done: Callable[[], None]) -> None:
         self.to = to
         self.bulk = bulk
-        self.finished = trio.Event()
+        self._done = done
         self.answer: bytes | None = None
         self.error: Exception | None = None
+        self.is_over = False
+
+    def end(self, *, answer: bytes | None = None, error: Exception | None = None) -> None:
+        """The first end counts."""
+        if not self.is_over:
+            self.is_over, self.answer, self.error = True, answer, error
+            self._done()
 
 
 class Calls:
@@ -61,8 +77,11 @@ class Calls:
         self._complain = complain or (lambda _key, text: log.warning("%s", text))
         self._nursery: trio.Nursery | None = None
         self._handlers: dict[str, Handler] = {}
+        self._prompt: dict[str, PromptHandler] = {}
         self._request_bytes_max: dict[str, int] = {}
         self._open: dict[int, _Call] = {}
+        self._asked: deque[tuple[float, int]] = deque()  # (when it is given up, call) of callbacks, the oldest first
+        self._is_looking = False  # for those of them that are over
         self._count = 0
         self._served_now = 0
 
@@ -76,18 +95,61 @@ class Calls:
         self._handlers[method] = handler
         self._request_bytes_max[method] = request_bytes_max
 
+    def serve_at_once(self, method: str, handler: PromptHandler, *, request_bytes_max: int = REQUEST_BYTES_MAX) -> None:
+        """Have `handler(sender, payload, answer)` called within the turn; it calls `answer` once, then or later.
+
+        It may raise RemoteProtocolError before that.
+        """
+        assert method not in self._prompt
+        self._prompt[method] = handler
+        self._request_bytes_max[method] = request_bytes_max
+
+    def ask(self, to: NodeId, method: str, payload: bytes, done: Asked) -> bool:
+        """Have `done` called with the answer, or with None when there is none; False when it cannot be asked."""
+        assert self._nursery is not None
+        number = self._count + 1
+        call = _Call(to, bulk=False, done=lambda: self._end_asked(number, done))
+        self._open[number] = call
+        if not self._send_request(to, CHANNEL_RPC, method, payload):
+            self._open.pop(number, None)
+            return False
+        self._asked.append((trio.current_time() + ASKED_S, number))
+        if not self._is_looking:
+            self._is_looking = True
+            self._nursery.start_soon(self._look)
+        return True
+
+    def _end_asked(self, number: int, done: Asked) -> None:
+        call = self._open.pop(number)
+        while self._asked and self._asked[0][1] not in self._open:
+            self._asked.popleft()
+        done(call.answer)
+
+    async def _look(self) -> None:
+        """Give up what was asked too long ago, until nothing is."""
+        while self._asked:
+            await trio.sleep(LOOK_S)
+            while self._asked and self._asked[0][0] <= trio.current_time():
+                number = self._asked.popleft()[1]
+                if number in self._open:
+                    self._open[number].end(error=CallTimeoutError(f"no answer in {ASKED_S} s"))
+        self._is_looking = False
+
+    def _send_request(self, to: NodeId, channel: int, method: str, payload: bytes) -> bool:
+        self._count += 1
+        name = method.encode()
+        return self._send(to, channel, _REQUEST.pack(1, self._count, len(name)) + name + payload)
+
     async def call(self, to: NodeId, method: str, payload: bytes, *, timeout_s: float, bulk: bool = False) -> bytes:
         """The answer. Raises PeerUnavailableError, CallTimeoutError, RemoteCallError."""
-        self._count += 1
-        number, call = self._count, _Call(to, bulk=bulk)
-        name = method.encode()
-        request = _REQUEST.pack(1, number, len(name)) + name + payload
+        finished = trio.Event()
+        number, call = self._count + 1, _Call(to, bulk=bulk, done=finished.set)
         self._open[number] = call
         try:
-            if not self._send(to, CHANNEL_BULK if bulk else CHANNEL_RPC, request):
+            if not self._send_request(to, CHANNEL_BULK if bulk else CHANNEL_RPC, method, payload):
                 raise PeerUnavailableError(f"no link to {to}")
             with trio.move_on_after(timeout_s):
-                await call.finished.wait()
+                await finished.wait()
         finally:
             del self._open[number]
         if call.error is not None:
@@ -108,9 +170,7 @@ class Calls:
     @staticmethod
     def _end(calls: Iterable[_Call], reason: str) -> None:
         for call in calls:
-            if not call.finished.is_set():
-                call.error = PeerUnavailableError(reason)
-                call.finished.set()
+            call.end(error=PeerUnavailableError(reason))
 
     def on_frame(self, channel: int, sender: NodeId, payload: memoryview) -> None:
         """A request or an answer arrived. Raises RemoteProtocolError."""
@@ -125,13 +185,12 @@ class Calls:
 
     def _on_answer(self, sender: NodeId, number: int, status: int, body: bytes) -> None:
         call = self._open.get(number)
-        if call is None or call.to != sender or call.finished.is_set():
+        if call is None or call.to != sender:
             return  # the caller has given up
         if status == _STATUS_OK:
-            call.answer = body
+            call.end(answer=body)
         else:
-            call.error = RemoteCallError(body.decode(errors="replace"))
-        call.finished.set()
+            call.end(error=RemoteCallError(body.decode(errors="replace")))
 
     def _on_request(self, channel: int, sender: NodeId, payload: memoryview) -> None:
         _, number, name_bytes = _REQUEST.unpack_from(payload)
@@ -140,15 +199,24 @@ class Calls:
             raise RemoteProtocolError("a request ends inside its method")
         method = str(payload[_REQUEST.size : body_at], "utf-8", "replace")
         handler = self._handlers.get(method)
-        if handler is None:
+        if handler is None and method not in self._prompt:
             self._answer(channel, sender, number, _STATUS_ERROR, b"no such method: " + method[:100].encode())
         elif len(payload) - body_at > self._request_bytes_max[method]:
             self._answer(channel, sender, number, _STATUS_ERROR, b"the request is too large")
         elif self._nursery is None or self._served_now >= SERVED_AT_ONCE_MAX:
             self._answer(channel, sender, number, _STATUS_ERROR, b"busy")
+        elif handler is None:
+            self._serve_at_once(method, channel, sender, number, bytes(payload[body_at:]))
         else:
             self._served_now += 1
             self._nursery.start_soon(self._serve_one, method, channel, sender, number, bytes(payload[body_at:]))
+
+    def _serve_at_once(self, method: str, channel: int, sender: NodeId, number: int, body: bytes) -> None:
+        try:
+            self._prompt[method](sender, body, partial(self._answer, channel, sender, number, _STATUS_OK))
+        except RemoteProtocolError as error:  # of a handler that could not read the request
+            self._complain((sender, method), f"with {sender}: {method}: {error}")
+            self._answer(channel, sender, number, _STATUS_ERROR, str(error).encode())
 
     async def _serve_one(self, method: str, channel: int, sender: NodeId, number: int, body: bytes) -> None:
         try:

@@ -23,14 +23,12 @@ import trio
 
 from jetraft.store.disk._writer import Batch as FileBatch
 from jetraft.store.disk._writer import WriterThreads
+from jetraft.store.disk.latency import DiskLatency
 
 T = TypeVar("T")
 Done = Callable[[OSError | None], None]
 
 WRITER_THREADS: Final = 16  # at most; a kernel flushes a disk once for all waiting fsyncs (tests.bench.streams)
-FAST_NS: Final = 500_000  # an fdatasync of a good disk takes 40 to 200 us, a thread's wake-up and back 50 to 100
-SLOW_NS: Final = 20_000_000  # a stall counts as at most this much, so that the average recovers soon
-LATENCY_WEIGHT: Final = 0.1  # of the newest batch in the moving average
 FILE_MODE: Final = 0o600  # messages are private; as nats-server
 DIRECTORY_MODE: Final = 0o700
 STAT_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's is
@@ -251,26 +249,6 @@ class Writer:
             batches_failed=self._batches_failed,
             batches_in_flight=len(self._callbacks),
         )
-
-
-class DiskLatency:
-    """Estimates whether waiting for the disk costs less than waking a thread and being woken by it (decision 26).
-
-    A moving average over the duration of all batches, whether performed in the trio thread or by writer threads. After
-    a slow batch it takes several fast ones until `is_fast` is true again.
-    """
-
-    def __init__(self) -> None:
-        self._average_ns = float(FAST_NS)
-
-    def note(self, elapsed_ns: int) -> None:
-        """Add the duration of a batch."""
-        self._average_ns += (min(elapsed_ns, SLOW_NS) - self._average_ns) * LATENCY_WEIGHT
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether the trio thread may perform batches itself."""
-        return self._average_ns < FAST_NS
 
 
 class LocalDisk:

@@ -92,6 +92,11 @@ cdef inline uint32_t record_length(const uint8_t *record) noexcept nogil:
     return load_u32(record)
 
 
+cdef inline uint32_t record_hdr_len(const uint8_t *record) noexcept nogil:
+    """The length of its header block."""
+    return load_u32(record + 4)
+
+
 cdef inline uint16_t record_subject_len(const uint8_t *record) noexcept nogil:
     """The length of its subject."""
     return load_u16(record + 8)

@@ -102,6 +102,7 @@ RECORD_HAS_MSG_ID: Final = 1  # headers contain Nats-Msg-Id: apply adds it to th
 RECORD_HAS_ROLLUP: Final = 2  # headers contain Nats-Rollup: apply removes the messages that this one replaces
 RECORD_HAS_TTL: Final = 4  # headers contain Nats-TTL: apply records when the message expires
 RECORD_HAS_SCHEDULE: Final = 8  # it is a schedule, or says when one is due next: apply keeps the table of schedules
+RECORD_HAS_ACK: Final = 32  # headers contain Jetraft-Acked: apply acknowledges the delivery that it names
 RECORD_IS_SOURCED: Final = 16  # headers contain Nats-Stream-Source: apply notes how far that source has been read
 
 

@@ -16,7 +16,7 @@ import attrs
 
 from jetraft.store.model import errors
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig
-from jetraft.store.model.subject import overlaps, valid_publish_subject
+from jetraft.store.model.subject import overlaps, valid_publish_subject, valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,12 +25,18 @@ PREFIX: Final = "jetraft."
 DEAD_LETTER: Final = PREFIX + "dead_letter"
 NAK_BACKOFF: Final = PREFIX + "nak_backoff"
 STRICT_ACKS: Final = PREFIX + "strict_acks"
+ACK_PUBLISH: Final = PREFIX + "ack_publish"
 KEY_ORDER: Final = PREFIX + "key_order"
 MAX_SUBJECTS: Final = PREFIX + "max_subjects"
+MAX_BYTES_PER_SUBJECT: Final = PREFIX + "max_bytes_per_subject"
+DELAYED: Final = PREFIX + "delayed"
 RATE_MSGS: Final = PREFIX + "rate_msgs_per_s"
 RATE_BYTES: Final = PREFIX + "rate_bytes_per_s"
+LEGACY_ACK: Final = PREFIX + "legacy_ack"
+LINEARIZABLE_READS: Final = PREFIX + "linearizable_reads"
 
 SUBJECT_BYTES_MAX: Final = 255  # of what dead letters' subjects begin with
+WAITING: Final = b"$JETRAFT.DELAYED."  # what the subjects of messages begin with that are not due yet
 DIGITS_MAX: Final = 12  # of a number
 TOKEN: Final = re.compile(r"token ([1-9][0-9]?)")
 HEADER: Final = re.compile(r"header ([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
@@ -41,8 +47,12 @@ class StreamExtensions:
     """What the keys of a stream ask for; 0 is no limit."""
 
     max_subjects: int = 0
+    max_bytes_per_subject: int = 0
+    delayed: bool = False  # messages may say when they are due
     rate_msgs_per_s: int = 0
     rate_bytes_per_s: int = 0
+    linearizable_reads: bool = False  # direct gets have all that was acknowledged before, at any replica
+    legacy_ack: bool = False  # publishes are answered with `+OK` or `-ERR`, as in 2020
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -60,6 +70,7 @@ class ConsumerExtensions:
     dead_letter: str = ""  # what the subjects of dead letters begin with; empty: there are none
     nak_backoff: bool = False  # a negative ack without a delay waits as `backoff` says
     strict_acks: bool = False  # an ack counts only for the newest delivery of a message
+    ack_publish: str = ""  # the subjects that an ack may publish to; empty: none
     key_order: KeyRule | None = None  # of the messages of one key, one is in flight at a time
 
 
@@ -80,6 +91,25 @@ def check_stream_extensions(config: StreamConfig) -> None:
     if found and (config.mirror is not None or config.sources):
         key = PREFIX + next(iter(found))
         raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{key} is for streams without origins")
+    refused = _why_not_delayed(config) if found.get("delayed") else ""
+    if refused:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} {refused}")
+
+
+def check_stream_extensions_update(old: StreamConfig, new: StreamConfig) -> None:
+    """Raise ApiError 10052 for a change that cannot be; `new` was checked."""
+    if stream_extensions(old).delayed and not stream_extensions(new).delayed:
+        raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} can not be removed")
+
+
+def hidden_by(config: StreamConfig | None) -> bytes | None:
+    """What the subjects of messages begin with that consumers of the stream are not given; None: of none."""
+    return WAITING if config is not None and stream_extensions(config).delayed else None
+
+
+def keeps_schedules(config: StreamConfig) -> bool:
+    """Whether the stream has messages that are due at some time: schedules, or others that wait."""
+    return config.allow_msg_schedules or stream_extensions(config).delayed
 
 
 def stream_extensions(config: StreamConfig) -> StreamExtensions:
@@ -133,6 +163,19 @@ def _parse(metadata: Mapping[str, str], readers: Mapping[str, Callable[[str, str
     return found
 
 
+def _why_not_delayed(config: StreamConfig) -> str:
+    """What the rest of a configuration has against messages that wait; empty for nothing."""
+    if config.allow_msg_counter:
+        return "is not for streams with counters"
+    if config.subject_transform is not None:
+        return "is not for streams with a subject transform"
+    if config.subject_delete_marker_ttl:
+        return "is not for streams with delete markers"
+    if any(overlaps(captured, WAITING + b">") for captured in config.subject_filters):
+        return "is not for streams that capture $JETRAFT.DELAYED.>"
+    return ""
+
+
 def _check_fits(found: ConsumerExtensions, config: ConsumerConfig, stream: StreamConfig) -> None:
     """Check what the keys ask of the rest of the configuration."""
     for key, is_used in (
@@ -146,6 +189,13 @@ def _check_fits(found: ConsumerExtensions, config: ConsumerConfig, stream: Strea
             _refuse(f"{key} needs a max ack pending")
     if found.key_order and (config.deliver_subject or config.priority_policy is not PriorityPolicy.NONE):
         _refuse(f"{KEY_ORDER} is for pull consumers without priority groups")
+    if found.ack_publish and not found.strict_acks:
+        _refuse(f"{ACK_PUBLISH} needs {STRICT_ACKS}")
+    if found.ack_publish and not any(overlaps(one, found.ack_publish.encode()) for one in stream.subject_filters):
+        _refuse(
+            f"{ACK_PUBLISH}: stream {stream.name} captures nothing of {found.ack_publish}, "
+            "and two streams are not one step"
+        )
     if found.nak_backoff and not config.backoff:
         _refuse(f"{NAK_BACKOFF} needs a backoff")
     if found.dead_letter:
@@ -176,6 +226,12 @@ def _prefix(key: str, value: str) -> str:
     return value
 
 
+def _pattern(key: str, value: str) -> str:
+    if not valid_subject(value.encode()) or len(value) > SUBJECT_BYTES_MAX or value.startswith("$"):
+        _refuse(f"{key} is a subject, with wildcards or without, not {value[:40]!r}")
+    return value
+
+
 def _number(key: str, value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX) or int(value) == 0:
         _refuse(f"{key} is a number from 1 to {'9' * DIGITS_MAX}, not {value[:40]!r}")
@@ -192,13 +248,18 @@ def _key_rule(key: str, value: str) -> KeyRule:
 
 _STREAM_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     MAX_SUBJECTS: _number,
+    MAX_BYTES_PER_SUBJECT: _number,
+    DELAYED: _flag,
     RATE_MSGS: _number,
     RATE_BYTES: _number,
+    LEGACY_ACK: _flag,
+    LINEARIZABLE_READS: _flag,
 }
 _CONSUMER_KEYS: Final[dict[str, Callable[[str, str], Any]]] = {
     DEAD_LETTER: _prefix,
     NAK_BACKOFF: _flag,
     STRICT_ACKS: _flag,
+    ACK_PUBLISH: _pattern,
     KEY_ORDER: _key_rule,
 }
 

@@ -265,6 +265,24 @@ class CountMap:
 
 
 @attrs.frozen(slots=True)
+class MapOf:
+    """A map of names to values of one kind, in answers only."""
+
+    item: Any
+    go_type: str
+
+    def decode(self, value: object, _old: Any, path: tuple[str, ...]) -> Mapping[str, Any]:
+        """The map."""
+        if not isinstance(value, Object):
+            raise mismatch(value, path, self.go_type)
+        return {key: self.item.decode(item, None, (*path, key)) for key, item in value}
+
+    def encode(self, value: Mapping[str, Any]) -> object:
+        """A dictionary with sorted keys."""
+        return {key: self.item.encode(value[key]) for key in sorted(value)}
+
+
+@attrs.frozen(slots=True)
 class Struct:
     """An object of another wire class: a pointer in Go if the attribute's default is None, otherwise a plain struct."""
 
@@ -300,26 +318,23 @@ class _Layout:
     by_folded: dict[str, str]
     encoders: tuple[tuple[str, WireField, Any], ...]  # attribute, how, Go's zero value
 
+    def name_of(self, key: str) -> str | None:
+        """The field that a key means, in whatever case; None for none."""
+        return key if key in self.by_name else self.by_folded.get(_fold(key))
+
 
 _LAYOUTS: Final[dict[type, _Layout]] = {}
 T = TypeVar("T")
 
 
-def decode_object(
-    cls: type[T], pairs: Object, *, old: T | None = None, path: tuple[str, ...], is_lenient: bool = False
-) -> T:
-    """An instance of `cls` from the pairs of a JSON object, changing `old` if there is one; raises DecodeError.
-
-    With `is_lenient`, unknown fields of the object itself are passed over.
-    """
+def decode_object(cls: type[T], pairs: Object, *, old: T | None = None, path: tuple[str, ...]) -> T:
+    """An instance of `cls` from the pairs of a JSON object, changing `old` if there is one; raises DecodeError."""
     layout = _layout(cls)
     base: Any = cls() if old is None else old
     changes: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}
     for key, value in pairs:
-        name = key if key in layout.by_name else layout.by_folded.get(_fold(key))
-        if name is None and is_lenient:
-            continue
+        name = layout.name_of(key)
         if name is None:
             raise DecodeError(f"json: unknown field {go_quote(key)}")
         slot = layout.by_name[name]
@@ -334,6 +349,21 @@ def decode_object(
         changes[outer] = attrs.evolve(getattr(base, outer), **values)
     changed: T = attrs.evolve(base, **changes)
     return changed
+
+
+def known_fields(cls: type[Any], pairs: Object) -> Object:
+    """The pairs of a JSON object without what `cls`, or an object in it, has no field for."""
+    layout = _layout(cls)
+    named = [(key, value, layout.name_of(key)) for key, value in pairs]
+    return Object((key, _known(layout.by_name[name].kind, value)) for key, value, name in named if name is not None)
+
+
+def _known(kind: FieldKind, value: object) -> object:
+    if isinstance(kind, Struct) and isinstance(value, Object):
+        return known_fields(kind.cls, value)
+    if isinstance(kind, ListOf) and isinstance(value, list) and not isinstance(value, Object):
+        return [_known(kind.item, one) for one in value]
+    return value
 
 
 def encode_object(value: object) -> dict[str, object]:

@@ -6,13 +6,17 @@ exhaust the stack.
 """
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Final
 
-from jetraft.store.model.gosyntax import TOO_DEEP, explain_json, skip_space
+from jetraft.store.model.gosyntax import TOO_DEEP, explain_json, go_quote_char, skip_space
 
 BODY_BYTES_MAX: Final = 1 << 20  # nats-server's default max_payload: a request of the API is never larger
 DEPTH_MAX: Final = 256  # the deepest request has 5 levels; Go stops at 10,000 with the same text
 VALUES_MAX: Final = 16  # in one body; clients send one
+OFFSET: Final = re.compile(r" at offset \d+$")  # nats-server adds it to what its decoder says
+CUT_SHORT: Final = "unexpected end of JSON input"  # json.Unmarshal's words; the decoder has others
 
 
 class Number(str):
@@ -32,7 +36,12 @@ class JsonSyntaxError(ValueError):
 
 
 def parse_values(body: bytes) -> list[object]:
-    """All values of a body in sequence (Go's decoder reads until the end). Raises JsonSyntaxError.
+    """All values of a body, of `values_of`. Raises JsonSyntaxError."""
+    return list(values_of(body))
+
+
+def values_of(body: bytes) -> Iterator[object]:
+    """The values of a body in sequence, each when the one before was taken, as by Go's decoder. Raises JsonSyntaxError.
 
     Objects are returned as `Object`, arrays as `list`, numbers as `Number`, the rest as Python values. Invalid UTF-8
     becomes U+FFFD, as in Go. An empty body has no values.
@@ -40,23 +49,41 @@ def parse_values(body: bytes) -> list[object]:
     if len(body) > BODY_BYTES_MAX:
         raise JsonSyntaxError("request body too large")
     text = body.decode("utf-8", errors="replace")
-    values: list[object] = []
-    position = skip_space(text, 0)
+    position, count = skip_space(text, 0), 0
     while position < len(text):
-        start = position
-        try:
-            value, position = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            raise JsonSyntaxError(explain_json(text, start)) from None
-        if isinstance(value, Number) and text[position : position + 1] in (".", "e", "E"):
-            raise JsonSyntaxError(explain_json(text, start))  # the scanner took `1` from `1.`
-        if _deeper_than(value, DEPTH_MAX):
-            raise JsonSyntaxError(TOO_DEEP)
-        if len(values) == VALUES_MAX:
+        value, position = _next_value(text, position)
+        if count == VALUES_MAX:
             raise JsonSyntaxError("too many values in one request")
-        values.append(_without_surrogates(value) if "\\u" in text else value)
-        position = skip_space(text, position)
-    return values
+        count += 1
+        yield value
+
+
+def one_value(body: bytes) -> object:
+    """The value of a body that is one value, as json.Unmarshal reads it. Raises JsonSyntaxError, without an offset."""
+    if len(body) > BODY_BYTES_MAX:
+        raise JsonSyntaxError("request body too large")
+    text = body.decode("utf-8", errors="replace")
+    try:
+        value, position = _next_value(text, skip_space(text, 0))
+    except JsonSyntaxError as error:
+        reason = OFFSET.sub("", str(error))
+        raise JsonSyntaxError(CUT_SHORT if reason == "unexpected EOF" else reason) from None
+    if position < len(text):
+        raise JsonSyntaxError(f"invalid character {go_quote_char(text[position])} after top-level value")
+    return value
+
+
+def _next_value(text: str, start: int) -> tuple[object, int]:
+    """The value that starts there, and where the next one would. Raises JsonSyntaxError."""
+    try:
+        value, position = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        raise JsonSyntaxError(explain_json(text, start)) from None
+    if isinstance(value, Number) and text[position : position + 1] in (".", "e", "E"):
+        raise JsonSyntaxError(explain_json(text, start))  # the scanner took `1` from `1.`
+    if _deeper_than(value, DEPTH_MAX):
+        raise JsonSyntaxError(TOO_DEEP)
+    return _without_surrogates(value) if "\\u" in text else value, skip_space(text, position)
 
 
 def number(value: float) -> int | float:

@@ -178,7 +178,7 @@ class _Walker:
     def _literal(self, word: str) -> None:
         for want in word:
             if self._char() != want:
-                raise self._unexpected(f"in literal {word} (expecting {_go_char(want)})")
+                raise self._unexpected(f"in literal {word} (expecting {go_quote_char(want)})")
             self.position += 1
 
     def _next_char(self) -> str:
@@ -191,10 +191,10 @@ class _Walker:
         return self.text[self.position]
 
     def _unexpected(self, place: str) -> _FaultError:
-        return _FaultError(f"invalid character {_go_char(self._char())} {place}", self.position + 1)
+        return _FaultError(f"invalid character {go_quote_char(self._char())} {place}", self.position + 1)
 
 
-def _go_char(char: str) -> str:
+def go_quote_char(char: str) -> str:
     """A character in single quotes, formatted like Go's %q."""
     return "'" + _go_escape(char, "'") + "'"
 

@@ -10,31 +10,46 @@ from typing import Final, Self, TypeVar
 import orjson
 
 from jetraft.store.model import errors
-from jetraft.store.model.fields import DecodeError, decode_object, encode_object, mismatch
-from jetraft.store.model.gojson import JsonSyntaxError, Object, parse_values
+from jetraft.store.model.fields import DecodeError, decode_object, encode_object, known_fields, mismatch
+from jetraft.store.model.gojson import JsonSyntaxError, Object, one_value, parse_values, values_of
 
 T = TypeVar("T")
 
 
-def decode_request(cls: type[T], body: bytes, *, is_lenient: bool = False) -> T:
+def decode_request(cls: type[T], body: bytes, *, is_strict: bool = True) -> T:
     """An object of a wire class from a request body; the zero object for an empty body.
 
     Raises ApiError INVALID_JSON for malformed JSON, unknown fields, wrong types and bodies above the size and depth
-    limits (see gojson). Several values are applied in sequence, as by Go's decoder. With `is_lenient`, unknown
-    fields of the outermost object are passed over.
+    limits (see gojson). Several values are applied in sequence, as by Go's decoder. What is not strict may have unknown
+    fields, and is one value then.
     """
     go_name = cls.__name__
     result: T = cls()
     try:
-        for value in parse_values(body):
+        for value in values_of(body):
             if value is None:
                 continue
             if not isinstance(value, Object):
                 raise mismatch(value, (go_name,), "")
-            result = decode_object(cls, value, old=result, path=(go_name,), is_lenient=is_lenient)
+            result = decode_object(cls, value, old=result, path=(go_name,))
     except (JsonSyntaxError, DecodeError) as fault:
+        if not is_strict:
+            return unmarshal(cls, body)
         raise errors.INVALID_JSON.with_values(err=fault) from None
     return result
+
+
+def unmarshal(cls: type[T], body: bytes) -> T:
+    """An object from a body that is one JSON value, without what `cls` does not know. Raises ApiError INVALID_JSON."""
+    try:
+        value = one_value(body)
+        if value is None:
+            return cls()
+        if not isinstance(value, Object):
+            raise mismatch(value, (cls.__name__,), "")
+        return decode_object(cls, known_fields(cls, value), path=(cls.__name__,))
+    except (JsonSyntaxError, DecodeError) as fault:
+        raise errors.INVALID_JSON.with_values(err=fault) from None
 
 
 def is_empty_request(body: bytes) -> bool:

@@ -52,14 +52,25 @@ class BatchLimits:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class QueueLimits:
+    """What waits in the `jetstream` block's queues at most, before more is refused."""
+
+    requests: int = 10_000  # of the API that change something, or read a message
+    infos: int = 10_000  # of the API that ask how something is
+    messages: int = 100_000  # of a stream, published and not applied yet
+    bytes: int = 128 << 20  # of these
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class ServerLimits:
-    """`jetstream { limits { ... } }`; 0 is no limit."""
+    """`jetstream { limits { ... } }`, and of its queues; 0 is no limit."""
 
     max_request_batch: int = 0
     max_ack_pending: int = 0
     duplicate_window_ns: int = 0
     default_max_consumers: int = 0  # of a stream, where neither it nor its account has a limit
     batch: BatchLimits = BatchLimits()
+    queues: QueueLimits = QueueLimits()
 
 
 NO_LIMITS: Final = ServerLimits()

@@ -8,6 +8,7 @@ epoch, and 0 is "never" (Go's zero time on the wire). Source: stream.go (StreamI
 # ruff: noqa: RUF009  (wire() declares a field, as attrs.field does)
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
@@ -21,6 +22,7 @@ from jetraft.store.model.fields import (
     UINT64,
     CountMap,
     ListOf,
+    MapOf,
     Moment,
     Struct,
     Time,
@@ -208,6 +210,30 @@ class AccountLimits(WireObject):
     max_bytes_required: bool = wire(FLAG, default=False)
 
 
+NOTHING_ALLOWED: Final = AccountLimits(
+    max_memory=0,
+    max_storage=0,
+    max_streams=0,
+    max_consumers=0,
+    max_ack_pending=0,
+    memory_max_stream_bytes=0,
+    storage_max_stream_bytes=0,
+)  # as nats-server shows that there are no limits of this kind
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class TierUsage(WireObject):
+    """What streams of one number of replicas use and may use; sizes in bytes."""
+
+    memory: int = wire(UINT64, 0)
+    storage: int = wire(UINT64, 0)
+    reserved_memory: int = wire(UINT64, 0)
+    reserved_storage: int = wire(UINT64, 0)
+    streams: int = wire(INT, 0)
+    consumers: int = wire(INT, 0)
+    limits: AccountLimits = wire(Struct(AccountLimits, "server.JetStreamAccountLimits"), NOTHING_ALLOWED)
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class ApiStats(WireObject):
     """The API level, and the numbers of requests and errors."""
@@ -220,7 +246,7 @@ class ApiStats(WireObject):
 
 @attrs.frozen(kw_only=True, slots=True)
 class AccountInfo(WireObject):
-    """What an account uses and may use; sizes in bytes."""
+    """What an account uses and may use; sizes in bytes. With `tiers` the limits are theirs, and all is the sum."""
 
     memory: int = wire(UINT64, 0)
     storage: int = wire(UINT64, 0)
@@ -231,6 +257,9 @@ class AccountInfo(WireObject):
     limits: AccountLimits = wire(Struct(AccountLimits, "server.JetStreamAccountLimits"), AccountLimits())
     domain: str = wire(TEXT, "", omitempty=True)
     api: ApiStats = wire(Struct(ApiStats, "server.JetStreamAPIStats"), ApiStats())
+    tiers: Mapping[str, TierUsage] = wire(
+        MapOf(Struct(TierUsage, "server.JetStreamTier"), "map[string]server.JetStreamTier"), dict, omitempty=True
+    )
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -19,6 +19,7 @@ from jetraft.store.model.config import (
     StorageType,
     StreamConfig,
 )
+from jetraft.store.model.extensions import stream_extensions
 from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_duration
 from jetraft.store.model.limits import (
@@ -228,7 +229,7 @@ def _check_counter(config: StreamConfig) -> None:
 def _check_discard_new_per_subject(config: StreamConfig) -> None:
     if config.discard is not DiscardPolicy.NEW:
         _refuse("discard new per subject requires discard new policy to be set")
-    if config.max_msgs_per_subject <= 0:
+    if config.max_msgs_per_subject <= 0 and not stream_extensions(config).max_bytes_per_subject:
         _refuse("discard new per subject requires max msgs per subject > 0")
 
 

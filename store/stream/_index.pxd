@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from jetraft.store.stream._chains cimport Chains
 from jetraft.store.stream._lookahead cimport Upcoming
+from jetraft.store.stream._quota cimport Quota
 from jetraft.store.stream._seqset cimport PackedRanges
 from jetraft.store.stream._spans cimport Place, SpanTable
 
@@ -23,6 +24,8 @@ cdef class Index(Chains):
     cdef uint64_t max_msgs
     cdef uint64_t max_bytes
     cdef uint64_t max_msgs_per_subject
+    cdef Quota quota               # bytes by subject; None without a limit
+    cdef readonly bytes hidden     # what the subjects begin with that only a filter with `$` admits; None: nothing
     cdef uint32_t overhead_bytes
     cdef uint32_t hdr_overhead_bytes
 
@@ -35,6 +38,7 @@ cdef class Index(Chains):
     cdef int drop_some(self, const uint64_t *seqs, size_t count, list dropped) except -1
     cdef int drop_first(self) except -1
     cdef int enforce_subject(self, uint32_t subject_id) except -1
+    cdef int set_quota(self, bytes_max) except -1
     cdef int enforce_totals(self) except -1
     cdef void _forget_before(self, uint64_t seq) noexcept
     cdef void _skip_to(self, uint64_t seq) noexcept

@@ -24,6 +24,7 @@ from jetraft.store.frames._frame cimport (
 from jetraft.store.stream._lookahead cimport (
     LOOKAHEAD_RECORDS, Upcoming, fetch_chains, fetch_doomed, fetch_oldest, look_ahead,
 )
+from jetraft.store.stream._quota cimport Quota
 from jetraft.store.stream._seqset cimport PackedRanges, RangePacker
 from jetraft.store.stream._spans cimport Place, SpanTable
 from jetraft.store.stream._subjtree cimport SubjectTree
@@ -66,7 +67,7 @@ cdef class Index(Chains):
         self.load_frame(<const uint8_t *><char *>frame, len(frame), block, frame_offset, None)
         return self.tree.removals - before
 
-    def limit(self, *, max_msgs, max_bytes, max_msgs_per_subject):
+    def limit(self, *, max_msgs, max_bytes, max_msgs_per_subject, max_bytes_per_subject=-1):
         """Set the limits (-1 = none), enforce them, return how many messages were dropped."""
         cdef uint64_t before = self.tree.removals
         cdef bint tighter = limit_of(max_msgs_per_subject) < self.max_msgs_per_subject
@@ -74,10 +75,11 @@ cdef class Index(Chains):
         self.max_msgs = limit_of(max_msgs)
         self.max_bytes = limit_of(max_bytes)
         self.max_msgs_per_subject = limit_of(max_msgs_per_subject)
-        if tighter:
+        self.set_quota(max_bytes_per_subject)
+        if tighter or self.quota is not None:
             # Subjects are independent: the order of the ids, which differs between replicas, does not matter.
             for subject_id in range(1, self.tree.id_end):
-                if self.tree.at(subject_id).count > self.max_msgs_per_subject:
+                if self.tree.at(subject_id).count:
                     self.enforce_subject(subject_id)
         self.enforce_totals()
         return self.tree.removals - before
@@ -137,6 +139,13 @@ cdef class Index(Chains):
         """Whether a sequence has a live message."""
         return self.chunks.subject_of(seq) != 0
 
+    def count_live(self, tuple seqs not None, Py_ssize_t start):
+        """How many of these sequences have a live message, from the `start`-th on."""
+        cdef Py_ssize_t i, found = 0
+        for i in range(start, len(seqs)):
+            found += self.chunks.subject_of(<uint64_t>seqs[i]) != 0
+        return found
+
     def place(self, uint64_t seq):
         """(block, offset of the frame in the block, offset of the record in the frame), None when it is not live."""
         cdef Place place
@@ -166,6 +175,10 @@ cdef class Index(Chains):
             self.tree.at(subject_id).first_seq,
             self.tree.at(subject_id).last_seq,
         )
+
+    def subject_bytes(self, bytes subject):
+        """The bytes of a literal subject; 0 where no limit counts them."""
+        return 0 if self.quota is None else self.quota.of(self.tree.find(subject, len(subject)))
 
     def next_from(self, uint64_t seq):
         """The lowest live sequence at or above `seq`, None when there is none."""
@@ -200,6 +213,10 @@ cdef class Index(Chains):
         if self.removed != NULL:
             total += REMOVED_LOG_MESSAGES * sizeof(Removed)
         return total + self.spans.memory_bytes + self.tree.memory_bytes
+
+    def hide(self, bytes prefix):
+        """Hide the subjects that begin so from filter sets that are made from now on; None: no subject."""
+        self.hidden = prefix
 
     def watch(self, Verdicts watcher):
         """Notify a filter set, from now on, when a subject id is reused for another subject."""
@@ -306,6 +323,8 @@ cdef class Index(Chains):
         self.last_seq = seq
         self.messages += 1
         self.message_bytes += size
+        if self.quota is not None and self.quota.add(subject_id, size):
+            self.enforce_subject(subject_id)
         if self.tree.at(subject_id).count > self.max_msgs_per_subject:
             self.enforce_subject(subject_id)
         if self.messages > self.max_msgs or self.message_bytes > self.max_bytes:
@@ -324,6 +343,8 @@ cdef class Index(Chains):
         assert subject_id
         self.messages -= 1
         self.message_bytes -= row.size[0]
+        if self.quota is not None:
+            self.quota.take(subject_id, row.size[0])
         self.chunks.drop(&row)
         if self.removed != NULL:
             entry = &self.removed[self.tree.removals % REMOVED_LOG_MESSAGES]
@@ -363,9 +384,28 @@ cdef class Index(Chains):
         return self.drop(self.first_seq)
 
     cdef int enforce_subject(self, uint32_t subject_id) except -1:
-        """Drop the subject's oldest messages until it is within its limit."""
+        """Drop the subject's oldest messages until it is within its limits; that of bytes leaves it the last one."""
         while self.tree.at(subject_id).count > self.max_msgs_per_subject:
             self.drop(self.tree.at(subject_id).first_seq)
+        if self.quota is not None:
+            while self.tree.at(subject_id).count > 1 and self.quota.of(subject_id) > self.quota.bytes_max:
+                self.drop(self.tree.at(subject_id).first_seq)
+        return 0
+
+    cdef int set_quota(self, bytes_max) except -1:
+        """Limit the bytes of each subject from now on, or no more (-1); counts what there is, once."""
+        cdef Row row
+        cdef uint64_t seq = self.first_seq
+        if bytes_max < 0:
+            self.quota = None
+            return 0
+        if self.quota is None:
+            self.quota = Quota()
+            while self.messages and seq:
+                self.chunks.row(seq, &row)
+                self.quota.add(row.subject[0], row.size[0])
+                seq = self.chunks.find_live(seq + 1, self.last_seq)
+        self.quota.bytes_max = bytes_max
         return 0
 
     cdef int enforce_totals(self) except -1:

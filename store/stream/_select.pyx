@@ -11,9 +11,10 @@ overflowed. So num_pending is always exact, and its cost is proportional to the 
 counters in the consumer, which were wrong: issues 5608, 4539, 8140.)
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
 
 from jetraft.store.stream._chunks cimport Stretch, seq_in
 from jetraft.store.stream._index cimport REMOVED_LOG_MESSAGES, Index, Removed
@@ -30,6 +31,13 @@ cdef enum:
     SCAN_EQUAL_PER_COST = 8  # messages of one vector comparison
 
 
+cdef bint is_hidden(Index index, const Subject *subject) except -1:
+    """Whether only a filter that names it admits this subject."""
+    if index.hidden is None or subject.length < len(index.hidden):
+        return False
+    return memcmp(text_of(subject), PyBytes_AS_STRING(index.hidden), len(index.hidden)) == 0
+
+
 cdef class FilterSet(Verdicts):
     """A set of subject filters over one index; a message is admitted when any of them admits its subject."""
 
@@ -38,7 +46,7 @@ cdef class FilterSet(Verdicts):
         self.index = index
         self.filters = filters
         self.mode = Mode.SEVERAL
-        if not filters or b">" in filters:
+        if not filters or (b">" in filters and index.hidden is None):
             self.mode = Mode.EVERYTHING
         elif len(filters) == 1:
             one = filters[0]
@@ -125,6 +133,8 @@ cdef class FilterSet(Verdicts):
             for one in (self.filters if self.mode != Mode.EVERYTHING else (b">",)):
                 self.index.tree.collect(one, len(one), &ids)
             for i in range(ids.count):
+                if self.index.hidden is not None and self.mode != Mode.EVERYTHING and not self.admits(ids.ids[i]):
+                    continue
                 seq = self.index.last_upto(ids.ids[i], up_to_seq)
                 if seq:
                     found.add(seq)
@@ -148,6 +158,8 @@ cdef class FilterSet(Verdicts):
             for one in self.filters:
                 self.index.tree.collect(one, len(one), &ids)
             for i in range(ids.count):
+                if self.index.hidden is not None and not self.admits(ids.ids[i]):
+                    continue
                 highest = max(highest, self.index.tree.at(ids.ids[i]).last_seq)
         finally:
             free(ids.ids)
@@ -165,6 +177,8 @@ cdef class FilterSet(Verdicts):
             if subject.length == 0:
                 return False
             for one in self.filters:
+                if not one.startswith(b"$") and is_hidden(self.index, subject):
+                    continue
                 if subject_matches(one, len(one), text_of(subject), subject.length):
                     verdict = ADMITTED
                     break

@@ -12,7 +12,8 @@ Source: server/consumer.go (processAckMsg, trackPending), ADR-9 for the numbers 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 FORMAT_VERSION: Final = 2  # 2: the unacknowledged deliveries are packed
 WITH_DEAD: Final = 3  # 3: with dead letters; written where there are some, so that earlier servers read the others
 NOTHING: Final = Runs()
+NO_SEQS: Final = cast("set[int]", frozenset())  # of all consumers that have none: replaced, never changed
+NO_LETTERS: Final = cast("dict[int, DeadLetter]", MappingProxyType({}))  # the same
 
 
 @attrs.define(eq=True, kw_only=True)
@@ -40,19 +43,15 @@ class ConsumerState:
     initial: tuple[int, ...] = ()  # deliver policy `last_per_subject`: delivered first, before those from resume_seq on
     resume_seq: int = 0
     delivered_consumer: int = 0
-    delivered_stream: int = 0
+    delivered_stream: int = attrs.Factory(lambda self: max(self.start_seq - 1, 0), takes_self=True)
     delivered_ns: int = 0  # Unix time of the last delivery, 0 for none
     # Unacknowledged deliveries. Their time is the Unix time of the last delivery or progress ack, at which the ack wait
     # starts; their consumer sequence is that of the first delivery, from which the floor is derived.
     pending: UnackedTable = attrs.Factory(UnackedTable)
-    acked_ahead: set[int] = attrs.Factory(set)  # acks for deliveries that this state has not seen, above delivered
-    dead: dict[int, DeadLetter] = attrs.Factory(dict)  # given up, not handed on yet (store/model/extensions.py)
+    acked_ahead: set[int] = NO_SEQS  # acks for deliveries that this state has not seen, above delivered
+    dead: dict[int, DeadLetter] = NO_LETTERS  # given up, not handed on yet (store/model/extensions.py)
     config_json: bytes = attrs.field(default=b"", eq=False)  # of `config`, cached for snapshots; empty: not cached
     packed: bytes = attrs.field(default=b"", eq=False)  # `to_tuple` in the last snapshot; empty if it changed since
-
-    def __attrs_post_init__(self) -> None:
-        if not self.delivered_stream:
-            self.delivered_stream = max(self.start_seq - 1, 0)
 
     @property
     def tracks_acks(self) -> bool:
@@ -64,6 +63,13 @@ class ConsumerState:
         """(consumer sequence, stream sequence): all deliveries up to here are acknowledged."""
         lowest = self.pending.first()
         return (self.delivered_consumer, self.delivered_stream) if lowest is None else (lowest[0] - 1, lowest[1] - 1)
+
+    @property
+    def lowest_pending_ns(self) -> int | None:
+        """Unix time at which the lowest unacknowledged message was last delivered or in progress; None without one."""
+        lowest = self.pending.first()
+        row = None if lowest is None else self.pending.get(lowest[1])
+        return None if row is None else row[1]
 
     def is_waiting_for(self, seq: int) -> bool:
         """Whether this message is still to be delivered, acknowledged or handed on, regardless of its subject."""
@@ -120,7 +126,7 @@ class ConsumerState:
         done = self.pending.remove(seqs)
         if seqs.last > self.delivered_stream:
             ahead = Runs(seq for seq in seqs.above(self.delivered_stream) if seq not in self.acked_ahead)
-            self.acked_ahead.update(ahead)
+            self._note_ahead(ahead)
             done.extend(ahead)
         return done
 
@@ -147,21 +153,22 @@ class ConsumerState:
         Those that an earlier entry was done with stay as they are; of one whose delivery this state has not seen, the
         ack is noted.
         """
+        self.dead = self.dead or {}
         for seq in seqs:
             row = self.pending.get(seq)
             if row is None and (seq <= self.delivered_stream or seq in self.acked_ahead):
                 continue
             if row is None:
-                self.acked_ahead.add(seq)
+                self._note_ahead((seq,))
             self.dead[seq] = DeadLetter(1 if row is None else row[2], ts_ns, cause, reason)
         self.pending.remove(seqs)
 
     def hand_on(self, letters: Iterable[tuple[int, int]]) -> Runs:
         """Another stream has these dead letters: (stream sequence, time of giving up); returns those that it was for.
 
-        A message that was given up again since, after a reset, is another letter, and stays.
+        A message that was given up again since, after a reset, is another letter, and stays. One may be named twice.
         """
-        known = (seq for seq, given_up_ns in letters if seq in self.dead and self.dead[seq].given_up_ns == given_up_ns)
+        known = {seq for seq, given_up_ns in letters if seq in self.dead and self.dead[seq].given_up_ns == given_up_ns}
         done = Runs(sorted(known))
         for seq in done:
             del self.dead[seq]
@@ -170,7 +177,7 @@ class ConsumerState:
     def forget_dead(self) -> Runs:
         """Nothing is handed on any more; returns what was to be."""
         forgotten = Runs(sorted(self.dead))
-        self.dead.clear()
+        self.dead = NO_LETTERS
         return forgotten
 
     def purged_below(self, first_seq: int) -> None:
@@ -184,7 +191,7 @@ class ConsumerState:
     def reset(self, seq: int) -> None:
         """Restart delivery at `seq`; nothing is pending, and consumer sequences start again."""
         self.pending.clear()
-        self.acked_ahead.clear()
+        self.acked_ahead = NO_SEQS
         self.delivered_stream = max(seq - 1, 0)
         self.delivered_consumer = self.delivered_ns = 0
 
@@ -213,8 +220,8 @@ class ConsumerState:
             delivered_stream=delivered_stream,
             delivered_ns=delivered_ns,
             pending=UnackedTable.unpack(pending),
-            acked_ahead=set(acked_ahead),
-            dead={seq: DeadLetter(*letter) for seq, *letter in dead[0]} if dead else {},
+            acked_ahead=set(acked_ahead) or NO_SEQS,
+            dead={seq: DeadLetter(*letter) for seq, *letter in dead[0]} if dead else NO_LETTERS,
         )
 
     def _delivered_up_to(self, consumer_seq: int, ts_ns: int) -> None:
@@ -222,6 +229,10 @@ class ConsumerState:
         self.delivered_ns = max(self.delivered_ns, ts_ns)
         self._forget_acked_ahead()
 
+    def _note_ahead(self, seqs: Iterable[int]) -> None:
+        self.acked_ahead = self.acked_ahead or set()
+        self.acked_ahead.update(seqs)
+
     def _forget_acked_ahead(self) -> None:
         if self.acked_ahead:
-            self.acked_ahead = {seq for seq in self.acked_ahead if seq > self.delivered_stream}
+            self.acked_ahead = {seq for seq in self.acked_ahead if seq > self.delivered_stream} or NO_SEQS

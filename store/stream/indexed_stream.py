@@ -32,9 +32,7 @@ class IndexedStream:
 
     def _begin(self, first_seq: int) -> None:
         """Start with an empty index."""
-        for filters in self._filter_sets.values():
-            filters.close()
-        self._filter_sets.clear()
+        self._forget_filter_sets()
         self._index = Index(
             overhead_bytes=self._size_model.overhead_bytes,
             hdr_overhead_bytes=self._size_model.hdr_overhead_bytes,
@@ -108,6 +106,10 @@ class IndexedStream:
         found = self._index.subject_state(subject)
         return found[0] if found else 0
 
+    def bytes_for(self, subject: bytes) -> int:
+        """What the live messages of a literal subject count for its limit of bytes; 0 without one."""
+        return self._index.subject_bytes(subject)
+
     def first_for(self, subject: bytes) -> int | None:
         """The lowest live sequence of a literal subject."""
         found = self._index.subject_state(subject)
@@ -121,6 +123,10 @@ class IndexedStream:
     def subject_of(self, seq: int) -> bytes | None:
         """The subject of a message, without reading it; None when it is not live."""
         return self._index.subject_at(seq)
+
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        """How many of these sequences are live, from the `start`-th on."""
+        return self._index.count_live(seqs, start)
 
     def place(self, seq: int) -> tuple[int, int, int] | None:
         """(block, offset of the frame, offset of the record) of a message; None when it is not live."""
@@ -138,6 +144,19 @@ class IndexedStream:
     def message_bytes(self, subject_len: int, hdr_len: int, payload_len: int) -> int:
         """The bytes that a message counts for max_bytes and in the stream's state."""
         return self._size_model.message_bytes(subject_len, hdr_len, payload_len)
+
+    def hide(self, prefix: bytes | None) -> None:
+        """Let only filters that begin with `$` admit the subjects that begin so; None hides nothing.
+
+        No filter at all admits everything, hidden or not: see `visible`.
+        """
+        if prefix != self._index.hidden:
+            self._forget_filter_sets()
+            self._index.hide(prefix)
+
+    def visible(self, filters: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Filters for what is not hidden, of those of a reader who may have none."""
+        return (b">",) if not filters and self._index.hidden is not None else filters
 
     # -- filters --------------------------------------------------------------------------------------------------
 
@@ -174,6 +193,11 @@ class IndexedStream:
         """
         up_to_seq = self._index.last_seq if up_to_seq is None else up_to_seq
         return self._filter_set(filters).last_per_subject(up_to_seq, count_max)
+
+    def _forget_filter_sets(self) -> None:
+        for filters in self._filter_sets.values():
+            filters.close()
+        self._filter_sets.clear()
 
     def _filter_set(self, filters: Sequence[bytes]) -> FilterSet:
         """The cached set with its verdicts and count; a new one replaces the least recently used."""

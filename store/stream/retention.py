@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from jetraft.store.model.extensions import stream_extensions
+
 if TYPE_CHECKING:
     from jetraft.store.model.config import StreamConfig
 
@@ -47,6 +49,7 @@ class StoreLimits:
     max_msgs: int = UNLIMITED
     max_bytes: int = UNLIMITED
     max_msgs_per_subject: int = UNLIMITED
+    max_bytes_per_subject: int = UNLIMITED  # the last message of a subject stays, whatever its size
 
 
 def limits_of(config: StreamConfig) -> StoreLimits:
@@ -55,6 +58,7 @@ def limits_of(config: StreamConfig) -> StoreLimits:
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
         max_msgs_per_subject=config.max_msgs_per_subject,
+        max_bytes_per_subject=stream_extensions(config).max_bytes_per_subject or UNLIMITED,
     )
 
 

@@ -120,7 +120,10 @@ class StreamStore(IndexedStream):
         self._lost.noted(self._index.first_seq)
         self._lost.drops_oldest = (limits.max_msgs, limits.max_bytes) != (UNLIMITED, UNLIMITED)
         return self._index.limit(
-            max_msgs=limits.max_msgs, max_bytes=limits.max_bytes, max_msgs_per_subject=limits.max_msgs_per_subject
+            max_msgs=limits.max_msgs,
+            max_bytes=limits.max_bytes,
+            max_msgs_per_subject=limits.max_msgs_per_subject,
+            max_bytes_per_subject=limits.max_bytes_per_subject,
         )
 
     def remove(self, seqs: Iterable[int], *, erase: bool = False) -> list[int]:
@@ -161,9 +164,8 @@ class StreamStore(IndexedStream):
         """Remove the messages of a subject (with wildcards; None: all) below a sequence, or all but the last `keep`.
 
         Returns how many. Without a subject, a `below_seq` above last_seq becomes the next sequence (nats-server:
-        Compact). 0 means the same as None, as in the protocol.
+        Compact). 0 means the same as None, as in the protocol. With both, what either of them keeps stays.
         """
-        assert not (below_seq and keep)
         if subject is None or subject == EVERYTHING:
             if keep:
                 subject = EVERYTHING
@@ -312,7 +314,7 @@ class StreamStore(IndexedStream):
         fields = (
             SNAPSHOT_VERSION,
             self._applied_index,
-            (self._limits.max_msgs, self._limits.max_bytes, self._limits.max_msgs_per_subject),
+            _packed_limits(self._limits),
             (index.first_seq, index.last_seq, index.last_ts_ns, index.messages, index.message_bytes),
             index.pack_deleted(),
         )
@@ -333,7 +335,6 @@ class StreamStore(IndexedStream):
         if version != SNAPSHOT_VERSION:
             raise StoreCorrupt(f"stream: unknown snapshot version {version}")
         first_seq, last_seq, last_ts_ns, messages, message_bytes = figures
-        max_msgs, max_bytes, max_msgs_per_subject = limits
         self._applied_index = applied_index
         self._start(first_seq, StoreLimits())
         lost = [*lost, *(0, (), 0, False)[len(lost) :]]  # older servers wrote only the first one or two of these
@@ -354,7 +355,7 @@ class StreamStore(IndexedStream):
                     f"the frames {self._index.messages} of {self._index.message_bytes}"
                 )
         self._lost.note(merged([*((low, high) for low, high in known), *missing]), self._index.first_seq)
-        self.set_limits(StoreLimits(max_msgs=max_msgs, max_bytes=max_bytes, max_msgs_per_subject=max_msgs_per_subject))
+        self.set_limits(_unpacked_limits(*limits))
 
     def statistics(self) -> StoreStatistics:
         """Figures for monitoring and tests."""
@@ -407,6 +408,23 @@ class StreamStore(IndexedStream):
             raise
         assert ts_ns is not None
         return ts_ns
+
+
+def _packed_limits(limits: StoreLimits) -> tuple[int, ...]:
+    """As a snapshot has them; the last one only where it is, so that earlier servers read it."""
+    found: tuple[int, ...] = (limits.max_msgs, limits.max_bytes, limits.max_msgs_per_subject)
+    return found if limits.max_bytes_per_subject == UNLIMITED else (*found, limits.max_bytes_per_subject)
+
+
+def _unpacked_limits(
+    max_msgs: int, max_bytes: int, max_msgs_per_subject: int, max_bytes_per_subject: int = UNLIMITED
+) -> StoreLimits:
+    return StoreLimits(
+        max_msgs=max_msgs,
+        max_bytes=max_bytes,
+        max_msgs_per_subject=max_msgs_per_subject,
+        max_bytes_per_subject=max_bytes_per_subject,
+    )
 
 
 def _live_from(low: int, last_seq: int, dead: Sequence[tuple[int, int]]) -> int:

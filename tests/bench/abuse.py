@@ -13,12 +13,13 @@ import multiprocessing
 import resource
 import select
 import socket
+import ssl
 import statistics
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -45,6 +46,7 @@ leafnodes {{ host: "127.0.0.1", port: {leaf} }}
 accounts {{ SYS {{ users: [ {{user: sys, password: x}} ] }} }}
 system_account: SYS
 max_control_line: 4096
+{more}
 """
 LOGIN: Final[Mapping[str, Any]] = {"user": "u", "pass": "x"}
 DEFLATE: Final = {"Sec-WebSocket-Extensions": "permessage-deflate"}
@@ -185,6 +187,41 @@ def handshakes(place: Place) -> None:
                 one.sendall(hello)
 
 
+def stopped_handshakes(place: Place) -> None:
+    """TLS connections that send a whole ClientHello and then nothing: the server has answered and waits."""
+    hello = client_hello()
+    crowd = [socket.create_connection(place.server.address) for _ in range(place.connections)]
+    with held(crowd):
+        for one in crowd:
+            try:
+                one.sendall(hello)
+            except OSError:
+                continue
+        place.wait()
+
+
+def stopped_proxy_headers(place: Place) -> None:
+    """Connections that begin with the header of a load balancer, or with half of one, and say nothing more."""
+    whole = b"PROXY TCP4 198.51.100.7 198.51.100.8 51422 4222\r\n"
+    crowd = [socket.create_connection(place.server.address) for _ in range(place.connections)]
+    with held(crowd):
+        for number, one in enumerate(crowd):
+            try:
+                one.sendall(whole if number % 2 else whole[: len(whole) // 2])
+            except OSError:
+                continue
+        place.wait()
+
+
+def client_hello() -> bytes:
+    """The first flight of a handshake."""
+    arrives, leaves = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(arrives, leaves, server_hostname="localhost").do_handshake()
+    return leaves.read()
+
+
 def whole_handshakes(place: Place) -> None:
     """Whole TLS handshakes, one after the other."""
     context = place.authority.client_context()
@@ -215,11 +252,12 @@ def leaf_lines(place: Place) -> None:
             leaf.send(b"LMSG nobody 3\r\nabc\r\n" * 500)
 
 
+MORE: Final[Mapping[str, str]] = {"stopped_proxy_headers": "proxy_protocol: true"}  # of its server
 ATTACKS: Final[Mapping[str, Callable[[Place], None]]] = {
     attack.__name__: attack
     for attack in (
-        silent, slow, endless_connect, deep_json, bombs, subscriptions, handshakes, whole_handshakes, system_requests,
-        leaf_lines,
+        silent, slow, endless_connect, deep_json, bombs, subscriptions, handshakes, stopped_handshakes,
+        stopped_proxy_headers, whole_handshakes, system_requests, leaf_lines,
     )
 }  # fmt: skip
 
@@ -234,7 +272,7 @@ def measure(name: str, asked: argparse.Namespace, directory: Path) -> bool:
     """One attack on a server of its own; True when it lives on and the witness was served."""
     authority = Authority.make(directory)
     web_port, leaf_port = free_port(), free_port()
-    config = CONFIG.format(tls=authority.server().block, web=web_port, leaf=leaf_port)
+    config = CONFIG.format(tls=authority.server().block, web=web_port, leaf=leaf_port, more=MORE.get(name, ""))
     with ExitStack() as stack:
         server = stack.enter_context(Server("jetraft", directory=directory, config=config, jetstream=False))
         here, there = multiprocessing.Pipe()

@@ -13,4 +13,6 @@ def test_it_measures_creation_memory_and_publishing(tmp_path: Path, capsys: pyte
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("jetraft: 20 consumers on R1: ")
     assert lines[1].startswith("bytes of memory each, by node: ")
-    assert lines[2].startswith("published beside one reader: ")
+    assert lines[2].startswith("published beside one reader that falls behind: ")
+    assert lines[3].startswith("beside one that keeps up: ")
+    assert lines[4].startswith("beside 100: ")

@@ -12,6 +12,7 @@ from nats.aio.client import Client
 from tests.harness.patience import PATIENCE_S
 
 TIMEOUT_S = 3 * PATIENCE_S
+LOOK_S = 0.05
 
 
 @asynccontextmanager
@@ -39,3 +40,9 @@ def run(test: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         asyncio.run(bounded())
     finally:
         gc.collect()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():  # noqa: ASYNC110  (stream info is asked for, nothing tells)
+            await asyncio.sleep(LOOK_S)

@@ -1,29 +1,22 @@
 """What goes beyond JetStream, as plain nats-py uses it: the keys `jetraft.*` of docs/extensions.md."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
+from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
 from nats.js.errors import APIError
 
-from tests.clients.nats_py import connection, run
+from tests.clients.nats_py import connection, run, until
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
 from tests.harness.server import Server
-
-LOOK_S = 0.05
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not await condition():  # noqa: ASYNC110  (stream info is asked for, nothing tells)
-            await asyncio.sleep(LOOK_S)
 
 
 async def pair(client: Client, name: str, replicas: int, **stream: object) -> JetStreamContext:
@@ -212,6 +205,42 @@ def test_an_ack_of_an_older_delivery_is_refused(servers: Sequence[Server], strea
     run(check)
 
 
+def test_an_ack_publishes_the_result_in_one_step(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream,
+                subjects=[f"{stream}.>"],
+                num_replicas=replicas,
+                retention=RetentionPolicy.WORK_QUEUE,
+            )
+            await context.add_stream(config)
+            keys = {"jetraft.strict_acks": "true", "jetraft.ack_publish": f"{stream}.done.*"}
+            subscription = await context.pull_subscribe(
+                f"{stream}.todo", durable="c", stream=stream, config=worker(keys)
+            )
+            await context.publish(f"{stream}.todo", b"1+1")
+            (task,) = await subscription.fetch(1, timeout=PATIENCE_S)
+            headers = {"Jetraft-Publish": f"{stream}.done.sum", "Unit": "m"}
+            answer = await client.request(task.reply, b"2", headers=headers, timeout=PATIENCE_S)
+            assert json.loads(answer.data) == {"stream": stream, "seq": 2}
+            stored = await context.get_msg(stream, 2)
+            assert (stored.subject, stored.data) == (f"{stream}.done.sum", b"2")
+            assert stored.headers == {"Unit": "m", "Jetraft-Acked": "c 1 1"}
+            assert (await context.stream_info(stream)).state.messages == 1, "the task is gone"
+            again = await client.request(task.reply, b"2", headers=headers, timeout=PATIENCE_S)
+            assert again.headers == {"Status": "409", "Description": "Stale Ack"}
+            await context.publish(f"{stream}.todo", b"2+2")
+            (task,) = await subscription.fetch(1, timeout=PATIENCE_S)
+            headers = {"Jetraft-Publish": "elsewhere.sum"}
+            answer = await client.request(task.reply, b"4", headers=headers, timeout=PATIENCE_S)
+            assert json.loads(answer.data)["error"]["err_code"] == 10003
+            assert (await context.consumer_info(stream, "c")).num_ack_pending == 1
+
+    run(check)
+
+
 def test_a_stream_has_as_many_subjects_as_it_may(servers: Sequence[Server], stream: str, replicas: int) -> None:
     async def check() -> None:
         async with connection(servers[0].url) as client:
@@ -230,6 +259,37 @@ def test_a_stream_has_as_many_subjects_as_it_may(servers: Sequence[Server], stre
             await context.update_stream(config.evolve(metadata={}))
             await context.publish(f"{stream}.d", b"x")
             assert (await context.stream_info(stream)).state.messages == 3
+
+    run(check)
+
+
+def test_a_subject_has_as_many_bytes_as_it_may(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream,
+                subjects=[f"{stream}.>"],
+                num_replicas=replicas,
+                metadata={"jetraft.max_bytes_per_subject": "1000"},
+            )
+            await context.add_stream(config)
+            for _ in range(5):
+                for subject in ("a", "b"):
+                    await context.publish(f"{stream}.{subject}", b"x" * 300)
+            state = (await context.stream_info(stream, subjects_filter=">")).state
+            assert state.subjects == {f"{stream}.a": 2, f"{stream}.b": 2}
+            with pytest.raises(APIError, match="the message needs") as refused:
+                await context.publish(f"{stream}.a", b"x" * 1000)
+            assert refused.value.err_code == 10077
+            await context.update_stream(
+                config.evolve(discard=DiscardPolicy.NEW, discard_new_per_subject=True)  # without max_msgs_per_subject
+            )
+            with pytest.raises(APIError, match="maximum bytes per subject exceeded"):
+                await context.publish(f"{stream}.a", b"x" * 300)
+            await context.publish(f"{stream}.c", b"x" * 300)
+            await context.update_stream(config.evolve(metadata={}))
+            await context.publish(f"{stream}.a", b"x" * 1000)
 
     run(check)
 
@@ -287,6 +347,67 @@ def test_of_each_key_one_message_is_in_flight(servers: Sequence[Server], stream:
             assert sorted(done) == list(range(30))
             for key in range(3):
                 assert [number for number in done if number % 3 == key] == list(range(key, 30, 3))
+
+    run(check)
+
+
+def test_a_message_comes_when_it_is_due(servers: Sequence[Server], stream: str, replicas: int) -> None:
+    async def check() -> None:
+        async with connection(servers[-1].url) as client:
+            context = client.jetstream(timeout=PATIENCE_S)
+            config = StreamConfig(
+                name=stream,
+                subjects=[f"{stream}.>"],
+                num_replicas=replicas,
+                metadata={"jetraft.delayed": "true"},
+            )
+            await context.add_stream(config)
+            clock = asyncio.get_running_loop().time
+            began = clock()
+            for wait in ("1s", "600ms", "300000000", "24h"):
+                await context.publish(f"{stream}.a", wait.encode(), headers={"Jetraft-Delay": wait})
+            await context.publish(f"{stream}.a", b"now")
+            subscription = await context.subscribe(f"{stream}.>", ordered_consumer=True)
+            came = []
+            for _ in range(4):
+                found = await subscription.next_msg(PATIENCE_S)
+                came.append((found.data, clock() - began))
+            assert [data for data, _ in came] == [b"now", b"300000000", b"600ms", b"1s"]
+            assert all(at >= due for (_, at), due in zip(came, (0, 0.3, 0.6, 1), strict=True))
+            state = (await context.stream_info(stream, subjects_filter="$JETRAFT.DELAYED.>")).state
+            assert state.messages == 5
+            assert state.subjects == {f"$JETRAFT.DELAYED.4.{stream}.a": 1}
+            waiting = await context.get_msg(stream, 4)
+            assert waiting.headers is not None
+            assert waiting.headers["Nats-Schedule-Target"] == f"{stream}.a"
+            assert await context.delete_msg(stream, 4)
+            assert (await context.stream_info(stream)).state.messages == 4
+            with pytest.raises(APIError, match="Jetraft-Delay is a duration"):
+                await context.publish(f"{stream}.a", b"x", headers={"Jetraft-Delay": "soon"})
+            with pytest.raises(APIError, match=r"jetraft\.delayed can not be removed"):
+                await context.update_stream(config.evolve(metadata={}))
+
+    run(check)
+
+
+def test_a_bucket_whose_reads_are_linearizable_has_what_another_client_wrote(
+    servers: Sequence[Server], replicas: int
+) -> None:
+    async def check() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(connection(server.url)) for server in servers]
+            writer = clients[0].jetstream(timeout=PATIENCE_S)
+            bucket = await writer.create_key_value(bucket="users", replicas=replicas, direct=True)
+            info = await writer.stream_info("KV_users")
+            await writer.update_stream(info.config.evolve(metadata={"jetraft.linearizable_reads": "true"}))
+            readers = [await client.jetstream(timeout=PATIENCE_S).key_value("users") for client in clients]
+            for number in range(50):
+                await bucket.put("ann", b"%d" % number)
+                for reader in readers:
+                    assert (await reader.get("ann")).value == b"%d" % number
+            wish = {"Jetraft-Consistency": "linearizable"}
+            answer = await clients[-1].request("$JS.API.DIRECT.GET.KV_users.$KV.users.ann", headers=wish)
+            assert answer.data == b"49"
 
     run(check)
 

@@ -150,7 +150,7 @@ def test_a_mirror_of_a_bucket_has_its_keys(servers: Sequence[Server], replicas: 
                 while (await context.stream_info(copy)).state.last_seq < 2:
                     pass
             assert (await context.get_last_msg(copy, f"$KV.{stream}.k")).data == b"2"
-            assert (await bucket.get("k")).value == b"2", "whoever of the two answers"
+            assert (await bucket.get("k")).value == b"2", "whichever of the two answers"
 
     run(check)
 

@@ -202,7 +202,12 @@ class InProcessNode:
         )
         self.node = ClusterNode.load(identity, ports)
         self.gateway = JetStreamGateway(
-            server_name=self.name, service=self.node.service, outboxes=lambda _account: self.outbox, kick=self._kick
+            server_name=self.name,
+            service=self.node.service,
+            outboxes=lambda _account: self.outbox,
+            kick=self._kick,
+            later=self.outbox.later,
+            calls=self.mesh.calls,
         )
         nursery.start_soon(self._turns)
         nursery.start_soon(self._deadlines)

@@ -98,6 +98,7 @@ CASES = {
     "a size comes": Case("jetstream {}\n", "jetstream { max_file: 100MB }\n"),
     "a size goes": Case("jetstream { max_mem: 100MB }\n", "jetstream {}\n"),
     "a domain": Case("jetstream { domain: a }\n", "jetstream { domain: b }\n"),
+    "no other strictness": Case("jetstream {}\n", "jetstream { strict: false }\n"),
     "account limits": Case(
         accounts(A=USER_A), accounts(A=USER_A).replace("users", "limits: {max_payload: 10}, users"), (Client(A),)
     ),

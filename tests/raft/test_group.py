@@ -318,16 +318,55 @@ def test_reads_of_one_turn_share_a_round_and_those_of_the_next_have_another() ->
     """Rule 21: a round that began before a read came says nothing about what was committed in between."""
     lab, _, group = lab_with_leader()
     outcomes = Outcomes()
-    before = group.core.begin_read()
+    before = group.core.begin_read(lab.clock.now_ns)
     for _ in range(5):
         group.read_barrier(outcomes)
     lab.settle()
     assert outcomes.told == [(Outcome.OK, None)] * 5
-    assert group.core.begin_read() == before + 2
+    assert group.core.begin_read(lab.clock.now_ns) == before + 2
     for _ in range(2):
         group.read_barrier(outcomes)
         lab.settle()
-    assert group.core.begin_read() == before + 5
+    assert group.core.begin_read(lab.clock.now_ns) == before + 5
+
+
+def test_of_three_the_word_of_the_member_through_which_a_read_came_is_enough() -> None:
+    """Rule 21: it was given after the read came, and says that the member is in the leader's term."""
+    lab, _, group = lab_with_leader()
+    followers = [lab.managers[node].groups[NAME] for node in THREE if node != group.node_id]
+    assert [follower.followed() for follower in followers] == [("n1", 1)] * 2
+    assert group.followed() is None
+    outcomes = Outcomes()
+    sent = lab.managers[NodeId("n1")].statistics().messages_sent
+    group.read_barrier(outcomes, word=(NodeId("n2"), 1))
+    lab.managers[NodeId("n1")].flush()
+    assert outcomes.told == [(Outcome.OK, None)]
+    assert lab.managers[NodeId("n1")].statistics().messages_sent == sent
+
+
+def test_a_word_of_another_term_or_of_no_voter_or_of_a_minority_counts_for_nothing() -> None:
+    lab, _, group = lab_with_leader()
+    for word in ((NodeId("n2"), 0), (NodeId("n2"), 2), (NodeId("n9"), 1), (NodeId("n1"), 1)):
+        outcomes = Outcomes()
+        group.read_barrier(outcomes, word=word)
+        lab.managers[NodeId("n1")].flush()
+        assert outcomes.told == []
+        lab.settle()
+        assert outcomes.told == [(Outcome.OK, None)]
+    five = tuple(NodeId(f"n{number}") for number in range(1, 6))
+    lab, _, group = lab_with_leader(five)
+    outcomes = Outcomes()
+    group.read_barrier(outcomes, word=(NodeId("n2"), 1))
+    lab.managers[NodeId("n1")].flush()
+    assert outcomes.told == []
+
+
+def test_reads_that_come_with_a_word_are_refused_with_the_leadership() -> None:
+    _, _, group = lab_with_leader()
+    outcomes = Outcomes()
+    group.read_barrier(outcomes, word=(NodeId("n2"), 1))
+    group.turns.proposals.end()
+    assert outcomes.told == [(Outcome.REFUSED, None)]
 
 
 def test_reads_whose_round_has_not_begun_are_refused_with_the_leadership() -> None:

@@ -4,6 +4,7 @@ They talk to every node that takes itself for the leader. What they were told is
 confirmed acknowledgements of their own, and what a read has shown.
 """
 
+import random
 from typing import TYPE_CHECKING
 
 import orjson
@@ -16,6 +17,7 @@ from jetraft.raft.proposals import Outcome
 from jetraft.store.frames.format import Kind
 from jetraft.store.model.clock import NS_PER_S
 from jetraft.store.model.config import AckPolicy, ConsumerConfig
+from jetraft.store.model.ids import NodeId
 from tests.simulator.ages import Ages
 from tests.simulator.checkers import Checker
 from tests.simulator.features.feature import INBOX, Feature
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jetraft.raft.group import Group
-    from jetraft.store.model.ids import NodeId
     from tests.simulator.host import Host
 
 STREAM = "S"
@@ -67,6 +68,7 @@ class Client:
         self._deliveries: list[tuple[int, int]] = []  # (consumer, stream sequence), not yet compared with the log
         self._published, self._asked = first, 0
         self._reading: dict[int, tuple[Host, int, Group]] = {}  # reads that have not ended
+        self._ways = random.Random(1)  # of reads through followers; others draw as if these did not exist
         self._seen_seq = 0  # what an acknowledgement or a finished read has shown: every later read shows it too
 
     def start(self) -> None:
@@ -168,6 +170,8 @@ class Client:
 
     def on_deliveries(self, host: "Host", run: DeliveryRun, source: MessageSource) -> int:
         """Messages of the consumer arrive: most are acknowledged after a while, half of those with a reply."""
+        if run.to.startswith(INBOX):
+            return self._feature.on_deliveries(host, run, source)
         world = self._world
         found = ack_subjects(run, source)
         for seq, consumer_seq, subject in found:
@@ -208,11 +212,22 @@ class Client:
         world = self._world
         for host in self._leaders():
             self._read(host)
+        for host in self.hosts.values():
+            self._read_through(host)
         world.after(int(world.rng.expovariate(3) * NS_PER_S), self._read_for_ever)
 
-    def _read(self, host: "Host") -> None:
+    def _read_through(self, host: "Host") -> None:
+        """A read that enters at a follower goes to whom it follows, with its word, and may be long on its way."""
+        followed = None if host.group is None else host.group.followed()
+        if followed is not None:
+            leader, term = followed
+            floor, word = self._seen_seq, (host.node_id, term)
+            delay_ns = self._ways.choice((1, 1, 5, 50, 500, 3000)) * MS
+            self._world.after(delay_ns, lambda: self._read(self.hosts[leader], floor, word))
+
+    def _read(self, host: "Host", floor: int | None = None, word: tuple[NodeId, int] | None = None) -> None:
         """A linearizable read at somebody who says that it leads: it shows all that anybody was told before."""
-        floor = self._seen_seq
+        floor = self._seen_seq if floor is None else floor
         group, number = host.group, host.number
         self._asked += 1
         read_number = self._asked
@@ -229,7 +244,7 @@ class Client:
         def read() -> None:
             if group is not None and host.group is group:
                 self._reading[read_number] = (host, number, group)
-                group.read_barrier(done)
+                group.read_barrier(done, word=word)
 
         host.do(read)
 
@@ -244,7 +259,7 @@ class Client:
     def on_message(self, to: bytes, hdr: bytes, payload: bytes) -> None:
         """Something arrives in an inbox."""
         if to.startswith(INBOX):
-            self._feature.on_answer(to.removeprefix(INBOX), payload)
+            self._feature.on_answer(to.removeprefix(INBOX), payload, hdr)
             return
         _, kind, number = to.split(b".")
         if kind == b"p":

@@ -24,6 +24,7 @@ from jetraft.raft.engine.member import Member
 from jetraft.raft.engine.membership import Configuration, ConfigurationHistory
 from jetraft.raft.engine.messages import Append, AppendAccepted, PreVoteRequest, SnapshotOffer
 from jetraft.raft.engine.port import Proposal
+from jetraft.raft.engine.read_rounds import ReadRounds
 from jetraft.raft.engine.ready import Effects
 from jetraft.raft.engine.replication import Replication
 from jetraft.raft.engine.tempo import Peak
@@ -232,6 +233,26 @@ def reads_ask_nobody(patch: Patch) -> None:
     patch.setattr(Member, "confirmed_read_round", property(lambda _core: 1 << 60))
 
 
+def reads_join_a_round_that_is_over(patch: Patch) -> None:
+    begin = ReadRounds.begin
+
+    def careless(rounds: ReadRounds, configuration: Configuration, now_ns: int) -> int:
+        earlier = rounds.confirmed(configuration)
+        return earlier if earlier and len(configuration.voters) > 1 else begin(rounds, configuration, now_ns)
+
+    patch.setattr(ReadRounds, "begin", careless)
+
+
+def a_word_is_given_to_the_first_leader(patch: Patch) -> None:
+    followed = group.Group.followed
+
+    def careless(found: group.Group) -> tuple[NodeId, int] | None:
+        known: tuple[NodeId, int] | None = found.__dict__.setdefault("said", followed(found))
+        return known
+
+    patch.setattr(group.Group, "followed", careless)
+
+
 # Messages.
 
 
@@ -331,7 +352,7 @@ MUTATIONS = [
         replaced(Effects, "send_when_durable", send_at_once),
         "base",
         250,
-        2,
+        5,
     ),
     Mutation(4, "a candidate counts its own vote at once", own_vote_counts_at_once, "one", 60, 13),
     Mutation(4, "a leader counts, tells and applies what is not durable here", own_entries_count_at_once, "base", 20),
@@ -343,7 +364,7 @@ MUTATIONS = [
         20,
     ),
     Mutation(6, "all that was written counts as durable", everything_is_durable, "base", 20),
-    Mutation(7, "a failed fsync is forgotten", errors_are_forgotten, "base", 500, 73),
+    Mutation(7, "a failed fsync is forgotten", errors_are_forgotten, "base", 500, 14),
     Mutation(
         8, "leaders of lower terms are heard", replaced(following, "hears_leader", any_term_is_heard), SHUFFLE, 800, 57
     ),
@@ -373,7 +394,7 @@ MUTATIONS = [
     ),
     Mutation(17, "a vote that comes twice counts twice", votes_are_counted, SHUFFLE, 1600, 191),
     Mutation(
-        17, "a vote is given to every candidate", replaced(Member, "vote", property(lambda _: None)), SHUFFLE, 200, 3
+        17, "a vote is given to every candidate", replaced(Member, "vote", property(lambda _: None)), SHUFFLE, 200, 2
     ),
     Mutation(
         17,
@@ -383,18 +404,22 @@ MUTATIONS = [
         800,
         23,
     ),
-    Mutation(21, "reads ask no member", reads_ask_nobody, "base", 80),
-    Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 20),
-    Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 120),
-    Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 80, 12),
-    Mutation(28, "several voters change at a time", changes_do_not_wait, "member", 120, 2),
+    Mutation(21, "reads ask no member", reads_ask_nobody, "base", 80, 3),
+    Mutation(21, "a round that was confirmed serves later reads", reads_join_a_round_that_is_over, "base", 120, 11),
+    Mutation(
+        21, "a member gives its word to whom it followed before", a_word_is_given_to_the_first_leader, "base", 120, 61
+    ),
+    Mutation(24, "a retry is not recognised", replaced(Dedup, "check", lambda *_, **__: None), "base", 20, 1),
+    Mutation(25, "reads of a deposed leader end in silence", reads_end_in_silence, "base", 120, 2),
+    Mutation(27, "after a restart the founders are the members", members_of_the_caller, "member", 80, 2),
+    Mutation(28, "several voters change at a time", changes_do_not_wait, "member", 120, 5),
     Mutation(
         30,
         "who has lost its disk takes part as before",
         replaced(Host, "_ask_to_join", take_part_as_before),
         "forget",
         60,
-        1,
+        5,
     ),
     Mutation(
         30,
@@ -402,10 +427,10 @@ MUTATIONS = [
         replaced(joining, "admit", call_it_a_learner),
         "forget",
         600,
-        49,
+        64,
     ),
     Mutation(33, "what is applied is trimmed", trim_at_once, "snap", 10),
-    Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500, 108),
+    Mutation(35, "old snapshots are installed", any_snapshot_is_taken, "forget", 500, 44),
     Mutation(39, "a damaged entry is taken for one of the term before it", repairs.terms_are_guessed, MEND, 20),
     Mutation(39, "a log begins with the lowest term possible", repairs.boundaries_are_guessed, MEND, 40, 7),
     Mutation(39, "any entry is taken for a lost one", repairs.any_frames_are_taken, MEND, 40, 7),
@@ -415,12 +440,12 @@ MUTATIONS = [
     Mutation(40, "silence is a no", repairs.silence_is_a_no, MEND, 60, 9),
     Mutation(40, "each member decides what is lost", repairs.one_no_is_enough, MEND, 120, 36),
     Mutation(40, "the promise that goes with a no is not kept", repairs.promises_are_not_kept, MEND, 250, 96),
-    Mutation(43, "a log went as far as the ledger has noted", repairs.a_noted_end_is_the_end, "damage", 80, 69),
+    Mutation(43, "a log went as far as the ledger has noted", repairs.a_noted_end_is_the_end, "damage", 80, 14),
     Mutation(43, "a noted end is the end", repairs.a_noted_end_is_the_end, LOST_END, 60, 2),
-    Mutation(41, "timers run while a member's own vote is not durable", timers_run_meanwhile, "disks", 40),
-    Mutation(41, "pre-votes are granted while a vote is not durable", pre_votes_are_granted_meanwhile, "disks", 40, 3),
-    Mutation(41, "a pre-vote ends the ballot of the term", pre_votes_end_ballots, "disks", 40, 5),
-    Mutation(41, "nothing is measured", replaced(Peak, "read", lambda *_: 0), "disks", 160, 63),
+    Mutation(41, "timers run while a member's own vote is not durable", timers_run_meanwhile, "disks", 40, 1),
+    Mutation(41, "pre-votes are granted while a vote is not durable", pre_votes_are_granted_meanwhile, "disks", 40, 5),
+    Mutation(41, "a pre-vote ends the ballot of the term", pre_votes_end_ballots, "disks", 40, 6),
+    Mutation(41, "nothing is measured", replaced(Peak, "read", lambda *_: 0), "disks", 160, 65),
     Mutation(41, "a claim has no end", claims_have_no_end, "lost-words", 12),
     Mutation(41, "who is silent is never asked again", the_silent_are_left_alone, "lost-words", 12, 2),
 ]

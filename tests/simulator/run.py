@@ -21,8 +21,10 @@ from tests.simulator.client import STREAM, Client
 from tests.simulator.faults import Faults, HostFaults
 from tests.simulator.features.batches import Batches
 from tests.simulator.features.counters import CounterClients
+from tests.simulator.features.delays import Delays
 from tests.simulator.features.exchange import Exchange
 from tests.simulator.features.feature import Feature
+from tests.simulator.features.letters import Letters
 from tests.simulator.features.resets import Resets
 from tests.simulator.features.schedules import Schedules
 from tests.simulator.host import GROUP, INCARNATION, LARGE_BLOCKS, SMALL_BLOCKS, Host, HostSetting
@@ -78,6 +80,8 @@ MODES = {
     "counters": Mode(feature=CounterClients, checkpoint_entries=40),
     "schedules": Mode(feature=Schedules, tells_time=True, checkpoint_entries=40),
     "resets": Mode(feature=Resets, checkpoint_entries=40),
+    "delays": Mode(feature=Delays, tells_time=True, checkpoint_entries=40),
+    "letters": Mode(feature=Letters, checkpoint_entries=40),
 }
 FIXED_MEMBERSHIP = [name for name, mode in MODES.items() if not mode.needs_changes]
 
@@ -161,7 +165,7 @@ class Simulation:
             rots=mode.rots,
             judges_ages=mode.sets_clocks or mode.tells_time,
             notes_floors=mode.damages_entries,
-            exchange=exchange,
+            exchange=exchange or self.feature.exchange,
             batch_limits=self.feature.batch_limits,
         )
 

@@ -32,6 +32,8 @@ MET = {  # what no series of a mode may lack, or it shows less than it says
     "counters": {"increments", "ok", "batches refused", "tried again", "digests"},
     "schedules": {"schedules", "produced", "walls set", "digests", "leaders"},
     "resets": {"resets", "deliveries", "confirmed", "digests"},
+    "letters": {"letters", "letters' acks confirmed", "stale acks", "lost on the way", "digests", "leaders"},
+    "delays": {"waits", "due", "cancelled", "walls set", "digests", "leaders"},
     "mirror": {"copied", "lost on the way", "consumers asked for", "leaders"},
     "source": {"copied", "lost on the way", "consumers asked for", "ok"},
     "node": {"ok", "leaders", "reopened", "power", "partition", "restarts by health"},

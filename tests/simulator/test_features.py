@@ -1,4 +1,4 @@
-"""Batches, counters, schedules, resets and copies under faults: no promise is broken, and each rule is missed."""
+"""Features (batches, schedules, dead letters ...) under faults: no promise is broken, and each rule is missed."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.simulator.run import MODES
 from tests.simulator.series import MET, play_some
 from tests.simulator.test_node_mutations import PAGE
 
-FEATURES = ["batches", "counters", "schedules", "resets", *KINDS]
+FEATURES = ["batches", "counters", "schedules", "resets", "letters", "delays", *KINDS]
 SEEDS = examples(3, long=200)
 ONE_OF_EACH_MODE = list({mutation.mode: mutation for mutation in MUTATIONS}.values())
 

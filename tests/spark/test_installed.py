@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.spark]
 JOB = ROOT / "tests" / "spark" / "install_job.py"
 JOB_TIMEOUT_S = 240
 NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
+CONNECT = {"SPARK_TESTING": "1", "JAVA_TOOL_OPTIONS": QUICK_START}  # a free port instead of 15002
 
 
 @pytest.fixture(scope="module")
@@ -99,24 +100,22 @@ def test_spark_submit_takes_the_package_as_a_file(
     assert copied(client) == 40
 
 
-@pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason='needs "pyspark[connect]"')
 @pytest.mark.usefixtures("streams")
 def test_a_session_of_spark_connect_reads_and_writes(server: Server, client: RawClient, tmp_path: Path) -> None:
     words = [sys.executable, str(JOB), "connect", server.url, str(tmp_path)]
-    path = {"PYTHONPATH": str(ROOT / "src"), "SPARK_TESTING": "1"}  # a free port instead of 15002
+    path = {"PYTHONPATH": str(ROOT / "src"), **CONNECT}
     said = run(words, Path(sys.executable), **path)
     assert (said["found"], said["registered"], said["copied"]) == (list(range(1, 41)), list(range(1, 41)), True)
     assert copied(client) == 40
 
 
-@pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason='needs "pyspark[connect]"')
 @pytest.mark.usefixtures("streams")
 def test_a_session_of_spark_connect_takes_the_package_as_an_artifact_for_batch_reads(
     server: Server, bare: Path, archive: Path, tmp_path: Path
 ) -> None:
     """Spark 4.3 does not give artifacts to the process that plans streaming reads."""
     words = [str(bare), str(JOB), "connect", server.url, str(tmp_path), str(archive)]
-    said = run(words, bare, SPARK_TESTING="1")
+    said = run(words, bare, **CONNECT)
     assert NOT_FOUND in said["found"]
     assert said["registered"] == list(range(1, 41))
     assert "No module named 'pyspark_jetstream'" in said["copied"]

@@ -126,6 +126,7 @@ print(sorted(rows for _, rows in found), len({place for place, _ in found}))
 """
 
 
+@pytest.mark.long_form
 @pytest.mark.skipif(not IS_LONG, reason="a master, two workers and two executors, each a Java of its own")
 def test_executors_in_processes_of_their_own_read_too(server: Server, client: RawClient, tmp_path: Path) -> None:
     import pyspark  # noqa: PLC0415  (needs pyspark)

@@ -72,6 +72,10 @@ class NaiveStream:
             if limits.max_msgs_per_subject >= 0:
                 for seq in mine[: max(0, len(mine) - limits.max_msgs_per_subject)]:
                     del self.live[seq]
+                mine = [seq for seq in mine if seq in self.live]
+            total = sum(self.size(self.live[seq]) for seq in mine)
+            while len(mine) > 1 and 0 <= limits.max_bytes_per_subject < total:
+                total -= self.size(self.live.pop(mine.pop(0)))
         while self.live and (0 <= limits.max_msgs < len(self.live) or 0 <= limits.max_bytes < self.total_bytes):
             del self.live[min(self.live)]
 

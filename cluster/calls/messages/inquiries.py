@@ -2,6 +2,7 @@
 
 stream.info:     StreamRevision -> the info as JSON      stream.settled: SettledReport -> nothing
 meta.index:      nothing -> MetaIndex                    meta.caught-up: MetaIndex -> nothing
+stream.read:     ReadIndexQuestion -> ReadIndex          (cluster/requests/read_confirmations.py)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from jetraft.store.model.limits import NAME_BYTES_MAX
 INFO: Final = b"stream.info"
 SETTLED: Final = b"stream.settled"
 INDEX: Final = b"meta.index"
+READ_INDEX: Final = b"stream.read"
 CAUGHT_UP: Final = "meta.caught-up"
 QUESTION_BYTES_MAX: Final = 2048  # a name, whose characters have 4 bytes at most, and two numbers
 INFO_BYTES_MAX: Final = 64 << 20
@@ -52,5 +54,21 @@ class SettledReport(Message):
 @attrs.frozen(kw_only=True, slots=True)
 class MetaIndex(Message):
     """How far the meta group has committed, or a node has to have applied."""
+
+    index: int = attrs.field(metadata=number())
+
+
+@protocol("a question for a read index", bytes_max=16)
+@attrs.frozen(kw_only=True, slots=True)
+class ReadIndexQuestion(Message):
+    """The stream that was created by this entry of the meta log."""
+
+    incarnation: int = attrs.field(metadata=number())
+
+
+@protocol("a read index", bytes_max=16)
+@attrs.frozen(kw_only=True, slots=True)
+class ReadIndex(Message):
+    """What a replica has to have applied to have all that was committed when this was asked."""
 
     index: int = attrs.field(metadata=number())

@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 
 from jetraft.api.auth.claims import account_claims, operator_claims, user_claims
 from jetraft.api.auth.tokens import TOKEN_BYTES_MAX, TokenError, decode_token
+from jetraft.api.trace_headers import TraceDestination
+from jetraft.store.model.state import AccountLimits
+from jetraft.store.model.tiers import Allowance, TieredLimits
 from tests.harness.tokens import Keys, TokenOperator, base64_text, scope
 
 OPERATOR = TokenOperator()
 SCOPED = Keys.new("account")
 ACCOUNT = OPERATOR.account("A", signing_keys=[scope(SCOPED, pub={"allow": ["{{name()}}"]})])
 USER = ACCOUNT.user(pub={"allow": ["a.>"]}, sub={"allow": ["b q"]}, resp={"max": 2, "ttl": 5}, tags=["x:y"])
+NOTHING: dict[str, Any] = {"max_memory": 0, "max_storage": 0, "max_streams": 0, "max_consumers": 0}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -23,7 +27,7 @@ JSON = st.recursive(
 FIELDS = (
     "pub", "sub", "resp", "subs", "payload", "src", "times", "times_location", "bearer_token", "tags", "limits",
     "allowed_connection_types", "signing_keys", "revocations", "default_permissions", "issuer_account",
-    "system_account",
+    "system_account", "tiered_limits", "trace",
 )  # fmt: skip
 
 
@@ -41,7 +45,7 @@ def test_a_user_is_read() -> None:
 def test_an_account_and_its_scope_are_read() -> None:
     account = account_claims(decode_token(ACCOUNT.token(limits={"mem_storage": 5, "disk_storage": -1, "streams": 3})))
     assert account.issuer == OPERATOR.keys.public
-    assert account.jetstream is not None
+    assert isinstance(account.jetstream, AccountLimits)
     assert (account.jetstream.max_memory, account.jetstream.max_storage, account.jetstream.max_streams) == (5, -1, 3)
     is_known, rights = account.signer(SCOPED.public)
     assert is_known
@@ -50,16 +54,74 @@ def test_an_account_and_its_scope_are_read() -> None:
     assert account.signer(OPERATOR.keys.public) == (False, None)
 
 
-def test_what_has_no_effect_is_named() -> None:
-    account = account_claims(decode_token(ACCOUNT.token(trace={"dest": "tr.d", "sampling": 100})))
-    assert account.unserved == ("trace",)
+@pytest.mark.parametrize(
+    ("trace", "found"),
+    [
+        (None, None),
+        ({"dest": "tr.d"}, TraceDestination(dest=b"tr.d", sampling=100)),
+        ({"dest": "tr.d", "sampling": 0}, TraceDestination(dest=b"tr.d", sampling=100)),
+        ({"dest": "tr.d", "sampling": 1}, TraceDestination(dest=b"tr.d", sampling=1)),
+    ],
+)
+def test_an_account_says_where_messages_are_traced_to(trace: object, found: TraceDestination | None) -> None:
+    assert account_claims(decode_token(ACCOUNT.token(trace=trace))).trace == found
 
 
-@pytest.mark.parametrize("limits", [{}, {"tiered_limits": {"R1": {"mem_storage": 5}}}])
-def test_an_account_has_jetstream_only_with_limits_for_all_tiers(limits: dict[str, Any]) -> None:
-    account = account_claims(decode_token(ACCOUNT.token(limits=limits)))
-    assert account.jetstream is None
-    assert account.unserved == (("tiered_limits",) if limits else ())
+@pytest.mark.parametrize(
+    ("trace", "why"),
+    [
+        ({}, "cannot be empty"),
+        ({"sampling": 5}, "cannot be empty"),
+        ({"dest": "tr.*"}, "not a valid publish subject"),
+        ({"dest": "a b"}, "not a valid publish subject"),
+        ({"dest": "a", "sampling": 101}, "range"),
+        ({"dest": "a", "sampling": -1}, "range"),
+        ({"dest": "a", "sampling": "5%"}, "not an integer"),
+        ({"dest": 5}, "not a text"),
+        ([], "not an object"),
+    ],
+)
+def test_a_destination_of_traces_that_cannot_be_is_refused(trace: object, why: str) -> None:
+    with pytest.raises(TokenError, match=why):
+        account_claims(decode_token(ACCOUNT.token(trace=trace)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "jetstream"),
+    [
+        ({}, None),
+        ({"tiered_limits": {"R1": {"streams": 5}}}, None),
+        ({"mem_storage": 5, "tiered_limits": {"R1": {"streams": 5}}}, None),
+        ({"mem_storage": 5}, AccountLimits(**{**NOTHING, "max_memory": 5})),
+        (
+            {"disk_storage": -1, "tiered_limits": {"R1": {"mem_storage": 5, "max_ack_pending": 3}, "R3": {}}},
+            TieredLimits(
+                {
+                    "R1": AccountLimits(**{**NOTHING, "max_memory": 5, "max_ack_pending": 3}),
+                    "R3": AccountLimits(**NOTHING),
+                }
+            ),
+        ),
+    ],
+)
+def test_an_account_has_jetstream_where_some_limit_is_not_nothing(
+    limits: dict[str, Any], jetstream: Allowance | None
+) -> None:
+    assert account_claims(decode_token(ACCOUNT.token(limits=limits))).jetstream == jetstream
+
+
+@pytest.mark.parametrize(
+    ("tiers", "why"),
+    [
+        ({"": {"mem_storage": 5}}, "can not contain a blank"),
+        ({"R1": 5}, "not an object"),
+        ({"R1": {"mem_storage": "5"}}, "not an integer"),
+        ({f"R{number}": {} for number in range(101)}, "too many tiers"),
+    ],
+)
+def test_tiers_that_cannot_be_are_refused(tiers: dict[str, Any], why: str) -> None:
+    with pytest.raises(TokenError, match=why):
+        account_claims(decode_token(ACCOUNT.token(limits={"tiered_limits": tiers})))
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,29 @@ def test_without_a_port_or_a_remote_there_are_no_leaf_nodes(tmp_path: Path) -> N
     assert options_of(tmp_path, "leafnodes { remotes: [] }").leafnodes is None
 
 
-def test_compression_can_only_be_off(tmp_path: Path) -> None:
-    for word in ("off", '"accept"', "disabled", "{ mode: off }"):
-        assert leaf_of(tmp_path, f"port: 1, compression: {word}").port == 1
+@pytest.mark.parametrize(
+    ("said", "mode"),
+    [
+        ("off", "off"),
+        ("false", "off"),
+        ("accept", "accept"),
+        ("disabled", "off"),
+        ("on", "s2_auto"),
+        ("S2_Fast", "s2_fast"),
+        ("best", "s2_best"),
+        ("{}", "s2_auto"),
+        ('{ mode: better, rtts: ["9ms", "1ms"] }', "s2_better"),
+    ],
+)
+def test_compression_is_a_word_a_boolean_or_a_block(said: str, mode: str, tmp_path: Path) -> None:
+    assert leaf_of(tmp_path, f"port: 1, compression: {said}").compression.mode == mode
+    (remote,) = leaf_of(tmp_path, f"remotes: [{{{HUB}, compression: {said}}}]").remotes
+    assert remote.compression.mode == mode
+
+
+def test_thresholds_of_compression_are_round_trips(tmp_path: Path) -> None:
+    found = leaf_of(tmp_path, 'port: 1, compression: { mode: auto, rtt: ["-1ms", "0s", "3ms", "0s"] }').compression
+    assert found.rtts_ns == (0, 0, 3_000_000)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +107,19 @@ def test_compression_can_only_be_off(tmp_path: Path) -> None:
         ("port: 70000", "expected a port from -1 to 65535, got 70000"),
         ("port: 1, authorization {user: x, password: y, account: NOPE}", 'cannot find local account "NOPE"'),
         (f"remotes: [{{{HUB}, account: NOPE}}]", 'cannot find local account "NOPE"'),
-        ('port: 1, compression: "s2_fast"', MINE),
+        ("port: 1, compression: zip", 'unsupported compression mode "zip"'),
+        ("port: 1, compression: 5", 'field "compression" should be a boolean or a structure, got int64'),
+        ("port: 1, compression: { mode: fast, nope: 1 }", 'unknown field "nope"'),
+        ("port: 1, compression: { mode: 5 }", "interface conversion: interface {} is int64, not string"),
+        (
+            'port: 1, compression: { mode: auto, rtts: "5ms" }',
+            "interface conversion: interface {} is string, not []interface {}",
+        ),
+        ('port: 1, compression: { mode: auto, rtts: ["x"] }', 'time: invalid duration "x"'),
+        (
+            'port: 1, compression: { mode: auto, rtts: ["10ms", "5ms"] }',
+            "RTT threshold values [10ms 5ms] should be in ascending order",
+        ),
         ("port: 1, tls { foo: 1 }", 'error parsing tls config, unknown field "foo"'),
         ('port: 1, tls { ca_file: "/nope" }', "open /nope: no such file or directory"),
         (f'remotes: [{{{HUB}, credentials: "/x", nkey: {SEED}}}]', "can not have both creds and nkey defined"),

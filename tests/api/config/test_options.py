@@ -86,7 +86,6 @@ def test_wrong_files_name_the_place_and_the_key(tmp_path: Path, text: str, messa
     [
         ("jetstream { extension_hint: x }", '1:13: "extension_hint" in jetstream is not served by jetraft yet'),
         ("mqtt { port: 1 }", '1:1: "mqtt" is not served by jetraft yet'),
-        ("jetstream { strict: false }", "1:13: strict: false is not served by jetraft yet"),
     ],
 )
 def test_what_is_not_served_is_refused_by_name(tmp_path: Path, text: str, message: str) -> None:

@@ -12,14 +12,15 @@ import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.jetstream import gateway as gateway_module
-from jetraft.api.jetstream import lines as lines_module
-from jetraft.api.jetstream.gateway import JetStreamGateway, error_json
+from jetraft.api.jetstream.error_answers import error_json
+from jetraft.api.jetstream.gateway import JetStreamGateway
 from jetraft.cluster.calls.forward import AnswerLost, Moved
 from jetraft.cluster.calls.messages.forwarding import ForwardedRequest, Owner
 from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.requests.usage import ApiCounts
 from jetraft.store.model import errors
 from jetraft.store.model.ids import GLOBAL_ACCOUNT
+from jetraft.store.model.limits import NO_LIMITS, QueueLimits
 from jetraft.store.model.responses import ResponseType
 from jetraft.store.model.state import AccountLimits
 from tests.harness.patience import PATIENCE_S
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.ports import Outboxes
     from jetraft.cluster.requests.service import ClusterService
+    from jetraft.store.model.tiers import Allowance
 
 
 class FakeForwarder:
@@ -81,10 +83,21 @@ class FakeAdvisories:
         self.refused.append(dropped)
 
 
+class FakeOwners:
+    """Nothing is led here."""
+
+    def led_here(self, _account: str, _stream: str) -> None:
+        return None
+
+    def followed(self, _account: str, _stream: str) -> None:
+        return None
+
+
 class FakeService:
     """The part of the service that the gateway and the simplest handlers use."""
 
     node_id = "N1"
+    owners = FakeOwners()
     not_answers = (Moved, AnswerLost)
 
     def __init__(self) -> None:
@@ -137,7 +150,13 @@ class FakeOutbox:
 class Bench:
     """A gateway with fakes on both sides."""
 
-    def __init__(self, accounts: Mapping[str, bool] | None = None, operators: tuple[str, ...] = ("$G",)) -> None:
+    def __init__(
+        self,
+        accounts: Mapping[str, bool] | None = None,
+        operators: tuple[str, ...] = ("$G",),
+        *,
+        limits: QueueLimits = NO_LIMITS.queues,
+    ) -> None:
         self.service = FakeService()
         self.outbox = FakeOutbox()
         self.kicks = 0
@@ -147,12 +166,16 @@ class Bench:
             service=cast("ClusterService", self.service),
             outboxes=outboxes,
             kick=self._kick,
+            later=lambda callback: callback(),
             accounts=None if accounts is None else self.accounts_of(accounts, operators),
+            limits=limits,
         )
 
     @staticmethod
     def accounts_of(accounts: Mapping[str, bool], operators: tuple[str, ...]) -> LiveAccounts:
-        limits = {name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()}
+        limits: dict[str, Allowance | None] = {
+            name: AccountLimits() if has_jetstream else None for name, has_jetstream in accounts.items()
+        }
         return LiveAccounts(limits, frozenset(operators))
 
     def _kick(self) -> None:
@@ -176,8 +199,13 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(nursery: trio.Nursery) -> Bench:
-    made = Bench()
+def limits() -> QueueLimits:
+    return QueueLimits()
+
+
+@pytest.fixture
+async def bench(nursery: trio.Nursery, limits: QueueLimits) -> Bench:
+    made = Bench(limits=limits)
     await nursery.start(made.gateway.run)
     return made
 
@@ -244,10 +272,10 @@ async def test_creations_of_consumers_overlap_and_are_answered_in_order_with_wha
     assert trio.current_time() - began == pytest.approx(4)
 
 
+@pytest.mark.parametrize("limits", [QueueLimits(requests=2)])
 async def test_beyond_the_queue_limit_requests_are_refused_with_429(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lines_module, "WAITING_MAX", 2)
     bench.publish(*[("STREAM.DELETE.S", b"")] * 5)
     answers = await bench.answers(5)
     errors_said = [answer["error"] for answer in answers if "error" in answer]
@@ -256,13 +284,10 @@ async def test_beyond_the_queue_limit_requests_are_refused_with_429(
     assert len([line for line in caplog.messages if "queue limit reached" in line]) == 1
 
 
+@pytest.mark.parametrize("limits", [QueueLimits(infos=0)])
 async def test_refusals_are_told_now_and_then_with_how_many_they_were(
-    bench: Bench,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    autojump_clock: trio.testing.MockClock,
+    bench: Bench, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(lines_module, "WAITING_MAX", 0)
     for _ in range(3):
         bench.publish(*[("STREAM.LIST", b"")] * 100)
     await trio.sleep(gateway_module.REFUSED_LINE_S)

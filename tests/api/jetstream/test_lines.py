@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jetraft.api.jetstream import lines as lines_module
 from jetraft.api.jetstream.dispatch import find
 from jetraft.api.jetstream.lines import READ_WAIT_S, Captured, Job, Line, Lines, is_late
+from jetraft.store.model.limits import QueueLimits
 
 if TYPE_CHECKING:
     import pytest
@@ -17,8 +18,8 @@ NOW_S = 100.0
 class Bench:
     """Lines that are offered requests by name."""
 
-    def __init__(self) -> None:
-        self.lines = Lines()
+    def __init__(self, limits: QueueLimits | None = None) -> None:
+        self.lines = Lines(limits or QueueLimits())
 
     def offer(self, subject: str, body: bytes = b"", *, client: int = 1, hdr: bytes = b"") -> bool:
         captured = Captured(
@@ -40,7 +41,7 @@ class Bench:
                 taken.append(self.lines.take(line))
                 for job in taken[-1]:
                     for captured in job.asked:
-                        self.lines.answered(captured)
+                        self.lines.answered(job.found, captured)
                 self.lines.put_back(line)
         return taken
 
@@ -120,19 +121,30 @@ def test_a_line_waits_among_the_reads_or_the_changes_as_its_next_job_is_one() ->
     assert not bench.lines.ready[True]
 
 
-def test_more_than_fits_is_refused_and_there_is_room_again_when_some_are_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lines_module, "WAITING_MAX", 3)
-    bench = Bench()
+def test_more_than_fits_is_refused_and_there_is_room_again_when_some_are_answered() -> None:
+    bench = Bench(QueueLimits(infos=3))
     assert [bench.offer("STREAM.LIST", client=number) for number in range(1, 5)] == [True, True, True, False]
     bench.all_jobs()
     assert bench.offer("STREAM.LIST")
 
 
-def test_one_client_finds_no_more_room_where_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "CLIENT_WAITING_MAX", 2)
-    bench = Bench()
+def test_information_and_changes_have_bounds_of_their_own() -> None:
+    bench = Bench(QueueLimits(requests=1, infos=2))
+    asked = ("STREAM.PURGE.S", "STREAM.MSG.GET.S", "STREAM.INFO.S", "CONSUMER.NAMES.S", "INFO")
+    assert [bench.offer(subject, client=client) for client, subject in enumerate(asked)] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+    bench.all_jobs()
+    assert bench.lines.waiting == 0
+    assert bench.offer("STREAM.MSG.GET.S")
+
+
+def test_one_client_finds_no_more_room_where_others_do() -> None:
+    bench = Bench(QueueLimits(infos=4))
     assert [bench.offer("STREAM.LIST", client=client) for client in (1, 1, 1, 2)] == [True, True, False, True]
     bench.all_jobs()
     assert bench.offer("STREAM.LIST", client=1)
@@ -164,3 +176,76 @@ def test_so_many_creations_are_taken_together_as_there_is_work_for() -> None:
     assert len(bench.lines.take(line, 2)) == 2
     assert len(bench.lines.take(line, 0)) == 1
     assert len(bench.lines.take(line)) == 2
+
+
+class GetBench(Bench):
+    """Lines with gets that are begun without a task."""
+
+    def begin(self, seq: int, stream: str = "S") -> Job | None:
+        captured = Captured(
+            account="$G",
+            subject=b"$JS.API.STREAM.MSG.GET." + stream.encode(),
+            reply=b"r",
+            hdr=b"",
+            payload=b'{"seq":%d}' % seq,
+            client=1,
+        )
+        found = find(captured.subject)
+        assert found is not None
+        return self.lines.begin_get(found, captured, NOW_S)
+
+    def end(self, job: Job | None, *, is_to_wait: bool = False) -> list[bytes]:
+        assert job is not None
+        if not is_to_wait:
+            self.lines.answered(job.found, job.captured)
+        return [one.captured.payload for one in self.lines.end_get(job, is_to_wait=is_to_wait)]
+
+
+def test_gets_of_a_stream_begin_together_and_are_counted_until_they_end() -> None:
+    bench = GetBench()
+    first, second = bench.begin(1), bench.begin(2)
+    assert bench.lines.waiting == 2
+    assert bench.end(first) == bench.end(second) == []
+    assert (bench.lines.waiting, bench.lines.waiting_bytes) == (0, 0)
+    assert bench.lines_ready() == []
+
+
+def test_a_change_waits_for_the_gets_before_it_and_the_gets_behind_it_wait_for_the_change() -> None:
+    bench = GetBench()
+    first, second = bench.begin(1), bench.begin(2)
+    assert bench.offer("STREAM.PURGE.S")
+    assert bench.begin(3) is None
+    assert bench.offer("STREAM.MSG.GET.S", b'{"seq":3}')
+    assert bench.end(first) == []
+    assert bench.lines_ready() == []
+    assert bench.end(second) == []
+    assert words(bench.all_jobs()) == [["STREAM.PURGE.S"], ["STREAM.MSG.GET.S"]]
+    assert bench.begin(4) is not None
+
+
+def test_a_get_does_not_pass_a_request_that_a_worker_executes() -> None:
+    bench = GetBench()
+    bench.offer("STREAM.PURGE.S")
+    line = bench.lines.ready[False].popleft()
+    bench.lines.take(line)
+    assert bench.begin(1) is None
+    assert bench.begin(1, "T") is not None
+
+
+def test_gets_beyond_the_bound_wait_and_begin_when_those_before_them_have_ended() -> None:
+    bench = GetBench()
+    begun = [bench.begin(seq) for seq in range(lines_module.GETS_MAX)]
+    assert None not in begun
+    assert bench.begin(99) is None
+    assert bench.begin(99, "T") is None
+    assert bench.offer("STREAM.MSG.GET.S", b'{"seq":99}')
+    assert [bench.end(job) for job in begun] == [[]] * (len(begun) - 1) + [[b'{"seq":99}']]
+
+
+def test_a_get_that_has_to_wait_comes_before_what_came_after_it() -> None:
+    bench = GetBench()
+    job = bench.begin(1)
+    bench.offer("STREAM.PURGE.S")
+    assert bench.end(job, is_to_wait=True) == []
+    assert words(bench.all_jobs()) == [["STREAM.MSG.GET.S"], ["STREAM.PURGE.S"]]
+    assert bench.lines.waiting == 0

@@ -2,14 +2,14 @@
 
 import pytest
 
-from jetraft.api.jetstream.consumers import _read
 from jetraft.store.model.api_error import ApiError
+from jetraft.store.model.jsoncodec import unmarshal
 from jetraft.store.model.requests import JSApiConsumerResetRequest
 
 
 @pytest.mark.parametrize("body", [b'{"seq":7}', b'{"other":1,"seq":7}', b'{"seq":7,"other":{"a":[]}}'])
 def test_other_fields_do_not_matter(body: bytes) -> None:
-    assert _read(JSApiConsumerResetRequest, body).seq == 7
+    assert unmarshal(JSApiConsumerResetRequest, body).seq == 7
 
 
 @pytest.mark.parametrize(
@@ -17,5 +17,5 @@ def test_other_fields_do_not_matter(body: bytes) -> None:
 )
 def test_a_sequence_that_is_none_is_an_error_of_the_request(value: bytes) -> None:
     with pytest.raises(ApiError) as raised:
-        _read(JSApiConsumerResetRequest, b'{"seq":%s}' % value)
+        unmarshal(JSApiConsumerResetRequest, b'{"seq":%s}' % value)
     assert raised.value.err_code == 10025

@@ -4,8 +4,11 @@ import json
 import signal
 import socket
 import ssl
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from jetraft.api.config.options import ClusterOptions, ClusterTls, Options
 from jetraft.api.reload.certificates import MeshCertificates
@@ -14,9 +17,9 @@ from tests.doubles.callout_service import CalloutService, Request, answer, user_
 from tests.harness.certificates import Authority
 from tests.harness.patience import PATIENCE_S
 from tests.harness.ports import HOST, free_port
-from tests.harness.raw import RawClient
+from tests.harness.raw import Line, RawClient
 from tests.harness.raw_tls import TlsClient
-from tests.harness.server import Server
+from tests.harness.server import Kind, Server
 from tests.harness.tokens import JETSTREAM, Keys, TokenOperator
 
 DONE = "Reloaded server configuration"
@@ -107,6 +110,58 @@ def test_certificates_are_replaced_under_their_names(tmp_path: Path) -> None:
         reload(server, config, REFUSED)
         with TlsClient(server.address, new.client_context()) as still:
             assert still.settle() == []
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("kind", ["jetraft", "reference"])
+def test_tls_is_turned_on_and_off_for_the_clients_that_come(kind: Kind, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    plain, secure = "server_name: n1\n", f"server_name: n1\ntls {{ {authority.server().block} }}\n"
+    with Server(kind, directory=tmp_path, config=plain, jetstream=False) as server:
+        with RawClient(server.address) as before:
+            write_and_signal(server, secure)
+            server.running.wait_for_line("Reloaded: tls = enabled")
+            server.running.wait_for_line("Reloaded server configuration")
+            with TlsClient(server.address, authority.client_context()) as during:
+                assert is_served(before)
+                assert is_served(during)
+                write_and_signal(server, plain)
+                server.running.wait_for_line("Reloaded: tls = disabled")
+                deadline = time.monotonic() + PATIENCE_S
+                while needs_tls(server):
+                    assert time.monotonic() < deadline
+                with RawClient(server.address) as after:
+                    assert all(is_served(client) for client in (before, during, after))
+        write_and_signal(server, secure)
+        server.running.wait_until(lambda: needs_tls(server), what="TLS is on again")
+        with TlsClient(server.address, authority.client_context()) as again:
+            assert is_served(again)
+
+
+def test_tls_with_wrong_files_is_not_turned_on(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path, config="ping_max: 5\n", jetstream=False) as server:
+        line = reload(server, 'ping_max: 6\ntls { cert_file: "/nope", key_file: "/nope" }\n', REFUSED)
+        assert "/nope" in line
+        with RawClient(server.address) as client:
+            assert client.settle() == []
+
+
+def write_and_signal(server: Server, config: str) -> None:
+    """Let a server read another configuration."""
+    (server.directory / "server.conf").write_text(config, encoding="utf-8")
+    server.running.signal(signal.SIGHUP)
+
+
+def is_served(client: RawClient) -> bool:
+    """Whether a PING is answered, and nothing is said but INFO."""
+    said = client.settle()
+    return not client.closed and all(isinstance(event, Line) and event.text.startswith("INFO") for event in said)
+
+
+def needs_tls(server: Server) -> bool:
+    """Whether INFO asks for a handshake."""
+    with RawClient(server.address, connect=False) as client:
+        return bool(client.info.get("tls_required"))
 
 
 def shown_certificate(port: int, context: ssl.SSLContext) -> bytes | None:

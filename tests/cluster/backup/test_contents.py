@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from jetraft.cluster.backup.archive import END, MAGIC, ArchiveEntry, ArchiveReader, pack_entry
 from jetraft.cluster.backup.consumers import pack_consumer, unpack_consumer
 from jetraft.cluster.backup.contents import ArchiveEnd, Contents, Item
-from jetraft.cluster.backup.s2 import CorruptArchiveError
 from jetraft.store.model.config import AckPolicy, ConsumerConfig, StreamConfig
 from jetraft.store.model.validate import normalise_stream
 from jetraft.store.model.validate_consumer import normalise_consumer
+from jetraft.store.s2.framing import CorruptArchiveError
 from jetraft.store.stream._unacked import UnackedTable
 from jetraft.store.stream.consumer_state import ConsumerState
 from jetraft.store.stream.dead_letter import DeadLetter

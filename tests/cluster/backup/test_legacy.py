@@ -18,9 +18,9 @@ from jetraft.cluster.backup.archive import ArchiveEntry
 from jetraft.cluster.backup.contents import ArchiveEnd, Item, Removal
 from jetraft.cluster.backup.legacy import File, LegacyContents, TarReader
 from jetraft.cluster.backup.reading import items_of
-from jetraft.cluster.backup.s2 import Compressor, CorruptArchiveError, Decompressor
 from jetraft.store.model.config import StreamConfig
 from jetraft.store.model.validate import normalise_stream
+from jetraft.store.s2.framing import Compressor, CorruptArchiveError, Decompressor
 from jetraft.store.stream.consumer_state import ConsumerState
 
 # Written by nats-server 2.14.6: 60 messages, some removed, some erased, and a consumer that was in the middle of them.

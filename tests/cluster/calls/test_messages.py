@@ -48,10 +48,18 @@ from jetraft.cluster.calls.messages.forwarding import (
     RelayedRequest,
 )
 from jetraft.cluster.calls.messages.founding import FoundersView
+from jetraft.cluster.calls.messages.gets import ForwardedGet
 from jetraft.cluster.calls.messages.handing_over import HandoverQuestion, HeldMessages
-from jetraft.cluster.calls.messages.inquiries import MetaIndex, SettledReport, StreamInfoAnswer, StreamRevision
+from jetraft.cluster.calls.messages.inquiries import (
+    MetaIndex,
+    ReadIndex,
+    ReadIndexQuestion,
+    SettledReport,
+    StreamInfoAnswer,
+    StreamRevision,
+)
 from jetraft.cluster.calls.messages.listing import InfosAnswer, InfosQuestion, InfoWanted
-from jetraft.cluster.calls.messages.usage import NodeUsage, UsageQuestion
+from jetraft.cluster.calls.messages.usage import NodeTiers, NodeUsage, TierShare, UsageQuestion
 from jetraft.raft.mesh.errors import RemoteProtocolError
 from jetraft.raft.mesh.messages import PROTOCOLS
 from jetraft.store.frames._frame import make_record
@@ -92,6 +100,8 @@ STEPS = (
 ROWS = (MessageDigest(seq=1, digest=b"d" * 16), MessageDigest(seq=BIG, digest=b"e" * 16))
 RECORDS_HEX: Final = "1800000000000000030000000500000000000000732e6178"
 
+SHARES = (TierShare(replicas=1, memory=7, consumers=300), TierShare(replicas=3, storage=BIG))
+
 GOLDEN: Final[list[tuple[Packed, str]]] = [
     (REQUEST, REQUEST_HEX),
     (RelayedRequest(place=A, packed=REQUEST.pack()), "92a85162465351624451c437" + REQUEST_HEX),
@@ -99,11 +109,17 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
     (ForwardedAnswer(status=ForwardStatus.MOVED, hint=A), "015162465351624451"),
     (ForwardedAnswer(status=ForwardStatus.MOVED), "01"),
     (ForwardedAnswer(status=ForwardStatus.LOST), "02"),
+    (
+        ForwardedGet(account="$G", stream="S", incarnation=7, term=BIG, hdr=b"", payload=b'{"seq":1}'),
+        "96a22447a15307cfffffffffffffffffc400c4097b22736571223a317d",
+    ),
     (UsageQuestion("$G"), "2447"),
     (
         NodeUsage(memory=1, storage=BIG, consumers=300, api_requests=70000, api_errors=0),
         "9501cfffffffffffffffffcd012cce0001117000",
     ),
+    (SHARES[0], "94010700" + "cd012c"),
+    (NodeTiers(shares=SHARES), "919294010700cd012c940300cfffffffffffffffff00"),
     (
         InfosQuestion(streams=WANTED),
         "9294a22447a15307cfffffffffffffffff94a22447a86772c3b6c39f65720102",
@@ -114,6 +130,8 @@ GOLDEN: Final[list[tuple[Packed, str]]] = [
     (StreamInfoAnswer(info={"config": {}}), b'{"config":{}}'.hex()),
     (SettledReport(name="S", incarnation=7, revision=9), "93a1530709"),
     (MetaIndex(index=70000), "ce00011170"),
+    (ReadIndexQuestion(incarnation=7), "9107"),
+    (ReadIndex(index=70000), "91ce00011170"),
     (ClockAnswer(wall_ns=1_700_000_000_000_000_000, steady_ns=None), "92cf17979cfe362a0000c0"),
     (ClockAnswer(wall_ns=-5, steady_ns=1_700_000_000_000_000_000), "92fbcf17979cfe362a0000"),
     (

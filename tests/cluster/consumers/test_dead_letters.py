@@ -126,6 +126,18 @@ def test_a_refused_letter_rests_longer_and_longer_and_is_not_lost() -> None:
     assert list(case.dead) == [1]
 
 
+def test_two_confirmations_in_one_turn_are_one() -> None:
+    """A letter that was published again is answered twice; an entry that names it twice stopped every replica."""
+    case = Case()
+    case.begin()
+    (letter,) = case.term()
+    for _ in range(2):
+        case.node.publish(letter.reply, b'{"stream":"DLQ","seq":1}')
+    case.node.turn()
+    assert not case.dead
+    assert case.replica.is_leader
+
+
 def test_a_letter_that_finds_no_stream_waits_for_one() -> None:
     case = Case(listens=False)
     case.begin()

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jetraft.cluster.consumers.dispatcher import HUNGRY_AT_ONCE_MAX
+from jetraft.cluster.consumers.runner import ConsumerRunner
 from jetraft.store.log.mem_log import MemLog
-from jetraft.store.model.config import AckPolicy
-from tests.cluster.lab import Node, add_consumer, finish, start_stream
+from jetraft.store.model.config import AckPolicy, DeliverPolicy
+from jetraft.store.model.requests import JSApiStreamPurgeRequest
+from tests.cluster.lab import Node, add_consumer, finish, info_of, start_stream
 
 if TYPE_CHECKING:
     from jetraft.cluster.consumers.dispatcher import DispatcherStatistics
+    from jetraft.cluster.consumers.effects import Now
     from jetraft.cluster.ports import DeliveryRun, MessageSource
     from jetraft.cluster.streams.replica import StreamReplica
 
@@ -168,3 +172,96 @@ def test_the_deletion_of_an_unused_consumer_is_proposed_once_however_long_its_co
     log.complete()
     node.turn()
     assert replica.consumer_names() == []
+
+
+class HeldLog(MemLog):
+    """What is appended becomes durable when the test says so."""
+
+    is_held = False
+
+    def complete(self) -> None:
+        if not self.is_held:
+            super().complete()
+
+    def release(self, submitted: tuple[int, int]) -> None:
+        """Make durable what was submitted up to then."""
+        self.durable_token, self.durable_index = submitted
+        assert self.on_durable is not None
+        self.on_durable()
+
+
+def hungry(node: Node, replica: StreamReplica, count: int, **fields: object) -> None:
+    """Consumers `c0`, `c1`, ... whose deliveries are in the log before they leave, each with a request that waits."""
+    for number in range(count):
+        own = {name: value % number if isinstance(value, str) else value for name, value in fields.items()}
+        add_consumer(node, replica, durable_name=f"c{number}", metadata={"jetraft.strict_acks": "true"}, **own)
+        node.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.c%d" % number, b'{"batch":9}', reply=b"_INBOX.%d" % number)
+    node.turn()
+    assert dispatcher(replica).hungry == count
+
+
+@pytest.mark.parametrize(("count", "entries"), [(HUNGRY_AT_ONCE_MAX, 3), (HUNGRY_AT_ONCE_MAX + 1, 2)])
+def test_many_consumers_get_together_what_is_stored_while_their_last_deliveries_are_written(
+    count: int, entries: int
+) -> None:
+    node, log = Node(), HeldLog()
+    replica = start_stream(node, log)
+    hungry(node, replica, count)
+    log.is_held, submitted = True, []
+    for body in (b"1", b"2", b"3"):
+        node.publish(b"s.a", body)
+        node.turn()
+        submitted.append(log._submitted)
+    stored = log.last_index
+    sent = []
+    for up_to in submitted:
+        log.release(up_to)
+        sent += node.turn()
+    assert not sent
+    log.is_held = False
+    log.complete()
+    sent += node.turn() + node.turn()
+    assert log.last_index - stored == entries
+    for number in range(count):
+        assert [one.payload for one in sent if one.to == b"_INBOX.%d" % number] == [b"1", b"2", b"3"]
+
+
+def test_of_many_consumers_only_those_with_something_new_are_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    replica = start_stream(node)
+    hungry(node, replica, HUNGRY_AT_ONCE_MAX + 1, filter_subject="s.%d")
+    stepped = []
+    step = ConsumerRunner.step
+
+    def note(runner: ConsumerRunner, now: Now) -> None:
+        stepped.append(runner.state.name)
+        step(runner, now)
+
+    monkeypatch.setattr(ConsumerRunner, "step", note)
+    node.publish(b"s.3", b"x")
+    node.publish(b"s.5", b"y")
+    assert sorted(one.to for one in node.turn() + node.turn() if one.reply) == [b"_INBOX.3", b"_INBOX.5"]
+    assert stepped == ["c3", "c5"]
+
+
+def test_the_last_messages_of_many_subjects_are_counted_without_a_look_at_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    replica = start_stream(node)
+    for number in range(50):
+        node.publish(b"s.%d" % number, b"x")
+    node.turn()
+    looked = []
+    monkeypatch.setattr(type(replica.machine), "is_live", lambda _machine, seq: looked.append(seq))
+    monkeypatch.setattr(type(replica.machine.store), "load", lambda _store, seq: looked.append(seq))
+    created = add_consumer(
+        node, replica, durable_name="c", deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject="s.*"
+    )
+    assert created.num_pending == 50
+    node.publish(b"s.7", b"y")
+    node.turn()
+    assert info_of(replica, "c").num_pending == 51
+    assert finish(node, lambda: replica.purge(JSApiStreamPurgeRequest(filter="s.7", keep=1))) == 1
+    assert info_of(replica, "c").num_pending == 50, "what is gone is not counted"
+    assert not looked

@@ -94,6 +94,22 @@ def test_a_message_that_is_delivered_again_comes_before_the_next_of_its_key(body
     assert seqs(workers.pull()) == [2]
 
 
+def test_with_strict_acks_the_ack_of_each_newest_delivery_counts_and_no_other() -> None:
+    """The first delivery too: it has another consumer sequence than the taking."""
+    workers = Workers({**BY_TOKEN, "jetraft.strict_acks": "true"})
+    workers.publish("aab")
+    (first, _, ack), (_, _, of_b) = workers.pull()
+    workers.answer(of_b)
+    assert info_of(workers.replica, "c").num_ack_pending == 2, "it counts at once"
+    workers.answer(ack, b"-NAK")
+    ((again, count, newest),) = workers.pull()
+    assert (again, count) == (first, 2)
+    workers.answer(ack)
+    assert workers.pull() == [], "the ack of the first delivery does not free the key any more"
+    workers.answer(newest)
+    assert seqs(workers.pull()) == [2]
+
+
 def test_a_message_that_is_given_up_frees_its_key() -> None:
     workers = Workers(BY_TOKEN, max_deliver=1)
     workers.publish("aa")

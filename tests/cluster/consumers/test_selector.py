@@ -37,19 +37,27 @@ class Stream:
         self.counted += 1
         return sum(seq >= from_seq for seq in self.live)
 
+    def last_for(self, pattern: bytes) -> int:
+        del pattern
+        return max(self.live, default=0)
+
     def load(self, seq: int) -> None:
         del seq
 
     def is_live(self, seq: int) -> bool:
         return seq in self.live
 
+    def count_live(self, seqs: tuple[int, ...], start: int) -> int:
+        self.counted += 1
+        return sum(seq in self.live for seq in seqs[start:])
+
     @property
     def retains_by_acks(self) -> bool:
         return True
 
 
-def selector(stream: Stream) -> Selector:
-    config = ConsumerConfig(name="c", durable_name="c")
+def selector(stream: Stream, filter_subject: str = "") -> Selector:
+    config = ConsumerConfig(name="c", durable_name="c", filter_subject=filter_subject)
     return Selector(ConsumerState(name="c", config=config, created_ns=1, start_seq=1), stream)
 
 
@@ -94,3 +102,13 @@ def test_a_late_ack_is_one_that_nothing_waited_for_of_a_message_that_is_there(
 ) -> None:
     expected = sorted(seq for seq in acked & live - waited_for if seq <= delivered)
     assert list(selector(Stream(live)).late(Runs(sorted(acked)), Runs(sorted(waited_for)), delivered)) == expected
+
+
+@pytest.mark.parametrize(
+    ("filter_subject", "told"), [("s.a", [True, False]), ("s.*", [True, True]), ("", [True, True])]
+)
+def test_that_there_is_nothing_new_is_told_of_one_subject_without_a_search(
+    filter_subject: str, told: list[bool]
+) -> None:
+    one = selector(Stream({3, 7}), filter_subject)
+    assert [one.may_have_after(6), one.may_have_after(7)] == told

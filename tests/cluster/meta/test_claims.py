@@ -67,3 +67,11 @@ def test_an_overlap_is_found_without_a_look_at_streams_that_differ_in_the_last_t
     for number in range(1000):
         claims.add(f"S{number}", [b"many.%d" % number])
     assert lines_run(claims) < 2 * among_few
+
+
+def test_a_pattern_that_is_named_twice_is_removed_once() -> None:
+    """A row of the log with one would stop the meta group of every node; requests cannot have it."""
+    claims = SubjectClaims()
+    claims.add("S", [b"a.>", b"a.>"])
+    claims.remove("S", [b"a.>", b"a.>"])
+    assert not list(claims.overlapping(b"a.b"))

@@ -1,6 +1,6 @@
 """What accounts use, over three nodes with replicas that are figures only."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import attrs
@@ -13,10 +13,22 @@ from jetraft.cluster.meta.machine import MetaMachine
 from jetraft.cluster.requests.usage import USAGE_WAIT_S, Usages
 from jetraft.cluster.state.assignment import StreamAssignment
 from jetraft.cluster.streams.replica import StreamReplica
-from jetraft.store.model.config import StorageType
+from jetraft.store.model.config import ConsumerConfig, StorageType
 from jetraft.store.model.ids import NodeId
+from jetraft.store.model.state import NOTHING_ALLOWED, AccountLimits, TierUsage
+from jetraft.store.model.tiers import Allowance, TieredLimits
 from tests.cluster.meta.makers import ACCOUNT, N1, N2, N3, assign, assignment, config, entry
 from tests.cluster.wire import Wire, WireMesh
+
+
+@attrs.frozen
+class Consumer:
+    config: ConsumerConfig
+
+
+@attrs.frozen
+class Machine:
+    consumers: Mapping[str, Consumer]
 
 
 @attrs.frozen
@@ -24,6 +36,11 @@ class Replica:
     stored_bytes: int
     consumer_count: int = 0
     is_leader: bool = False
+    machine: Machine = Machine({})
+
+
+def consumers(*configs: ConsumerConfig) -> Machine:
+    return Machine({str(number): Consumer(one) for number, one in enumerate(configs)})
 
 
 def held(name: str, replica: Replica, *, memory: bool = False) -> tuple[StreamAssignment, StreamReplica]:
@@ -37,8 +54,15 @@ def usages(
     node: NodeId,
     replicas: Sequence[tuple[StreamAssignment, StreamReplica]],
     machine: MetaMachine | None = None,
+    allowance: Allowance | None = None,
 ) -> Usages:
-    return Usages(mesh=WireMesh(wire, node), machine=machine or MetaMachine(), replicas=lambda: replicas)
+    allowed = allowance or AccountLimits()
+    return Usages(
+        mesh=WireMesh(wire, node),
+        machine=machine or MetaMachine(),
+        replicas=lambda: replicas,
+        limits_of=lambda _account: allowed,
+    )
 
 
 @pytest.fixture
@@ -114,3 +138,27 @@ async def test_an_answer_that_is_none_counts_nothing(
 async def test_a_server_that_stands_alone_is_the_whole_sum() -> None:
     alone = Usages(mesh=None, machine=MetaMachine(), replicas=lambda: [held("A", Replica(5))])
     assert (await alone.account_info(ACCOUNT)).storage == 5
+
+
+async def test_a_tier_has_the_streams_and_the_consumers_of_its_replicas(
+    wire: Wire, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A consumer of one replica of a stream with three; a tier without limits in which something is."""
+    three = attrs.evolve(config("A", max_bytes=1000), num_replicas=3)
+    machine = MetaMachine()
+    machine.apply([entry(1, attrs.evolve(assign("A"), config=three)), entry(2, assign("B"))])
+    kept = consumers(ConsumerConfig(), ConsumerConfig(num_replicas=1), ConsumerConfig(direct=True))
+    row, leading = held("A", Replica(10, is_leader=True, machine=kept))
+    following = held("A", Replica(10, machine=kept))[1]
+    of_three = attrs.evolve(row, config=three)
+    tiers = TieredLimits({"R3": AccountLimits(max_streams=5), "R5": AccountLimits(max_streams=1)})
+    one = usages(wire, N1, [(of_three, leading)], machine, tiers)
+    usages(wire, N2, [(of_three, following)], machine, tiers)
+    usages(wire, N3, [(of_three, following), held("B", Replica(4), memory=True)], machine, tiers)
+    info = await one.account_info(ACCOUNT)
+    assert (info.storage, info.memory, info.limits) == (30, 4, NOTHING_ALLOWED)
+    assert info.tiers == {
+        "R1": TierUsage(memory=4, streams=1, consumers=1),
+        "R3": TierUsage(storage=30, reserved_storage=1000, streams=1, consumers=1, limits=tiers.tiers["R3"]),
+        "R5": TierUsage(limits=tiers.tiers["R5"]),
+    }

@@ -16,6 +16,7 @@ from jetraft.store.frames._frame import records, seal
 from jetraft.store.frames.format import Kind
 from jetraft.store.model import errors
 from jetraft.store.model.config import DiscardPolicy
+from jetraft.store.model.limits import QueueLimits
 from jetraft.store.model.subject import matches
 from tests.cluster.lab import stream_config
 
@@ -52,6 +53,10 @@ class Applied:
 
     def last_for(self, pattern: bytes) -> int:
         return max((at for at, (subject, _) in enumerate(self.stored, 1) if matches(pattern, subject)), default=0)
+
+    def bytes_for(self, subject: bytes) -> int:
+        assert subject, "no test here limits them"
+        return 0
 
     def count_for(self, subject: bytes) -> int:
         return sum(stored == subject for stored, _ in self.stored)
@@ -93,6 +98,16 @@ def refusal_of(admission: PublishAdmission, hdr: bytes = b"", payload: bytes = b
     assert not others
     assert not admitted.publishes
     return answer["error"]["err_code"], answer["error"]["description"]
+
+
+@pytest.mark.parametrize("limits", [QueueLimits(messages=2), QueueLimits(bytes=20)])
+def test_what_waits_to_be_stored_is_bounded(limits: QueueLimits) -> None:
+    admission = PublishAdmission(stream_config(), Applied(), limits=limits)
+    first = admission.admit(capture() + capture(), NOW_NS)
+    assert len(first.publishes) == 1
+    assert refusal_of(admission) == (10167, "too many requests")
+    admission.settled(first.publishes[0])
+    assert refusal_of(admission) is None
 
 
 STORED = [(b"s.a", b""), (b"s.b", b"id-b"), (b"s.a", b"id-a")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -188,6 +188,78 @@ def test_each_batch_is_in_the_stream_as_a_whole_or_not_at_all(members: list[tupl
             answer = json.loads(ack.payload)
             if "batch" in answer:
                 assert (answer["count"], answer["seq"]) == (publish.records.count, publish.records.next_seq - 1)
+
+
+KINDS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "a", "a", "a", "b", ""]),
+        st.sampled_from([0, 0, 0, 0, 0, 0, 0, 1, -1]),  # how far its number is off
+        st.sampled_from(["", "", "", "", "", "1", "eob"]),
+        st.sampled_from([b"", b"", b"", b"R"]),
+        st.sampled_from([{}, {}, {}, {}, {"Msg_Id": "m"}, {"Expected_Last_Subject_Sequence": "0"}, {"Rollup": "sub"}]),
+        st.sampled_from([b"", b"", b"Key: value\r\n"]),
+        st.sampled_from([b"x", b"x", bytes(400)]),
+        st.sampled_from([b"s.1", b"s.2"]),
+    ),
+    max_size=40,
+)
+CONFIGS = st.sampled_from(
+    [{}, {}, {"max_msg_size": 300}, {"discard": DiscardPolicy.NEW, "max_msgs": 8}, {"allow_msg_counter": True}]
+)
+
+
+@settings(max_examples=300)
+@given(KINDS, CONFIGS)
+def test_runs_have_the_outcome_of_the_same_messages_one_by_one(
+    kinds: list[tuple[str, int, str, bytes, dict[str, str], bytes, bytes, bytes]], config: dict[str, Any]
+) -> None:
+    seqs: dict[str, int] = {}
+    messages = []
+    for name, off, commit, reply, fields, own, payload, subject in kinds:
+        seqs[name] = seqs.get(name, 0) + 1
+        ends = {"Batch_Commit": commit} if commit else {}
+        of_batch = {"Batch_Id": name, "Batch_Sequence": str(seqs[name] + off), **ends} if name else {}
+        hdr = headers(**of_batch, **fields)[:-2] + own + b"\r\n"
+        messages.append(capture(subject, payload, hdr if of_batch or fields or own else b"", reply))
+        if commit or off:
+            seqs[name] = 0
+    found = []
+    for turns in (messages, [b"".join(messages)]):
+        room = BatchRoom()
+        settings_ = stream_config(allow_atomic=True, allow_rollup_hdrs=True, **config)
+        admission = PublishAdmission(settings_, Applied(), room=room)
+        admitted = [admission.admit(turn, NOW_NS) for turn in turns]
+        publishes = [publish for one in admitted for publish in one.publishes]
+        found.append(
+            (
+                b"".join(bytes(memoryview(publish.records)) for publish in publishes),
+                sorted(ack.payload for publish in publishes for ack in captures(publish.acks(b"S"))),
+                [answer for one in admitted for answer in one.answers],
+                [abandoned for one in admitted for abandoned in one.abandoned],
+                (room.atomic, room.staged_bytes, admission.next_seq, admission.last_msg_id),
+            )
+        )
+    assert found[0] == found[1]
+
+
+def test_a_run_is_staged_whole_and_ends_where_a_batch_is_full() -> None:
+    room = BatchRoom()
+    admission = PublishAdmission(stream_config(allow_atomic=True), Applied(), room=room)
+    captured = b"".join(capture(hdr=member(seq), reply=b"") for seq in range(1, ATOMIC_MESSAGES_MAX + 1))
+    assert admission.admit(captured, NOW_NS).answers == []
+    assert room.staged_bytes == len(captured)
+    assert codes(admission.admit(capture(hdr=member(ATOMIC_MESSAGES_MAX + 1)), NOW_NS)) == [10199]
+    assert (room.atomic, room.staged_bytes) == (0, 0)
+    admission.admit(captured, NOW_NS)
+    (publish,) = admission.admit(capture(hdr=member(ATOMIC_MESSAGES_MAX + 1, Batch_Commit="eob")), NOW_NS).publishes
+    assert publish.records.count == ATOMIC_MESSAGES_MAX
+
+
+def test_a_run_ends_before_a_message_that_is_too_large_for_the_stream() -> None:
+    admission = PublishAdmission(stream_config(allow_atomic=True, max_msg_size=300), Applied())
+    first, large = capture(hdr=member(1), reply=b""), capture(payload=bytes(300), hdr=member(2), reply=b"")
+    assert codes(admission.admit(first + large, NOW_NS)) == []  # nobody asked
+    assert codes(admission.admit(capture(hdr=member(3, commit=True)), NOW_NS)) == [10176]
 
 
 # --- on a node

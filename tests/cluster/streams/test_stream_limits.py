@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.streams.publish_rate import BURST_NS, PublishRate, too_fast
+from jetraft.store.model.config import DiscardPolicy
 from tests.cluster.lab import Node, Sent, start_stream, stream_config
 
 S = 10**9
@@ -72,6 +73,44 @@ def test_the_limit_may_change_while_messages_are_stored() -> None:
     assert errors(stream.publish(b"s.a", b"s.d")) == [0, 10077]
     leadership.config_changed(stream_config())
     assert errors(stream.publish(b"s.d")) == [0]
+
+
+@pytest.mark.parametrize(
+    "hdr", [b"", b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1\r\n\r\n"]
+)
+def test_a_message_that_is_larger_than_its_subject_may_be_is_refused(hdr: bytes) -> None:
+    stream = Stream({"jetraft.max_bytes_per_subject": "200"}, allow_atomic=True)
+    room = 200 - 30 - 3 - (len(hdr) + 4 if hdr else 0)
+    (refused,) = stream.publish(b"s.a", hdr=hdr, payload=b"x" * (room + 1))
+    text = "maximum bytes per subject exceeded: the message needs 201 bytes, 0 of 200 are in use"
+    assert refused["error"]["description"] == text
+    assert errors(stream.publish(b"s.a", hdr=hdr, payload=b"x" * room)) == [0]
+
+
+def test_of_a_full_subject_the_oldest_messages_make_room() -> None:
+    stream = Stream({"jetraft.max_bytes_per_subject": "100"})
+    assert errors(stream.publish(*[b"s.a", b"s.b"] * 5, payload=b"x" * 17)) == [0] * 10
+    assert stream.replica.machine.store.next_matches((), 1, 100) == [7, 8, 9, 10]
+
+
+def test_new_messages_of_a_full_subject_are_refused_where_the_stream_says_so() -> None:
+    stream = Stream(
+        {"jetraft.max_bytes_per_subject": "100"},
+        discard=DiscardPolicy.NEW,
+        discard_new_per_subject=True,
+        allow_rollup_hdrs=True,
+        allow_atomic=True,
+    )
+    answers = stream.publish(*[b"s.a", b"s.b"] * 3, payload=b"x" * 17)
+    assert errors(answers) == [0] * 4 + [10077] * 2, "what is in flight counts"
+    text = "maximum bytes per subject exceeded: the message needs 50 bytes, 100 of 100 are in use"
+    assert answers[4]["error"]["description"] == text
+    batch = b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1\r\n\r\n"
+    assert errors(stream.publish(b"s.b", hdr=batch)) == [10077]
+    assert errors(stream.publish(b"s.a", hdr=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")) == [0], "it replaces the others"
+    assert errors(stream.publish(b"s.a")) == [10077]
+    stream.replica.machine.store.purge(subject=b"s.a")
+    assert errors(stream.publish(b"s.a", b"s.a", b"s.a", payload=b"x" * 17)) == [0, 0, 10077]
 
 
 def test_what_is_over_the_rate_is_told_how_long_to_wait() -> None:

@@ -251,7 +251,7 @@ class Batches(Feature):
 
     # What publishers are told.
 
-    def on_answer(self, about: bytes, payload: bytes) -> None:
+    def on_answer(self, about: bytes, payload: bytes, _hdr: bytes) -> None:
         kind, *rest = about.split(b".")
         if not payload or kind == b"c":
             return

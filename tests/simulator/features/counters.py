@@ -107,7 +107,7 @@ class CounterClients(Feature):
             self._sums[stored.subject] = self._values[stored.seq] = total
             self.world.counts["increments"] += 1
 
-    def on_answer(self, about: bytes, payload: bytes) -> None:
+    def on_answer(self, about: bytes, payload: bytes, _hdr: bytes) -> None:
         kind, _, number = about.partition(b".")
         answer: dict[str, Any] = orjson.loads(payload) if payload else {"error": None}
         if kind == b"b" and "error" in answer:

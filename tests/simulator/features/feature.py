@@ -14,12 +14,14 @@ from jetraft.store.model.limits import BatchLimits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from jetraft.cluster.ports import DeliveryRun, MessageSource
     from jetraft.cluster.state.commands import ConsumerCommand, StreamCommand
     from jetraft.cluster.streams.leader import StreamLeadership
     from jetraft.store.model.config import StreamConfig
     from jetraft.store.model.ids import NodeId
     from tests.simulator.checkers import Checker
     from tests.simulator.client import Client
+    from tests.simulator.features.exchange import Exchange
     from tests.simulator.host import Host
     from tests.simulator.world import World
 
@@ -49,6 +51,7 @@ class Feature:
         self.world = world
         self.hosts: Mapping[NodeId, Host] = {}
         self.is_over = False  # no more is begun
+        self.exchange: Exchange | None = None  # for what nodes send to no inbox
 
     def join(self, hosts: Mapping[NodeId, Host], checker: Checker, client: Client) -> None:
         """Be part of a run."""
@@ -80,8 +83,12 @@ class Feature:
     def on_consumer(self, index: int, command: ConsumerCommand) -> None:
         """A command about a consumer is committed."""
 
-    def on_answer(self, about: bytes, payload: bytes) -> None:
+    def on_answer(self, about: bytes, payload: bytes, hdr: bytes) -> None:
         """Something arrives in an inbox of the feature; `about` is the subject behind INBOX."""
+
+    def on_deliveries(self, host: Host, run: DeliveryRun, source: MessageSource) -> int:
+        """Messages of a consumer arrive there; returns how many."""
+        raise NotImplementedError
 
     def judge(self) -> str | None:
         """The end: a problem or None. Raises ViolationError as well."""

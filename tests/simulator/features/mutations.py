@@ -1,4 +1,4 @@
-"""The rules of batches, counters, schedules, resets and copies, switched off one at a time: is each one noticed?
+"""The rules of features, switched off one at a time: is each one noticed?
 
 Each entry says what happens instead, in which mode that is looked for, within how many seeds it must be noticed, and
 which seed is the first that does. Noticed is a violation or a run that does not come to what it should be.
@@ -6,17 +6,21 @@ which seed is the first that does. Noticed is a violation or a run that does not
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from jetraft.cluster.consumers import dispatcher, runner
+from jetraft.cluster.consumers import dispatcher, letter_form, runner
+from jetraft.cluster.consumers.dead_letters import DeadLetters
 from jetraft.cluster.consumers.dispatcher import ConsumerDispatcher
+from jetraft.cluster.consumers.key_lanes import KeyedPending
 from jetraft.cluster.consumers.runner import ConsumerRunner
 from jetraft.cluster.origins.deliveries import Arrived, Deliveries, numbers_of
 from jetraft.cluster.origins.mirror import MirrorIntake
 from jetraft.cluster.origins.reader import OriginReader
 from jetraft.cluster.origins.source import SourceIntake
+from jetraft.cluster.state import machine as machine_module
 from jetraft.cluster.state.machine import StreamMachine
 from jetraft.cluster.state.schedules import ScheduleTable
 from jetraft.cluster.state.source_header import SourcePosition
@@ -190,6 +194,40 @@ def flushed_later(found: ConsumerDispatcher) -> None:
     del found
 
 
+# Dead letters, order of keys, strict acks.
+
+
+def done_when_published(patch: pytest.MonkeyPatch) -> None:
+    publish = DeadLetters._publish
+
+    def careless(letters: DeadLetters, seq: int, letter: Any) -> bool:
+        publish(letters, seq, letter)
+        return False
+
+    patch.setattr(DeadLetters, "_publish", careless)
+
+
+def any_id(patch: pytest.MonkeyPatch) -> None:
+    numbers = itertools.count()
+    patch.setattr(letter_form, "letter_id", lambda *_: b"%d" % next(numbers))
+
+
+def letters_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    restore = StreamMachine.restore
+
+    def careless(machine: StreamMachine, state: bytes) -> None:
+        restore(machine, state)
+        for consumer in machine.consumers.values():
+            consumer.dead.clear()
+
+    patch.setattr(StreamMachine, "restore", careless)
+
+
+def every_message_has_a_lane(found: KeyedPending, seq: int, key: bytes) -> bool:
+    found._keys[seq] = key
+    return True
+
+
 # Copies.
 
 
@@ -323,6 +361,53 @@ MUTATIONS = [
         replaced(ConsumerDispatcher, "propose_noted", flushed_later),
         "resets",
         1,
+    ),
+    FeatureMutation(
+        "no consumer sees what waits", "it does", replaced(StreamMachine, "_hide_what_waits", nothing), "delays"
+    ),
+    FeatureMutation(
+        "what is due takes the place of what has waited",
+        "both are there",
+        replaced(machine_module, "PURGE", b"never"),
+        "delays",
+    ),
+    FeatureMutation(
+        "a new leader looks at all that waits",
+        "at what comes",
+        replaced(Scheduler, "start", looks_at_what_comes),
+        "delays",
+    ),
+    FeatureMutation(
+        "what waits comes by the time that has passed",
+        "by the wall clock",
+        replaced(StampClock, "now_ns", by_the_wall),
+        "delays",
+    ),
+    FeatureMutation(
+        "a letter is done with when a stream has it", "when it is published", done_when_published, "letters"
+    ),
+    FeatureMutation("every leader publishes a letter under the same id", "each under its own", any_id, "letters"),
+    FeatureMutation("letters are in the checkpoint", "they are not", letters_are_forgotten, "letters"),
+    FeatureMutation(
+        "a letter that is not confirmed is published again",
+        "it is not",
+        replaced(DeadLetters, "_failed", nothing),
+        "letters",
+    ),
+    FeatureMutation(
+        "of each key one message is in flight",
+        "all are",
+        replaced(KeyedPending, "_takes_lane", every_message_has_a_lane),
+        "letters",
+    ),
+    FeatureMutation(
+        "a new leader holds what was not sent", "it sends it", replaced(KeyedPending, "arrange", nothing), "letters"
+    ),
+    FeatureMutation(
+        "the ack of the newest delivery counts",
+        "every ack does",
+        replaced(KeyedPending, "is_newest", lambda *_: True),
+        "letters",
     ),
     FeatureMutation("a number that is missing ends deliveries", "any is the next", any_number_is_the_next, "mirror", 1),
     FeatureMutation("a heartbeat tells what was lost", "it says nothing", heartbeats_say_nothing, "mirror"),

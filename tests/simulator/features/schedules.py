@@ -154,7 +154,7 @@ class Schedules(Feature):
             if row is not None:  # a message that it has produced may be under way
                 self._purged[command.subject] = row.number, self.world.clock.unix_ns()
 
-    def on_answer(self, about: bytes, payload: bytes) -> None:
+    def on_answer(self, about: bytes, payload: bytes, _hdr: bytes) -> None:
         if b'"error"' not in payload:
             self._acked.add(int(about.partition(b".")[2]))
 

@@ -162,7 +162,12 @@ class Life:
         )
         self.node = ClusterNode.load(identity, ports)
         gateway = JetStreamGateway(
-            service=self.node.service, outboxes=lambda _account: self.plane, kick=self.kick, server_name=self.name
+            service=self.node.service,
+            outboxes=lambda _account: self.plane,
+            kick=self.kick,
+            later=self.plane.later,
+            calls=self.mesh.calls,
+            server_name=self.name,
         )
         nursery.start_soon(self._turns)
         nursery.start_soon(self._note_floors)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from jetraft.store.disk.io import FAST_NS, SLOW_NS, DiskLatency, LocalDisk, Writer
+from jetraft.store.disk.io import LocalDisk, Writer
+from jetraft.store.disk.latency import BOUNDS_NS, FAST_NS, SLOW_NS, DiskLatency
 
 
 def test_a_new_disk_proves_itself_before_it_is_waited_for() -> None:
@@ -23,6 +24,15 @@ def test_one_stall_sends_batches_to_the_threads_until_a_row_of_quick_ones() -> N
         latency.note(FAST_NS // 10)
         quick += 1
     assert 10 <= quick <= 60
+
+
+def test_a_duration_is_counted_in_the_bucket_whose_upper_end_it_does_not_exceed() -> None:
+    latency = DiskLatency()
+    for elapsed_ns in (1, BOUNDS_NS[0], BOUNDS_NS[0] + 1, BOUNDS_NS[-1] + 1):
+        latency.note(elapsed_ns)
+    found = latency.statistics()
+    assert found.counts == (2, 1, *[0] * (len(BOUNDS_NS) - 2), 1)
+    assert found.sum_ns == 1 + 2 * BOUNDS_NS[0] + 1 + BOUNDS_NS[-1] + 1
 
 
 def convince(disk: LocalDisk) -> None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
-from jetraft.store.model.config import AckPolicy, ConsumerConfig, PriorityPolicy, StreamConfig, StreamSource
+from jetraft.store.model.config import (
+    AckPolicy,
+    ConsumerConfig,
+    PriorityPolicy,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+)
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.extensions import (
     NOTHING,
@@ -16,6 +24,7 @@ from jetraft.store.model.extensions import (
     check_consumer_extensions,
     check_extensions_update,
     check_stream_extensions,
+    check_stream_extensions_update,
     consumer_extensions,
     stream_extensions,
 )
@@ -37,6 +46,10 @@ def consumer(metadata: dict[str, str], **fields: object) -> ConsumerConfig:
         ({"jetraft.nak_backoff": "true"}, ConsumerExtensions(nak_backoff=True)),
         ({"jetraft.nak_backoff": "false"}, ConsumerExtensions()),
         ({"jetraft.strict_acks": "true"}, ConsumerExtensions(strict_acks=True)),
+        (
+            {"jetraft.strict_acks": "true", "jetraft.ack_publish": "s.done.>"},
+            ConsumerExtensions(strict_acks=True, ack_publish="s.done.>"),
+        ),
         ({"jetraft.key_order": "token 12"}, ConsumerExtensions(key_order=KeyRule(token=12))),
         ({"jetraft.key_order": "header X-Key"}, ConsumerExtensions(key_order=KeyRule(header="X-Key"))),
     ],
@@ -70,6 +83,17 @@ def test_a_key_that_can_be_is_in_force(metadata: dict[str, str], expected: Consu
         ),
         ({"jetraft.nak_backoff": "yes"}, {}, "jetraft.nak_backoff is true or false, not 'yes'"),
         ({"jetraft.nak_backoff": "true"}, {"backoff": ()}, "jetraft.nak_backoff needs a backoff"),
+        ({"jetraft.ack_publish": "s.done"}, {}, "jetraft.ack_publish needs jetraft.strict_acks"),
+        (
+            {"jetraft.ack_publish": "t.>", "jetraft.strict_acks": "true"},
+            {},
+            "jetraft.ack_publish: stream S captures nothing of t.>, and two streams are not one step",
+        ),
+        (
+            {"jetraft.ack_publish": "a..b", "jetraft.strict_acks": "true"},
+            {},
+            "jetraft.ack_publish is a subject, with wildcards or without, not 'a..b'",
+        ),
         ({"jetraft.strict_acks": "1"}, {}, "jetraft.strict_acks is true or false, not '1'"),
         (
             {"jetraft.strict_acks": "true"},
@@ -103,11 +127,55 @@ def test_a_key_that_nobody_has_checked_does_nothing(metadata: dict[str, str]) ->
 
 
 def test_the_keys_of_a_stream() -> None:
-    metadata = {"jetraft.max_subjects": "7", "jetraft.rate_msgs_per_s": "8", "jetraft.rate_bytes_per_s": "9", "x": "y"}
+    wanted: dict[str, Any] = {
+        "max_subjects": 7,
+        "max_bytes_per_subject": 6,
+        "rate_msgs_per_s": 8,
+        "rate_bytes_per_s": 9,
+    }
+    metadata = {"x": "y", **{f"jetraft.{name}": str(value) for name, value in wanted.items()}}
     config = StreamConfig(name="S", metadata=metadata)
     check_stream_extensions(config)
-    assert stream_extensions(config) == StreamExtensions(max_subjects=7, rate_msgs_per_s=8, rate_bytes_per_s=9)
+    assert stream_extensions(config) == StreamExtensions(**wanted)
     assert stream_extensions(StreamConfig(metadata={"jetraft.max_subjects": "-1"})) == StreamExtensions()
+
+
+def test_acks_are_those_of_2020_where_a_stream_says_so() -> None:
+    assert stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "true"})).legacy_ack
+    assert not stream_extensions(StreamConfig(metadata={"jetraft.legacy_ack": "false"})).legacy_ack
+    with pytest.raises(ApiError, match=r"jetraft\.legacy_ack is true or false, not 'yes'"):
+        check_stream_extensions(StreamConfig(name="S", metadata={"jetraft.legacy_ack": "yes"}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"allow_msg_counter": True}, "is not for streams with counters"),
+        (
+            {"subject_transform": SubjectTransform(src="s.*", dest="t.{{wildcard(1)}}")},
+            "is not for streams with a subject transform",
+        ),
+        ({"subject_delete_marker_ttl": 10**9}, "is not for streams with delete markers"),
+        ({"subjects": ("$JETRAFT.>",)}, "is not for streams that capture $JETRAFT.DELAYED.>"),
+        ({"subjects": ("s", "*.DELAYED.*.x")}, "is not for streams that capture $JETRAFT.DELAYED.>"),
+    ],
+)
+def test_messages_wait_in_plain_streams(fields: dict[str, Any], text: str) -> None:
+    config = StreamConfig(**{"name": "S", "subjects": ("s.>",), "metadata": {"jetraft.delayed": "true"}, **fields})
+    with pytest.raises(ApiError) as refused:
+        check_stream_extensions(config)
+    assert (refused.value.err_code, refused.value.description) == (10052, f"jetraft.delayed {text}")
+    check_stream_extensions(attrs.evolve(config, metadata={"jetraft.delayed": "false"}))
+
+
+def test_a_stream_stays_one_whose_messages_may_wait() -> None:
+    plain, delayed = STREAM, attrs.evolve(STREAM, metadata={"jetraft.delayed": "true"})
+    check_stream_extensions_update(plain, delayed)
+    check_stream_extensions_update(delayed, delayed)
+    for metadata in ({}, {"jetraft.delayed": "false"}):
+        with pytest.raises(ApiError) as refused:
+            check_stream_extensions_update(delayed, attrs.evolve(STREAM, metadata=metadata))
+        assert (refused.value.err_code, refused.value.description) == (10052, "jetraft.delayed can not be removed")
 
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "+1", "1.5", " 1", "1_0", "²", "1" * 13, "x" * 500])

@@ -44,6 +44,14 @@ def apply(state: ConsumerState, step: tuple[str, int, int]) -> Runs:
     return Runs()
 
 
+def test_a_consumer_that_was_reset_below_its_start_is_restored_as_it_is() -> None:
+    """A replica that starts from a snapshot has the bytes of the others."""
+    state = state_of(start_seq=100)
+    state.reset(1)
+    again = ConsumerState.from_tuple(state.config, state.to_tuple())
+    assert (again.delivered_stream, again.to_tuple()) == (0, state.to_tuple())
+
+
 @given(steps)
 def test_floors_never_go_back_and_nothing_is_done_twice(history: list[tuple[str, int, int]]) -> None:
     state, done = state_of(), list[int]()

@@ -89,7 +89,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 8 * CHUNK), stride=st.integers(1, 20))
     def publish_many(self, count: int, stride: int) -> None:
-        if self.model.limits.max_bytes >= 0 or self.model.limits.max_msgs_per_subject >= 0:
+        limits = self.model.limits
+        if max(limits.max_bytes, limits.max_msgs_per_subject, limits.max_bytes_per_subject) >= 0:
             count = min(count, 50)  # the model sums everything up for each message
         names = [*SUBJECTS, *(b"u.%d" % n for n in range(12))]
         for start in range(0, count, 300):
@@ -143,9 +144,19 @@ class StoreAgainstModel(RuleBasedStateMachine):
         removed = self.change(lambda store: store.purge(subject=subject, below_seq=below_seq, keep=keep))
         assert removed == len(mine)
 
-    @rule(max_msgs=limit, max_msgs_per_subject=limit, max_bytes=st.sampled_from([-1, -1, 0, 100, 700]))
-    def set_limits(self, max_msgs: int, max_msgs_per_subject: int, max_bytes: int) -> None:
-        limits = StoreLimits(max_msgs=max_msgs, max_bytes=max_bytes, max_msgs_per_subject=max_msgs_per_subject)
+    @rule(
+        max_msgs=limit,
+        max_msgs_per_subject=limit,
+        max_bytes=st.sampled_from([-1, -1, 0, 100, 700]),
+        max_bytes_per_subject=st.sampled_from([-1, -1, -1, 1, 60, 300]),
+    )
+    def set_limits(self, max_msgs: int, max_msgs_per_subject: int, max_bytes: int, max_bytes_per_subject: int) -> None:
+        limits = StoreLimits(
+            max_msgs=max_msgs,
+            max_bytes=max_bytes,
+            max_msgs_per_subject=max_msgs_per_subject,
+            max_bytes_per_subject=max_bytes_per_subject,
+        )
         before = len(self.model.live)
         if len(self.model.live) > 1000:
             limits = attrs.evolve(limits, max_bytes=-1)  # the model sums everything up for each message

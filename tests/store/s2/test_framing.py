@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetraft.cluster.backup._s2 import decode_block, encode_block
-from jetraft.cluster.backup.s2 import BLOCK_BYTES, Compressor, CorruptArchiveError, Decompressor
+from jetraft.store.s2._blocks import decode_block, encode_block
+from jetraft.store.s2.framing import BLOCK_BYTES, Compressor, CorruptArchiveError, Decompressor
 
 START = b"\xff\x06\x00\x00S2sTwO"
 TEXTS = st.one_of(

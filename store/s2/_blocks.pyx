@@ -77,11 +77,15 @@ cdef uint8_t *put_copy(uint8_t *out, size_t offset, size_t length) noexcept nogi
 
 def encode_block(const uint8_t[::1] data not None):
     """The block of these bytes (at most 1 MiB), never more than a sixth larger than they are."""
-    cdef size_t size = data.shape[0], room = 32 + size + size // 6
+    cdef size_t size = data.shape[0]
     assert size <= 1 << 20
-    cdef bytes block = PyBytes_FromStringAndSize(NULL, room)
+    cdef bytes block = PyBytes_FromStringAndSize(NULL, room_for(size))
     cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(block)
-    cdef uint8_t *out = start
+    return block[:encode(&data[0] if size else NULL, size, start) - start]
+
+
+cdef uint8_t *encode(const uint8_t *data, size_t size, uint8_t *out) noexcept nogil:
+    """Write the block of these bytes (at most 1 MiB), `room_for` them at most; returns where it ends."""
     cdef size_t rest = size
     while rest >= 0x80:
         out[0] = <uint8_t>(rest | 0x80)
@@ -89,12 +93,10 @@ def encode_block(const uint8_t[::1] data not None):
         rest >>= 7
     out[0] = <uint8_t>rest
     out += 1
-    if size:
-        out = compress(&data[0], size, out)
-    return block[:out - start]
+    return compress(data, size, out) if size else out
 
 
-cdef uint8_t *compress(const uint8_t *data, size_t size, uint8_t *out) noexcept:
+cdef uint8_t *compress(const uint8_t *data, size_t size, uint8_t *out) noexcept nogil:
     cdef uint32_t[TABLE_SIZE] table
     cdef size_t at = 1, literal = 0, candidate, length, skip
     cdef uint32_t word, slot
@@ -123,15 +125,9 @@ cdef uint8_t *compress(const uint8_t *data, size_t size, uint8_t *out) noexcept:
 
 def decode_block(const uint8_t[::1] block not None, size_t size_max):
     """The bytes of a block. Raises ValueError when it is none, or would be larger than `size_max`."""
-    cdef size_t end = block.shape[0], at = 0, size = 0, shift = 0
-    while True:
-        if at >= end or shift > 28:
-            raise ValueError("a block without a size")
-        size |= <size_t>(block[at] & 0x7F) << shift
-        at += 1
-        if block[at - 1] < 0x80:
-            break
-        shift += 7
+    cdef size_t end = block.shape[0], at = 0, size = 0
+    if end == 0 or not block_size(&block[0], end, &size, &at):
+        raise ValueError("a block without a size")
     if size > size_max:
         raise ValueError(f"a block of {size} bytes")
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
@@ -140,7 +136,20 @@ def decode_block(const uint8_t[::1] block not None, size_t size_max):
     return data
 
 
-cdef bint decompress(const uint8_t *block, size_t at, size_t end, uint8_t *out, size_t size) noexcept:
+cdef bint block_size(const uint8_t *block, size_t end, size_t *size, size_t *at) noexcept nogil:
+    """How many bytes a block is made from, and where its elements begin; False when it does not say."""
+    cdef size_t shift = 0
+    at[0] = size[0] = 0
+    while at[0] < end and shift <= 28:
+        size[0] |= <size_t>(block[at[0]] & 0x7F) << shift
+        at[0] += 1
+        if block[at[0] - 1] < 0x80:
+            return True
+        shift += 7
+    return False
+
+
+cdef bint decompress(const uint8_t *block, size_t at, size_t end, uint8_t *out, size_t size) noexcept nogil:
     """Fill `out`; False when an element leaves one of the two buffers, or there is not exactly enough."""
     cdef size_t done = 0, length, offset = 0, width, place
     cdef uint8_t tag

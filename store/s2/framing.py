@@ -12,8 +12,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from jetraft.cluster.backup._s2 import decode_block, encode_block
 from jetraft.store.frames._frame import crc32c
+from jetraft.store.s2._blocks import decode_block, encode_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,181 @@
+"""`jetraft backup DIR` and `jetraft restore DIR`: streams of running servers, kept in a directory of segments.
+
+Both are clients, of jetraft and of nats-server. Each backup of a stream adds what came since the one before. Secrets
+are no arguments, because other users can see those: `--password-env NAME` names an environment variable.
+
+Exit status: 0 when all is done, 1 when something is not, 2 when the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jetraft.store.model.gotime import parse_time
+from jetraft.store.s2.framing import CorruptArchiveError
+
+try:
+    from jetraft.api.cli.backup_directory import MANIFEST
+    from jetraft.api.cli.backup_putting import Backup, RestoreWish, put
+    from jetraft.api.cli.backup_session import BackupError, BackupSession
+    from jetraft.api.cli.backup_taking import take
+    from pyspark_jetstream.errors import BadOptionError, JetStreamSourceError
+    from pyspark_jetstream.options import SECRETS, parse_options
+except ModuleNotFoundError as missing:
+    if (missing.name or "").partition(".")[0] != "pyspark_jetstream":
+        raise
+    raise ImportError("the package pyspark-jetstream is missing: pip install pyspark-jetstream") from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from pyspark_jetstream.options import Access
+
+USAGE_ERROR: Final = 2
+LOGIN: Final = {
+    "servers": "URLS: comma-separated, such as nats://127.0.0.1:4222",
+    "user": "NAME",
+    "password": "of the user",
+    "token": "instead of a user",
+    "credsFile": "FILE: credentials (.creds)",
+    "nkeySeedFile": "FILE: the seed of a user's NKey",
+    "tls": "BOOL: true without tls:// too",
+    "tlsHandshakeFirst": "BOOL: the handshake comes before the server's INFO",
+    "tlsCaFile": "FILE: authorities",
+    "tlsCertFile": "FILE: of this client",
+    "tlsKeyFile": "FILE: of this client",
+    "domain": "NAME: of JetStream",
+    "connectTimeout": "SECONDS",
+}
+BACKUP: Final = """\
+Add a segment to the backups in DIR for each stream of the account, or for those that are named: what came since the
+last backup, and state, configuration and consumers as of now. Prints a line of JSON for each stream."""
+RESTORE: Final = """\
+Make streams out of the backups in DIR: as of the last backup, or as of a sequence or a time. Nothing is sent before the
+sums of all segments are right. Prints a line of JSON for each stream."""
+
+
+def main(command: str, words: Sequence[str]) -> int:
+    """Run `backup` or `restore`; returns the exit status."""
+    given = _parser(command).parse_args(words)
+    try:
+        access = _access(given)
+        jobs = _backups(given) if command == "backup" else _restores(given)
+        session = BackupSession(access)
+    except BadOptionError as error:
+        return _say(command, str(error), USAGE_ERROR)
+    except (BackupError, JetStreamSourceError, OSError) as error:
+        return _say(command, str(error), 1)
+    try:
+        return max([_run(command, job, session) for job in jobs(session)], default=0)
+    except (BackupError, JetStreamSourceError, OSError) as error:
+        return _say(command, str(error), 1)
+    finally:
+        session.close()
+
+
+def _run(command: str, job: Callable[[BackupSession], dict[str, Any]], session: BackupSession) -> int:
+    """Do one stream; those that follow are done whatever comes of it."""
+    try:
+        sys.stdout.write(json.dumps(job(session)) + "\n")
+    except (BackupError, JetStreamSourceError, CorruptArchiveError, OSError) as error:
+        return _say(command, str(error), 1)
+    return 0
+
+
+def _backups(given: argparse.Namespace) -> Callable[[BackupSession], list[Callable[[BackupSession], dict[str, Any]]]]:
+    root = Path(given.directory)
+
+    def job(stream: str) -> Callable[[BackupSession], dict[str, Any]]:
+        def run(session: BackupSession) -> dict[str, Any]:
+            manifest, segment = take(session, stream, root / stream, whole=given.whole)
+            return {
+                "stream": stream,
+                "file": str(root / stream / segment.file),
+                "whole": segment.whole,
+                "messages": segment.messages,
+                "from_seq": segment.from_seq,
+                "last_seq": segment.last_seq,
+                "segments": len(manifest.segments),
+            }
+
+        return run
+
+    return lambda session: [job(stream) for stream in given.stream or session.stream_names()]
+
+
+def _restores(given: argparse.Namespace) -> Callable[[BackupSession], list[Callable[[BackupSession], dict[str, Any]]]]:
+    root = Path(given.directory)
+    wanted = RestoreWish(to_seq=given.to_sequence, to_ts_ns=_time(given.to_time), name=given.name or "")
+    if given.to_sequence is not None and given.to_time is not None:
+        raise BadOptionError("--to-sequence and --to-time exclude each other")
+    if (wanted.name or wanted.to_seq is not None) and len(given.stream or ()) != 1:
+        raise BadOptionError("--as and --to-sequence are for one --stream")
+    streams = given.stream or sorted(path.parent.name for path in root.glob(f"*/{MANIFEST}"))
+    if not streams:
+        raise BackupError(f"{root}: there is no backup")
+
+    def job(stream: str) -> Callable[[BackupSession], dict[str, Any]]:
+        def run(session: BackupSession) -> dict[str, Any]:
+            info = put(session, Backup(root / stream, wanted), wanted)
+            state = info["state"]
+            numbers = {name: state.get(name, 0) for name in ("messages", "first_seq", "last_seq", "consumer_count")}
+            return {"stream": info["config"]["name"], **numbers}
+
+        return run
+
+    return lambda _session: [job(stream) for stream in streams]
+
+
+def _time(text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = parse_time(text)
+    if found is None:
+        raise BadOptionError(f"--to-time: expected a time such as 2026-01-31T12:00:00Z, got {text!r}")
+    return found
+
+
+def _access(given: argparse.Namespace) -> Access:
+    options = {"streams": "*", "queryName": "backup"}
+    for name in LOGIN:
+        text = getattr(given, name)
+        if text is not None and name in SECRETS:
+            variable, text = text, os.environ.get(text)
+            if not text:
+                raise BadOptionError(f"{_flag(name)}: the environment variable {variable} is not set or empty")
+        if text is not None:
+            options[name] = text
+    return parse_options(options).access
+
+
+def _flag(name: str) -> str:
+    words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return f"--{words}-env" if name in SECRETS else f"--{words}"
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    text = BACKUP if command == "backup" else RESTORE
+    parser = argparse.ArgumentParser(prog=f"jetraft {command}", description=text, allow_abbrev=False)
+    parser.add_argument("directory", metavar="DIR", help="has a directory for each stream")
+    parser.add_argument("--stream", action="append", metavar="NAME", help="this stream; may be given several times")
+    if command == "backup":
+        parser.add_argument("--whole", action="store_true", help="all messages, not only those since the last backup")
+    else:
+        parser.add_argument("--to-sequence", type=int, metavar="N", help="messages up to this one")
+        parser.add_argument("--to-time", metavar="TIME", help="messages up to this time (RFC 3339)")
+        parser.add_argument("--as", dest="name", metavar="NAME", help="another name, without subjects and consumers")
+    for name, what in LOGIN.items():
+        value, _, rest = what.rpartition(": ") if ": " in what else ("NAME", "", what)
+        parser.add_argument(_flag(name), dest=name, metavar=value, help=rest, required=name == "servers")
+    return parser
+
+
+def _say(command: str, reason: str, status: int) -> int:
+    sys.stderr.write(f"jetraft {command}: {reason}\n")
+    return status

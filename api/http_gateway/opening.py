@@ -1,0 +1,33 @@
+"""Opens the gateway's listener where the options ask for it. Servers without one load nothing of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetraft.api.interfaces import join_host_port
+from jetraft.api.listener import ClientListener, ListenError, listen
+
+if TYPE_CHECKING:
+    from jetraft.api.config.options import Options
+    from jetraft.api.tls.assembly import ListenerParts
+
+
+def gateway_listeners(options: Options, parts: ListenerParts) -> list[ClientListener]:
+    """The bound listener, or none. Raises ListenError, TlsError with one line."""
+    wanted = options.http_gateway
+    if wanted is None:
+        return []
+    from jetraft.api.http_gateway.serving import GatewayListener  # noqa: PLC0415  only where it is served
+
+    context = None
+    if wanted.tls is not None:
+        from jetraft.api.tls.monitoring import context_of  # noqa: PLC0415  the same
+
+        context = context_of(wanted.tls)
+    try:
+        sock = listen(wanted.host, wanted.port)
+    except ListenError as error:
+        raise ListenError(f"Unable to listen for HTTP requests: {error}") from error
+    where = join_host_port(wanted.host, int(sock.getsockname()[1]))
+    parts.say.info(f"Listening for HTTP publishes on {wanted.scheme}://{where}")
+    return [GatewayListener(sock, parts.plane, parts.reactor, parts.sessions, parts.clock, secure=context)]

@@ -1,0 +1,19 @@
+"""What an `http_gateway` block asks for, as one frozen value."""
+
+import attrs
+
+from jetraft.api.tls.options import TlsOptions
+
+
+@attrs.frozen(kw_only=True)
+class HttpGatewayOptions:
+    """`http_gateway { ... }`."""
+
+    host: str = "127.0.0.1"  # of a listener without a host: who wants others to reach it says so
+    port: int = 0
+    tls: TlsOptions | None = None
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+        return "http" if self.tls is None else "https"

@@ -1,0 +1,190 @@
+"""Which message a request of HTTP is, and which response an answer is. Pure.
+
+    POST /pub/<subject>                 publish the body, wait for the ack of the stream
+    GET  /stream/<s>/msg/<sequence>     one message
+    GET  /stream/<s>/last/<subject>     the last message of a subject
+
+Headers of the message are those that begin with `Nats-`, as they are written, and `X-Header-<name>`, as `<name>`. The
+status of an error is the `code` of the server's error.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote_to_bytes
+
+import attrs
+import orjson
+
+from jetraft.store.model.subject import valid_asset_name, valid_publish_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+JSON_TYPE: Final = "application/json"
+BYTES_TYPE: Final = "application/octet-stream"
+NATS: Final = b"nats-"
+OTHERS: Final = b"x-header-"
+SEQUENCE: Final = re.compile(r"[1-9][0-9]{0,18}")
+SUBJECT_BYTES_MAX: Final = 1024
+NO_RESPONDERS: Final = b"NATS/1.0 503"
+DELETE: Final = 0x7F
+
+
+class RefusedRequestError(Exception):
+    """A request is answered with this status and this reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AskedMessage:
+    """The message that a request is."""
+
+    subject: bytes
+    payload: bytes = b""
+    hdr: bytes = b""
+    takes_body: bool = False
+    is_raw: bool = False  # the payload of a message instead of JSON
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Reply:
+    """A response."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON_TYPE
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Login:
+    """Who a request is from, as fields of CONNECT."""
+
+    fields: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
+
+
+def login_of(authorization: str) -> Login:
+    """The login of an Authorization header: `Basic`, or `Bearer` with a token. Raises RefusedRequestError."""
+    if not authorization:
+        return Login()
+    kind, _, value = authorization.partition(" ")
+    if kind.lower() == "bearer" and value.strip():
+        return Login(fields=(("auth_token", value.strip()),))
+    if kind.lower() == "basic":
+        try:
+            user, colon, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            colon = ""
+        if colon:
+            return Login(fields=(("user", user), ("pass", password)))
+    raise RefusedRequestError(401, "Authorization is neither Basic nor Bearer")
+
+
+def asked_by(method: str, target: str, headers: Sequence[tuple[bytes, bytes]]) -> AskedMessage:
+    """The message that a request is, without its body. Raises RefusedRequestError."""
+    if any(name.lower() == b"origin" for name, _ in headers):
+        raise RefusedRequestError(403, "requests of web pages are not served")
+    parts = [unquote_to_bytes(part) for part in target.partition("?")[0].split("/")][1:]
+    match parts:
+        case [b"pub", subject]:
+            _require(method, "POST")
+            _check_subject(subject)
+            return AskedMessage(subject=subject, hdr=_header_block(headers), takes_body=True)
+        case [b"stream", stream, b"msg", text]:
+            _require(method, "GET")
+            if not SEQUENCE.fullmatch(text.decode("latin-1")):
+                raise RefusedRequestError(400, "the sequence is a number from 1 on")
+            return _message_of(stream, {"seq": int(text)}, headers)
+        case [b"stream", stream, b"last", subject]:
+            _require(method, "GET")
+            _check_subject(subject)
+            return _message_of(stream, {"last_by_subj": subject.decode("utf-8", "replace")}, headers)
+    raise RefusedRequestError(
+        404, "there is /pub/<subject>, /stream/<name>/msg/<seq> and /stream/<name>/last/<subject>"
+    )
+
+
+def _require(method: str, wanted: str) -> None:
+    if method != wanted:
+        raise RefusedRequestError(405, f"it is {wanted}")
+
+
+def _check_subject(subject: bytes) -> None:
+    has_control = any(byte <= ord(" ") or byte == DELETE for byte in subject)
+    if has_control or len(subject) > SUBJECT_BYTES_MAX or not valid_publish_subject(subject):
+        raise RefusedRequestError(400, "it is no subject that one can publish to")
+
+
+def _message_of(stream: bytes, question: dict[str, Any], headers: Sequence[tuple[bytes, bytes]]) -> AskedMessage:
+    if not valid_asset_name(stream):
+        raise RefusedRequestError(400, "it is no name of a stream")
+    accepted = b",".join(value for name, value in headers if name.lower() == b"accept")
+    return AskedMessage(
+        subject=b"$JS.API.STREAM.MSG.GET." + stream,
+        payload=orjson.dumps(question),
+        is_raw=BYTES_TYPE.encode() in accepted,
+    )
+
+
+def _header_block(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """The NATS/1.0 block of the fields that are the message's."""
+    lines = []
+    for name, value in headers:
+        if name.lower().startswith(NATS):
+            lines.append(b"%b: %b\r\n" % (name, value))
+        elif name.lower().startswith(OTHERS) and len(name) > len(OTHERS):
+            lines.append(b"%b: %b\r\n" % (name[len(OTHERS) :], value))
+    return b"NATS/1.0\r\n%b\r\n" % b"".join(lines) if lines else b""
+
+
+def reply_of(asking: AskedMessage, hdr: bytes, payload: bytes) -> Reply:
+    """The response that an answer is."""
+    if hdr.startswith(NO_RESPONDERS) and not payload:
+        return problem(404, "no stream takes this subject" if asking.takes_body else "JetStream is not enabled")
+    try:
+        found = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        return Reply(status=200, body=payload, content_type=BYTES_TYPE)  # somebody else answers this subject
+    error = found.get("error")
+    if isinstance(error, dict):
+        code = error.get("code")
+        return Reply(status=code if isinstance(code, int) and 400 <= code < 600 else 500, body=payload)  # noqa: PLR2004
+    if asking.takes_body:
+        return Reply(status=200, body=payload)
+    return _shown(found["message"], is_raw=asking.is_raw)
+
+
+def _shown(message: dict[str, Any], *, is_raw: bool) -> Reply:
+    headers: dict[str, list[str]] = {}
+    block = base64.b64decode(message.get("hdrs") or "")
+    for line in block.decode("utf-8", "replace").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers.setdefault(name, []).append(value.strip())
+    if is_raw:
+        told = (
+            ("Nats-Subject", message["subject"]),
+            ("Nats-Sequence", str(message["seq"])),
+            ("Nats-Time-Stamp", message["time"]),
+        )
+        body = base64.b64decode(message.get("data") or "")
+        return Reply(status=200, body=body, content_type=BYTES_TYPE, headers=told)
+    shown = {name: message[name] for name in ("subject", "seq", "time")}
+    return Reply(status=200, body=orjson.dumps({**shown, "headers": headers, "data": message.get("data") or ""}))
+
+
+def problem(status: int, reason: str) -> Reply:
+    """An error in the form of the server's."""
+    headers = (("WWW-Authenticate", 'Basic realm="jetraft"'),) if status == 401 else ()  # noqa: PLR2004
+    body = orjson.dumps({"error": {"code": status, "description": reason}})
+    return Reply(status=status, body=body, headers=headers)

@@ -1,0 +1,184 @@
+"""The listener of the gateway: HTTP/1.1 over h11 and trio, each connection with a client of its own behind it.
+
+Bounded: connections, the size of headers and bodies, the time for a request and for its answer. A connection keeps its
+client as long as its requests name the same user.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import h11
+import trio
+
+from jetraft.api.http_gateway.client import GatewayClient
+from jetraft.api.http_gateway.requests import Login, RefusedRequestError, Reply, asked_by, login_of, problem, reply_of
+from jetraft.api.listener import ClientListener
+from jetraft.api.session import Session
+
+if TYPE_CHECKING:
+    import ssl
+
+CONNECTIONS_MAX: Final = 256
+HEADER_BYTES_MAX: Final = 16 * 1024
+READ_BYTES: Final = 64 * 1024
+REQUEST_S: Final = 10.0  # until a request is complete, with the wait for it
+ANSWER_S: Final = 5.0  # as long as clients wait for an ack
+SEND_S: Final = 10.0  # for a response to be taken
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.define
+class HttpClient:
+    """One connection: the peer's address, and the client behind it once there is one."""
+
+    ip: str
+    port: int
+    client: GatewayClient | None = None
+    login: Login | None = None
+
+
+@attrs.define(eq=False)
+class GatewayListener(ClientListener):
+    """See the module. `secure` is the context of HTTPS."""
+
+    secure: ssl.SSLContext | None = attrs.field(default=None, kw_only=True)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _open_now: int = attrs.field(default=0, init=False)
+
+    async def run(self) -> None:
+        """Accept and serve until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            await ClientListener.run(self)
+
+    def _welcome(self, sock: socket.socket, ip: str, port: int) -> None:
+        assert self._nursery is not None
+        if self._open_now >= CONNECTIONS_MAX:
+            sock.close()
+            return
+        self._open_now += 1
+        self._nursery.start_soon(self._serve, sock, ip, port)
+
+    async def _serve(self, sock: socket.socket, ip: str, port: int) -> None:
+        transport = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+        stream: trio.abc.Stream = transport
+        if self.secure is not None:
+            stream = trio.SSLStream(transport, self.secure, server_side=True, https_compatible=True)
+        peer = HttpClient(ip, port)
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
+        try:
+            while await self._answer_one(stream, http, peer):
+                http.start_next_cycle()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, h11.ProtocolError):
+            pass  # the peer has gone, is too slow, or speaks no HTTP
+        except Exception:  # noqa: BLE001  a bug in one connection must not stop the server
+            _log.exception("http gateway: a connection of %s failed", ip)
+        finally:
+            self._open_now -= 1
+            with trio.CancelScope(shield=True):
+                if peer.client is not None:
+                    await peer.client.close()
+                await trio.aclose_forcefully(stream)
+
+    async def _answer_one(self, stream: trio.abc.Stream, http: h11.Connection, peer: HttpClient) -> bool:
+        """Read a request and answer it; False when the connection has to be closed."""
+        with trio.fail_after(REQUEST_S):
+            request = await self._next_request(stream, http)
+            if request is None:
+                return False
+            body = await self._body(stream, http)
+        try:
+            reply = await self._answer(request, body, peer)
+        except RefusedRequestError as refused:
+            reply = problem(refused.status, refused.reason)
+        with trio.fail_after(SEND_S):
+            await self._send(stream, http, reply)
+        return http.our_state is h11.DONE and http.their_state is h11.DONE
+
+    async def _answer(self, request: h11.Request, body: bytes | None, peer: HttpClient) -> Reply:
+        """Ask what a request asks. Raises RefusedRequestError."""
+        headers = [(bytes(name), bytes(value)) for name, value in request.headers.raw_items()]
+        asking = asked_by(request.method.decode(), request.target.decode("latin-1"), headers)
+        if body is None:
+            raise RefusedRequestError(413, f"a message has {self.sessions.options.max_payload_bytes} bytes at most")
+        client = await self._client_for(peer, request)
+        payload = body if asking.takes_body else asking.payload
+        answer = await client.ask(asking.subject, asking.hdr, payload, ANSWER_S)
+        return reply_of(asking, answer.hdr, answer.payload)
+
+    @staticmethod
+    async def _next_request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request | None:
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
+            elif isinstance(event, h11.Request):
+                return event
+            elif isinstance(event, h11.ConnectionClosed):
+                return None
+
+    async def _body(self, stream: trio.abc.Stream, http: h11.Connection) -> bytes | None:
+        """The body of the request, read to its end; None when it is larger than a message may be."""
+        body, is_too_large = bytearray(), False
+        if http.they_are_waiting_for_100_continue:
+            await stream.send_all(http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
+            elif isinstance(event, h11.Data):
+                is_too_large = is_too_large or len(body) + len(event.data) > self.sessions.options.max_payload_bytes
+                body = bytearray() if is_too_large else body + event.data
+            elif isinstance(event, h11.EndOfMessage):
+                return None if is_too_large else bytes(body)
+            else:
+                raise h11.RemoteProtocolError("the request was broken off")
+
+    async def _client_for(self, peer: HttpClient, request: h11.Request) -> GatewayClient:
+        """The client of this connection, logged in as the request says. Raises RefusedRequestError."""
+        said = b"".join(value for name, value in request.headers if name == b"authorization")
+        login = login_of(said.decode("latin-1"))
+        if peer.client is not None and (peer.client.is_over or peer.login != login):
+            await peer.client.close()
+            peer.client = None
+        if peer.client is None:
+            opened = self._connect_inside(peer)
+            try:
+                peer.client = await GatewayClient.connect(opened, login)
+            except RefusedRequestError:
+                await trio.aclose_forcefully(opened)
+                raise
+            peer.login = login
+        return peer.client
+
+    def _connect_inside(self, peer: HttpClient) -> trio.SocketStream:
+        """A connection to this server, which knows it by the address of the HTTP client."""
+        if len(self.sessions.by_cid) >= self.sessions.options.max_connections:
+            raise RefusedRequestError(503, "maximum connections exceeded")
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)  # noqa: FBT003  the socket module's own signature
+        cid = self.plane.open(theirs.detach(), b"", auth_required=self.sessions.auth_required)
+        session = Session(cid, peer.ip, peer.port, self.clock.unix_ns())
+        self.plane.write(cid, self.sessions.info(session))
+        self.sessions.add(session)
+        self.reactor.end_turn()
+        return trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+
+    @staticmethod
+    async def _send(stream: trio.abc.Stream, http: h11.Connection, reply: Reply) -> None:
+        headers = [
+            ("Content-Type", reply.content_type),
+            ("Content-Length", str(len(reply.body))),
+            ("X-Content-Type-Options", "nosniff"),
+            *reply.headers,
+        ]
+        events = (
+            h11.Response(status_code=reply.status, headers=headers),
+            h11.Data(data=reply.body),
+            h11.EndOfMessage(),
+        )
+        await stream.send_all(b"".join(http.send(event) or b"" for event in events))

@@ -1,0 +1,130 @@
+"""JetStream of this node for /metrics: a snapshot of streams and consumers, as many as were asked for."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from jetraft.api.monitor.figures import ConsumerFigures, JetStreamMetrics, ReplicaFigures, StreamFigures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jetraft.api.jetstream.jsz import Jsz
+    from jetraft.api.monitor.questions import MetricsQuestion
+    from jetraft.cluster.streams.replica import StreamReplica
+    from jetraft.store.blocks.cache import CacheStatistics
+    from jetraft.store.disk.io import WriterStatistics
+    from jetraft.store.disk.latency import LatencyStatistics
+
+SPARK_QUERY: Final = "spark.query"  # in the metadata of a consumer, written by src/pyspark_jetstream/durable.py
+
+
+def collect(
+    jsz: Jsz,
+    question: MetricsQuestion,
+    *,
+    writer: WriterStatistics,
+    cache: CacheStatistics,
+    disk: LatencyStatistics,
+) -> JetStreamMetrics:
+    """What the page shows. Streams come by account and name, so that each look at a node shows the same ones."""
+    replicas = [replica for _, replica in jsz.node.directory.replicas()]
+    wanted = [one for one in replicas if question.acc in ("", one.assignment.account)]
+    wanted.sort(key=lambda replica: (replica.assignment.account, replica.config.name))
+    left, shown = question.consumers_max, []
+    for replica in wanted[: question.streams_max]:
+        consumers = tuple(islice(_consumers(replica), left))
+        left -= len(consumers)
+        shown.append(_stream(jsz, replica, consumers))
+    led = sum(len(replica.consumer_names()) for replica in wanted if replica.is_leader)
+    return JetStreamMetrics(
+        totals=_totals(jsz, replicas, writer, cache),
+        disk=disk,
+        meta=None if jsz.node.meta_group is None else jsz.node.meta_group.statistics(),
+        streams=tuple(shown),
+        streams_omitted=len(wanted) - len(shown),
+        consumers_omitted=led - sum(len(stream.consumers) for stream in shown),
+    )
+
+
+def _totals(
+    jsz: Jsz, replicas: list[StreamReplica], writer: WriterStatistics, cache: CacheStatistics
+) -> dict[str, int]:
+    stats, raft = jsz.stats(), jsz.manager.statistics()
+    scrub = jsz.node.supervisor.statistics().scrub
+    return {
+        "memory": stats["memory"],
+        "storage": stats["storage"],
+        "reserved_memory": stats["reserved_memory"],
+        "reserved_storage": stats["reserved_storage"],
+        "capacity_memory": jsz.capacity["memory"],
+        "capacity_storage": jsz.capacity["file"],
+        "api_requests": stats["api"]["total"],
+        "api_errors": stats["api"]["errors"],
+        "api_waiting": jsz.gateway.statistics().waiting,
+        "streams": len(replicas),
+        "streams_led": sum(replica.is_leader for replica in replicas),
+        "consumers": sum(replica.consumer_count for replica in replicas),
+        "groups": raft.groups,
+        "groups_led": raft.groups_led,
+        "groups_failed": raft.groups_failed,
+        "raft_sent": raft.messages_sent,
+        "raft_received": raft.messages_received,
+        "raft_dropped": raft.messages_dropped,
+        "raft_sent_bytes": raft.payload_bytes_sent,
+        "disk_in_flight": writer.batches_in_flight,
+        "disk_failed": writer.batches_failed,
+        "cache_bytes": cache.bytes_held + cache.window_bytes,
+        "cache_hits": cache.hits + cache.window_hits,
+        "cache_misses": cache.misses,
+        "blocks_damaged": scrub.blocks_damaged,
+    }
+
+
+def _stream(jsz: Jsz, replica: StreamReplica, consumers: tuple[ConsumerFigures, ...]) -> StreamFigures:
+    figures, state = replica.statistics(), replica.machine.store.state
+    name_of = jsz.node.view.name_of
+    return StreamFigures(
+        account=replica.assignment.account,
+        name=replica.config.name,
+        is_leader=replica.is_leader,
+        messages=state.messages,
+        bytes=state.bytes,
+        first_seq=state.first_seq,
+        last_seq=state.last_seq,
+        num_subjects=state.num_subjects,
+        num_consumers=figures.consumers,
+        in_flight_messages=figures.in_flight_messages,
+        group=figures.group,
+        replicas=tuple(
+            ReplicaFigures(name=name_of(lag.node), lag_entries=lag.lag_entries, is_current=lag.current)
+            for lag in replica.group.replica_lag()
+        ),
+        consumers=consumers,
+    )
+
+
+def _consumers(replica: StreamReplica) -> Iterator[ConsumerFigures]:
+    """Of a stream that this node leads: elsewhere their counts are not kept up to date."""
+    if not replica.is_leader:
+        return
+    cluster = replica.cluster()
+    for name in replica.consumer_names():
+        info, state = replica.consumers.info(name, cluster), replica.machine.consumers[name]
+        if info is None:
+            continue
+        since_ns = state.lowest_pending_ns
+        yield ConsumerFigures(
+            name=name,
+            query=state.config.metadata.get(SPARK_QUERY, ""),
+            delivered_consumer_seq=info.delivered.consumer_seq,
+            delivered_stream_seq=info.delivered.stream_seq,
+            ack_floor_consumer_seq=info.ack_floor.consumer_seq,
+            ack_floor_stream_seq=info.ack_floor.stream_seq,
+            num_pending=info.num_pending,
+            num_ack_pending=info.num_ack_pending,
+            num_redelivered=info.num_redelivered,
+            num_waiting=info.num_waiting,
+            oldest_unacked_ns=None if since_ns is None else max(0, info.ts_ns - since_ns),
+        )

@@ -1,0 +1,54 @@
+"""How long batches of writes and fsyncs take: whether the disk may be waited for, and a histogram for monitoring."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+import attrs
+
+FAST_NS: Final = 500_000  # an fdatasync of a good disk takes 40 to 200 us, a thread's wake-up and back 50 to 100
+SLOW_NS: Final = 20_000_000  # a stall counts as at most this much, so that the average recovers soon
+LATENCY_WEIGHT: Final = 0.1  # of the newest batch in the moving average
+_MS: Final = 1_000_000
+BOUNDS_NS: Final = (
+    *(100_000, 250_000, 500_000, _MS, 2_500_000, 5 * _MS, 10 * _MS, 25 * _MS, 50 * _MS, 100 * _MS),
+    *(250 * _MS, 1_000 * _MS, 5_000 * _MS),
+)  # the upper ends of the histogram's buckets, which include them
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LatencyStatistics:
+    """A snapshot: how many batches took up to each of `bounds_ns` and more than the one before; the last: more."""
+
+    bounds_ns: tuple[int, ...]
+    counts: tuple[int, ...]
+    sum_ns: int
+
+
+class DiskLatency:
+    """Estimates whether waiting for the disk costs less than waking a thread and being woken by it (decision 26).
+
+    A moving average over the duration of all batches, whether performed in the trio thread or by writer threads. After
+    a slow batch it takes several fast ones until `is_fast` is true again.
+    """
+
+    def __init__(self) -> None:
+        self._average_ns = float(FAST_NS)
+        self._counts = [0] * (len(BOUNDS_NS) + 1)
+        self._sum_ns = 0
+
+    def note(self, elapsed_ns: int) -> None:
+        """Add the duration of a batch."""
+        self._average_ns += (min(elapsed_ns, SLOW_NS) - self._average_ns) * LATENCY_WEIGHT
+        self._counts[bisect_left(BOUNDS_NS, elapsed_ns)] += 1
+        self._sum_ns += elapsed_ns
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the trio thread may perform batches itself."""
+        return self._average_ns < FAST_NS
+
+    def statistics(self) -> LatencyStatistics:
+        """Figures for monitoring and tests."""
+        return LatencyStatistics(bounds_ns=BOUNDS_NS, counts=tuple(self._counts), sum_ns=self._sum_ns)

@@ -1,0 +1,209 @@
+"""Publishing and reading by HTTP: what a client with the same login would be answered, and nothing else."""
+
+import base64
+import http.client
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.certificates import Authority
+from tests.harness.cluster import Cluster
+from tests.harness.patience import PATIENCE_S
+from tests.harness.ports import HOST
+from tests.harness.raw import RawClient
+from tests.harness.server import Server
+
+LISTEN = f'http_gateway {{ listen: "{HOST}:-1" }}'
+USERS = """
+authorization { users: [
+  { user: all, password: secret }
+  { user: some, password: less, permissions: { publish: "s.open", subscribe: "_INBOX.>" } }
+] }
+"""
+
+
+def port_of(server: Server) -> int:
+    line = server.running.wait_for_line("Listening for HTTP publishes on")
+    return int(re.findall(r":(\d+)$", line.strip())[0])
+
+
+def basic(login: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+
+
+class Browser:
+    """One HTTP connection."""
+
+    def __init__(self, server: Server, login: str = "", context: ssl.SSLContext | None = None) -> None:
+        port = port_of(server)
+        self.connection = (
+            http.client.HTTPConnection(HOST, port, timeout=PATIENCE_S)
+            if context is None
+            else http.client.HTTPSConnection(HOST, port, timeout=PATIENCE_S, context=context)
+        )
+        self.headers = basic(login) if login else {}
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.connection.request(method, path, body, {**self.headers, **named})
+        self.response = self.connection.getresponse()
+        return self.response.status, self.response.read()
+
+    def told(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
+        status, answer = self.ask(method, path, body, **headers)
+        return status, json.loads(answer)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server("jetraft", directory=tmp_path_factory.mktemp("plain"), config=LISTEN) as running:
+        with RawClient(running.address) as client:
+            client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "max_msg_size": 1000})
+        yield running
+
+
+@pytest.fixture
+def browser(server: Server) -> Iterator[Browser]:
+    opened = Browser(server)
+    yield opened
+    opened.close()
+
+
+def test_a_publish_waits_for_its_ack_and_the_message_is_read_again(browser: Browser) -> None:
+    headers = {"Nats_Msg_Id": "one", "X_Header_Colour": "red", "Cookie": "not of the message"}
+    status, ack = browser.told("POST", "/pub/s.a%2Fb", b"hello \x00\xff", **headers)
+    assert (status, ack["stream"]) == (200, "S")
+    status, again = browser.told("POST", "/pub/s.a%2Fb", b"hello", **headers)
+    assert (again["seq"], again["duplicate"]) == (ack["seq"], True)
+    for path in (f"/stream/S/msg/{ack['seq']}", "/stream/S/last/s.a%2Fb"):
+        status, message = browser.told("GET", path)
+        assert (status, message["subject"], message["seq"]) == (200, "s.a/b", ack["seq"])
+        assert base64.b64decode(message["data"]) == b"hello \x00\xff"
+        assert message["headers"] == {"Nats-Msg-Id": ["one"], "Colour": ["red"]}
+        status, body = browser.ask("GET", path, Accept="application/octet-stream")
+        assert (status, body) == (200, b"hello \x00\xff")
+        assert browser.response.headers["Nats-Subject"] == "s.a/b"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text"),
+    [
+        ("POST", "/pub/nobody", 404, "no stream takes this subject"),
+        ("POST", "/pub/s.*", 400, "it is no subject that one can publish to"),
+        ("POST", "/pub/s.%0d%0aPUB%20s.b%200", 400, "it is no subject that one can publish to"),
+        ("POST", "/pub/", 400, "it is no subject that one can publish to"),
+        ("GET", "/pub/s.a", 405, "it is POST"),
+        ("PUT", "/stream/S/msg/1", 405, "it is GET"),
+        ("GET", "/stream/S/msg/0", 400, "the sequence is a number from 1 on"),
+        ("GET", "/stream/S/msg/99999", 404, "no message found"),
+        ("GET", "/stream/S/last/s.none", 404, "no message found"),
+        ("GET", "/stream/NONE/msg/1", 404, "stream not found"),
+        ("GET", "/stream/S.>/msg/1", 400, "it is no name of a stream"),
+        ("GET", "/", 404, "there is /pub/<subject>, /stream/<name>/msg/<seq> and /stream/<name>/last/<subject>"),
+    ],
+)
+def test_what_cannot_be_is_refused(browser: Browser, method: str, path: str, status: int, text: str) -> None:
+    found, answer = browser.told(method, path)
+    assert (found, answer["error"]["code"], answer["error"]["description"]) == (status, status, text)
+
+
+def test_the_errors_of_streams_come_with_their_code(browser: Browser) -> None:
+    status, answer = browser.told("POST", "/pub/s.a", b"x" * 1001)
+    assert (status, answer["error"]["err_code"]) == (400, 10054)
+    status, answer = browser.told("POST", "/pub/s.a", b"x", Nats_Expected_Last_Sequence="99999")
+    assert (status, answer["error"]["err_code"]) == (400, 10071)
+
+
+def test_a_body_is_bounded_and_the_connection_goes_on(browser: Browser) -> None:
+    status, answer = browser.told("POST", "/pub/s.a", b"x" * ((1 << 20) + 1))
+    assert (status, answer["error"]["description"]) == (413, "a message has 1048576 bytes at most")
+    assert browser.ask("POST", "/pub/s.a", b"x")[0] == 200
+
+
+def test_a_web_page_cannot_publish(browser: Browser) -> None:
+    assert browser.ask("POST", "/pub/s.a", b"x", Origin="http://elsewhere")[0] == 403
+
+
+def test_a_connection_that_speaks_no_http_or_is_broken_off_is_closed(server: Server, browser: Browser) -> None:
+    with socket.create_connection((HOST, port_of(server)), timeout=PATIENCE_S) as connection:
+        connection.sendall(b"CONNECT {}\r\nPING\r\n\r\n")
+        assert connection.recv(100) == b""
+    with socket.create_connection((HOST, port_of(server)), timeout=PATIENCE_S) as connection:
+        connection.sendall(b"POST /pub/s.a HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf")
+    assert browser.ask("POST", "/pub/s.a", b"x")[0] == 200
+
+
+def test_its_clients_are_shown_and_go_with_their_connection(server: Server, browser: Browser) -> None:
+    assert browser.ask("POST", "/pub/s.a", b"x")[0] == 200
+    _, page = server.get("/connz")
+    mine = [one for one in page["connections"] if one.get("name") == "http gateway"]
+    assert [one["ip"] for one in mine] == [HOST]
+    browser.close()
+
+    def are_gone() -> bool:
+        _, shown = server.get("/connz")
+        return not [one for one in shown["connections"] if one.get("name") == "http gateway"]
+
+    server.running.wait_until(are_gone, what="the client behind the connection ended")
+
+
+def test_a_login_is_a_clients_and_so_is_what_it_may_do(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path, config=LISTEN + USERS) as server:
+        with RawClient(server.address, **{"user": "all", "pass": "secret"}) as client:  # type: ignore[arg-type]
+            client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+        for login in ("", "all:wrong", "nobody:x"):
+            refused = Browser(server, login)
+            assert refused.ask("POST", "/pub/s.open", b"x")[0] == 401
+            assert refused.response.headers["WWW-Authenticate"].startswith("Basic")
+            refused.close()
+        some = Browser(server, "some:less")
+        assert some.ask("POST", "/pub/s.open", b"x")[0] == 200
+        status, answer = some.told("POST", "/pub/s.closed", b"x")
+        assert (status, answer["error"]["description"]) == (403, 'Permissions Violation for Publish to "s.closed"')
+        assert some.ask("GET", "/stream/S/msg/1")[0] == 403
+        assert some.ask("POST", "/pub/s.open", b"x")[0] == 200, "the connection goes on"
+        some.headers = basic("all:secret")
+        assert some.ask("GET", "/stream/S/msg/1")[0] == 200, "another login on the same connection"
+        some.close()
+        some = Browser(server)
+        assert some.ask("GET", "/stream/S/msg/1", Authorization="Digest x")[0] == 401
+        some.close()
+
+
+def test_a_token_is_a_bearers(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path, config=LISTEN + 'authorization { token: "t0ken" }') as server:
+        with RawClient(server.address, auth_token="t0ken") as client:
+            client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+        browser = Browser(server)
+        assert browser.ask("POST", "/pub/s.a", b"x", Authorization="Bearer t0ken")[0] == 200
+        assert browser.ask("POST", "/pub/s.a", b"x", Authorization="Bearer other")[0] == 401
+        browser.close()
+
+
+def test_it_speaks_https_with_certificates_of_its_own(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    block = f'http_gateway {{ listen: "{HOST}:-1", tls {{ {authority.server().block} }} }}'
+    with Server("jetraft", directory=tmp_path, config=block) as server:
+        browser = Browser(server, context=ssl.create_default_context(cafile=str(authority.ca_file)))
+        assert browser.ask("POST", "/pub/nobody", b"x")[0] == 404
+        browser.close()
+
+
+def test_every_node_of_a_cluster_takes_publishes(tmp_path: Path) -> None:
+    with Cluster("jetraft", 3, directory=tmp_path, config=LISTEN) as cluster:
+        with RawClient(cluster[0].address) as client:
+            client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "num_replicas": 3})
+        for number, node in enumerate(cluster.nodes, start=1):
+            browser = Browser(node)
+            status, ack = browser.told("POST", "/pub/s.a", b"%d" % number)
+            assert (status, ack["seq"]) == (200, number)
+            browser.close()
