@@ -48,7 +48,7 @@ from jetraft.api.syslog import SyslogError
 from jetraft.api.system.assembly import SystemAccount
 from jetraft.api.system.head import ClientDirectory
 from jetraft.api.timers import TrioTimers
-from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_clients
+from jetraft.api.tls.assembly import ListenerParts, client_listener, log_start, make_plane, serve_tls
 from jetraft.api.tls.options import TlsError
 from jetraft.api.tracing import Tracer
 from jetraft.store.model.versioning import SERVER_VERSION
@@ -389,13 +389,6 @@ async def serve_others(server: Server) -> None:
 
     clients = ClientDirectory(sessions=server.sessions, plane=server.plane, identity=server.identity)
     await JetStreamOfOthers.make(server.mesh, server.reactor, server.accounts, clients, server.clock).run()
-
-
-def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> Any:
-    """Serve handshakes of clients and of leaf nodes, where the options ask for TLS; returns what serves the clients."""
-    if leaf is not None:
-        leaf.serve_tls(parts)
-    return serve_clients(options.tls, parts) if options.tls is not None else None
 
 
 def make_reloader(server: Server) -> Reloader:

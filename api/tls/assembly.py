@@ -138,6 +138,13 @@ def serve_clients(options: TlsOptions, parts: ListenerParts, material: Material 
     return clients
 
 
+def serve_tls(options: Options, parts: ListenerParts, leaf: Any) -> TlsClients | None:
+    """Serve handshakes of clients and of leaf nodes, where the options ask for TLS; returns what serves the clients."""
+    if leaf is not None:
+        leaf.serve_tls(parts)
+    return serve_clients(options.tls, parts) if options.tls is not None else None
+
+
 def client_listener(sock: socket.socket, parts: ListenerParts, tls: TlsClients | None) -> ClientListener:
     """The listener for clients, behind a proxy or not."""
     if parts.sessions.options.proxy_protocol:
