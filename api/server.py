@@ -163,9 +163,8 @@ class Server:
         self.timers = TrioTimers(self.clock, self.reactor.end_turn, self.reactor.within_turn)
         latencies = Latencies(self.plane, self.sessions, self.reactor.later, self.timers.call_at)
         self.shared = set_up(self.plane, options.sharing, self.identity.cluster_name, latencies)
-        self.parts = parts = ListenerParts(
-            self.plane, self.sessions, self.reactor, self.clock, self.timers.call_at, self.say
-        )
+        call_at = self.timers.call_at
+        self.parts = parts = ListenerParts(self.plane, self.sessions, self.reactor, self.clock, call_at, self.say)
         self.tls = serve_tls(options, parts, self.leaf)
         listener = client_listener(self.client_socket, parts, self.tls)
         others = [*self._build_websocket(parts), *gateway_listeners(options, parts)]

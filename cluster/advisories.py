@@ -81,22 +81,23 @@ class Advisories:
 
     # --- backups
 
-    def snapshot_began(self, stream: str, state: Mapping[str, object]) -> None:
-        """A snapshot of this state is on its way."""
-        self._tell(f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", {"stream": stream, "state": state})
+    def snapshot_began(self, stream: str, state: Mapping[str, object], client: Mapping[str, object]) -> None:
+        """A snapshot of this state is on its way, to this client."""
+        fields = {"stream": stream, "state": state, "client": client}
+        self._tell(f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", fields)
 
-    def snapshot_ended(self, stream: str, began_ns: int, error: str) -> None:
+    def snapshot_ended(self, stream: str, began_ns: int, error: str, client: Mapping[str, object]) -> None:
         """A snapshot is complete, or has failed."""
-        fields = {"stream": stream, **self._span(began_ns), **({"error": error} if error else {})}
+        fields = {"stream": stream, **self._span(began_ns), "client": client, **({"error": error} if error else {})}
         self._tell(f"STREAM.SNAPSHOT_COMPLETE.{stream}", "snapshot_complete", fields)
 
-    def restore_began(self, stream: str) -> None:
-        """An archive may be sent."""
-        self._tell(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", {"stream": stream})
+    def restore_began(self, stream: str, client: Mapping[str, object]) -> None:
+        """An archive may be sent by this client."""
+        self._tell(f"STREAM.RESTORE_CREATE.{stream}", "restore_create", {"stream": stream, "client": client})
 
-    def restore_ended(self, stream: str, began_ns: int, size_bytes: int) -> None:
+    def restore_ended(self, stream: str, began_ns: int, size_bytes: int, client: Mapping[str, object]) -> None:
         """An archive has been taken or refused."""
-        fields = {"stream": stream, **self._span(began_ns), "bytes": size_bytes}
+        fields = {"stream": stream, **self._span(began_ns), "bytes": size_bytes, "client": client}
         self._tell(f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", fields)
 
     # --- consumers

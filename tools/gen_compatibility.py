@@ -40,6 +40,7 @@ CREATES: Final = {
 }
 ELSEWHERE: Final = {  # what scenes on one server do not ask for
     "SERVER.REMOVE": "tests/cluster/membership/test_members.py",
+    "ACCOUNT.PURGE.*": "tests/api/jetstream/test_purged_accounts.py",
 }
 USED: Final = re.compile(r"\berrors\.([A-Z][A-Z_0-9]+)")
 HEAD: Final = """# Compatibility with nats-server 2.15.1

@@ -44,7 +44,7 @@ class RefusedRequestError(Exception):
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Asking:
+class AskedMessage:
     """The message that a request is."""
 
     subject: bytes
@@ -88,7 +88,7 @@ def login_of(authorization: str) -> Login:
     raise RefusedRequestError(401, "Authorization is neither Basic nor Bearer")
 
 
-def asked_by(method: str, target: str, headers: Sequence[tuple[bytes, bytes]]) -> Asking:
+def asked_by(method: str, target: str, headers: Sequence[tuple[bytes, bytes]]) -> AskedMessage:
     """The message that a request is, without its body. Raises RefusedRequestError."""
     if any(name.lower() == b"origin" for name, _ in headers):
         raise RefusedRequestError(403, "requests of web pages are not served")
@@ -97,7 +97,7 @@ def asked_by(method: str, target: str, headers: Sequence[tuple[bytes, bytes]]) -
         case [b"pub", subject]:
             _require(method, "POST")
             _check_subject(subject)
-            return Asking(subject=subject, hdr=_header_block(headers), takes_body=True)
+            return AskedMessage(subject=subject, hdr=_header_block(headers), takes_body=True)
         case [b"stream", stream, b"msg", text]:
             _require(method, "GET")
             if not SEQUENCE.fullmatch(text.decode("latin-1")):
@@ -123,11 +123,11 @@ def _check_subject(subject: bytes) -> None:
         raise RefusedRequestError(400, "it is no subject that one can publish to")
 
 
-def _message_of(stream: bytes, question: dict[str, Any], headers: Sequence[tuple[bytes, bytes]]) -> Asking:
+def _message_of(stream: bytes, question: dict[str, Any], headers: Sequence[tuple[bytes, bytes]]) -> AskedMessage:
     if not valid_asset_name(stream):
         raise RefusedRequestError(400, "it is no name of a stream")
     accepted = b",".join(value for name, value in headers if name.lower() == b"accept")
-    return Asking(
+    return AskedMessage(
         subject=b"$JS.API.STREAM.MSG.GET." + stream,
         payload=orjson.dumps(question),
         is_raw=BYTES_TYPE.encode() in accepted,
@@ -145,7 +145,7 @@ def _header_block(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
     return b"NATS/1.0\r\n%b\r\n" % b"".join(lines) if lines else b""
 
 
-def reply_of(asking: Asking, hdr: bytes, payload: bytes) -> Reply:
+def reply_of(asking: AskedMessage, hdr: bytes, payload: bytes) -> Reply:
     """The response that an answer is."""
     if hdr.startswith(NO_RESPONDERS) and not payload:
         return problem(404, "no stream takes this subject" if asking.takes_body else "JetStream is not enabled")

@@ -1,4 +1,4 @@
-"""The handler for the account's own figures."""
+"""Handlers for an account as a whole: its figures, and its end."""
 
 from __future__ import annotations
 
@@ -14,3 +14,14 @@ if TYPE_CHECKING:
 async def info(service: ClusterService, call: Call) -> Mapping[str, object]:
     """INFO: the usage of the account on all nodes. `api` counts the requests answered before this one."""
     return (await service.usages.account_info(call.account)).to_json_dict()
+
+
+async def purge(service: ClusterService, call: Call) -> Mapping[str, object]:
+    """ACCOUNT.PURGE.*: deletes the streams of an account, which may be one that is not known any more.
+
+    The system account may ask so, and nobody else is answered (gateway.py). A body is passed over.
+    """
+    name = call.names[0]
+    async for stream in service.delete_streams_of(name):
+        service.advisories.of(name).stream_action(stream, "delete")
+    return {"initiated": True}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from jetraft.api.jetstream.asking import client_of
 from jetraft.api.jetstream.views import single_stream
+from jetraft.cluster.backup.asker import Asker
 from jetraft.cluster.backup.restoration import is_marked
 from jetraft.cluster.backup.sending import Manner
 from jetraft.store.model import errors, message
@@ -36,6 +38,7 @@ async def snapshot(service: ClusterService, call: Call) -> Mapping[str, object]:
         chunk_bytes=max(0, request.chunk_size),
         window_bytes=max(0, request.window_size),
         with_consumers=not request.no_consumers,
+        client=client_of(call.hdr, call.account),
         from_seq=_from_seq(call.hdr),
     )
     config, state = await service.backups.snapshot(call.account, call.stream, manner)
@@ -61,8 +64,8 @@ async def restore(service: ClusterService, call: Call) -> Mapping[str, object]:
         raise errors.STREAM_MISMATCH.with_values()
     if not request.config.name or is_marked(request.config):
         raise errors.BAD_REQUEST.with_values()
-    shape = partial(_outcome, service)
-    return {"deliver_subject": await service.backups.begin_restore(call.account, request.config, shape)}
+    asker = Asker(client=client_of(call.hdr, call.account), answer=partial(_outcome, service))
+    return {"deliver_subject": await service.backups.begin_restore(call.account, request.config, asker)}
 
 
 def _outcome(service: ClusterService, outcome: Mapping[str, Any] | errors.ApiError) -> bytes:

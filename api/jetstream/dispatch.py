@@ -68,7 +68,7 @@ OPERATIONS: Final = (
     Operation(b"STREAM.PEER.REMOVE.*", _R.STREAM_REMOVE_PEER, Owner.META, members.remove_stream_peer),
     Operation(b"STREAM.PEER.EVACUATE.*", _R.STREAM_EVACUATE_PEER, Owner.STREAM, unserved.evacuate_peer),
     Operation(b"STREAM.CANCEL_MOVE.*", _R.STREAM_CANCEL_MOVE, Owner.STREAM, unserved.no_move),
-    Operation(b"ACCOUNT.PURGE.*", _R.ACCOUNT_PURGE, Owner.ANY, unserved.purge_account),
+    Operation(b"ACCOUNT.PURGE.*", _R.ACCOUNT_PURGE, Owner.META, account.purge, _REPEATABLE),
     Operation(b"ACCOUNT.STREAM.MOVE.*.*", _R.STREAM_UPDATE, Owner.ANY, unserved.move),
     Operation(b"ACCOUNT.STREAM.CANCEL_MOVE.*.*", _R.STREAM_UPDATE, Owner.ANY, unserved.no_account_move),
     Operation(b"STREAM.SNAPSHOT.*", _R.STREAM_SNAPSHOT, Owner.STREAM, backups.snapshot),

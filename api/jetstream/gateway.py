@@ -19,6 +19,7 @@ import trio
 
 from jetraft.api.accounts import LiveAccounts
 from jetraft.api.config.options import JetStreamAccounts
+from jetraft.api.jetstream.asking import NAMED, with_client
 from jetraft.api.jetstream.call import Call
 from jetraft.api.jetstream.dispatch import CAPTURED, Found, find
 from jetraft.api.jetstream.error_answers import error_json
@@ -240,13 +241,14 @@ class ApiGateway:
         if is_late(job, trio.current_time()):
             self._count_refused(len(job.asked), captured.account)
             return error_json(operation.kind, errors.STREAM_TOO_MANY_REQUESTS.with_values())
+        is_named, account = operation.kind in NAMED, captured.account
         request = ForwardedRequest(
-            account=captured.account,
+            account=account,
             owner=operation.owner,
             stream=job.found.names[0] if operation.owner is Owner.STREAM else "",
             repeatable=operation.repeatable,
             subject=captured.subject,
-            hdr=captured.hdr,
+            hdr=with_client(captured.hdr, self._describe(captured.client, account)) if is_named else captured.hdr,
             payload=captured.payload,
         )
         try:

@@ -165,9 +165,7 @@ class JetStreamNode:
         self._setting = setting
         self._reactor = reactor
         self._clock = clock
-        self.writer = opened.writer
-        self._disk = opened.disk
-        self._node_dir = opened.node_dir
+        self.writer, self._disk, self._node_dir = opened.writer, opened.disk, opened.node_dir
         self.node_id = self._node_dir.node_id
         self.cache = BlockCache(setting.cache_bytes_max)
         rng = random.Random()  # noqa: S311  election jitter, placement and group names: nothing secret

@@ -30,11 +30,6 @@ async def consumer_peer(service: ClusterService, call: Call) -> Mapping[str, obj
     raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
 
 
-async def purge_account(_service: ClusterService, _call: Call) -> Mapping[str, object]:
-    """ACCOUNT.PURGE.*: nats-server's system account deletes another account's streams; here one account exists."""
-    raise errors.CLUSTER_UNSUPPORTED_FEATURE.with_values()
-
-
 async def move(service: ClusterService, _call: Call) -> Mapping[str, object]:
     """ACCOUNT.STREAM.MOVE.*.*: use STREAM.PEER.REMOVE or another placement to move a replica."""
     if not service.cluster.clustered:

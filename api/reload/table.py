@@ -92,14 +92,14 @@ def go_bool(value: Any) -> str:
     return "true" if value else "false"
 
 
-def go_switch(value: Any) -> str:
-    """On or off."""
-    return "enabled" if value else "disabled"
-
-
 def go_not(value: Any) -> str:
     """The other one."""
     return go_bool(not value)
+
+
+def go_switch(value: Any) -> str:
+    """On or off."""
+    return "enabled" if value else "disabled"
 
 
 def seconds(value_ns: int) -> str:

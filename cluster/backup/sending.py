@@ -24,7 +24,7 @@ from jetraft.store.port import StoreError
 from jetraft.store.s2.framing import Compressor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from jetraft.cluster.ports import Outbox
     from jetraft.cluster.state.machine import StreamMachine
@@ -62,6 +62,7 @@ class Manner:
     chunk_bytes: int = 0
     window_bytes: int = 0
     with_consumers: bool = True
+    client: Mapping[str, object] = attrs.field(factory=dict)  # what events tell of who asked
     from_seq: int = 0  # messages before it are left out; the state is that of the whole stream
 
     @property

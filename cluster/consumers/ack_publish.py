@@ -15,10 +15,13 @@ import attrs
 from jetraft.cluster.capture._capture import encode_capture
 from jetraft.cluster.state.ack_header import with_ack
 from jetraft.store.model import message
+from jetraft.store.stream._runs import Runs
 
 if TYPE_CHECKING:
     from jetraft.cluster.capture._capture import Capture
+    from jetraft.cluster.consumers.acknowledging import Acknowledging
     from jetraft.cluster.consumers.acks import AckSubject
+    from jetraft.cluster.consumers.effects import Now
 
 PUBLISH: Final = b"Jetraft-Publish"
 
@@ -58,3 +61,13 @@ def asked_by(captured: Capture, subject: AckSubject, *, is_newest: bool, allowed
     hdr = with_ack(message.strip(captured.hdr, PUBLISH), subject.consumer, subject.stream_seq, subject.count)
     record = encode_capture(target, captured.reply, hdr, captured.payload)
     return AckPublish(record=record, is_newest=is_newest, allowed=allowed)
+
+
+def note_outcome(core: Acknowledging, subject: AckSubject, outcome: AckOutcome, reply: bytes, now: Now) -> None:
+    """Tell the consumer what came of an ack that publishes."""
+    if outcome is AckOutcome.STORED:
+        core.settled(subject, now)
+    elif outcome is AckOutcome.KNOWN:
+        core.acknowledge(Runs((subject.stream_seq,)), now)
+    elif outcome is AckOutcome.STALE:
+        core.refuse_stale(reply)

@@ -21,7 +21,7 @@ import attrs
 from jetraft.cluster.capture._capture import capture_at, captures
 from jetraft.cluster.consumers._acks import sort_acks
 from jetraft.cluster.consumers.ack_batching import AckBatch
-from jetraft.cluster.consumers.ack_publish import AckOutcome, asked_by
+from jetraft.cluster.consumers.ack_publish import asked_by, note_outcome
 from jetraft.cluster.consumers.acknowledging import NONE_NAMED
 from jetraft.cluster.consumers.acks import Ack, AckKind, AckSubject, named_in, parse_ack_body, parse_ack_subject
 from jetraft.cluster.consumers.effects import Now
@@ -37,20 +37,19 @@ from jetraft.store.model import message
 from jetraft.store.model.clock import NS_PER_MS
 from jetraft.store.model.config import RetentionPolicy
 from jetraft.store.model.extensions import consumer_extensions
-from jetraft.store.stream._runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jetraft.cluster.capture._capture import Capture
-    from jetraft.cluster.consumers.ack_publish import AckPublish, AckPublisher
-    from jetraft.cluster.consumers.core import ConsumerCore
+    from jetraft.cluster.consumers.ack_publish import AckPublisher
     from jetraft.cluster.consumers.effects import CoreStatistics
     from jetraft.cluster.ports import MessageSource, TimerHandle
     from jetraft.cluster.site import Site
     from jetraft.cluster.state.machine import StreamMachine
     from jetraft.raft.group import Group
     from jetraft.store.port import StoreCorrupt
+    from jetraft.store.stream._runs import Runs
     from jetraft.store.stream.consumer_state import ConsumerState
 
 COMMANDS_NOTED_MAX: Final = 1000  # more of them are proposed without waiting
@@ -250,7 +249,8 @@ class ConsumerDispatcher:
         newest, allowed = core.is_newest(parsed), core.extensions.ack_publish
         asked = asked_by(captured, parsed, is_newest=newest, allowed=allowed) if captured.hdr else None
         if asked is not None:
-            self._publish(core, parsed, asked, reply, now)
+            self.propose_noted()  # what acknowledges is a message: it comes behind what is noted
+            note_outcome(core, parsed, self._publisher.publish_with_ack(asked), reply, now)
             return name
         ack, is_pending = parse_ack_body(body), parsed.stream_seq in runner.core.pending
         if not runner.core.answer(parsed, ack, reply, now):
@@ -260,17 +260,6 @@ class ConsumerDispatcher:
         if ack.kind is AckKind.NEXT and isinstance(runner.core, PullConsumer):
             runner.core.pull(ack.body, reply, now)
         return name
-
-    def _publish(self, core: ConsumerCore, subject: AckSubject, asked: AckPublish, reply: bytes, now: Now) -> None:
-        """An ack that publishes: the message acknowledges, in its own entry, behind what is noted."""
-        self.propose_noted()
-        outcome = self._publisher.publish_with_ack(asked)
-        if outcome is AckOutcome.STORED:
-            core.settled(subject, now)
-        elif outcome is AckOutcome.KNOWN:
-            core.acknowledge(Runs((subject.stream_seq,)), now)
-        elif outcome is AckOutcome.STALE:
-            core.refuse_stale(reply)
 
     def _tell(self, name: str, subject: AckSubject, ack: Ack) -> None:
         """Advise that a message was refused, or terminated for a reason that may stand behind `+TERM`."""

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from jetraft.cluster.accounts import Accounts
     from jetraft.cluster.advisories import NodeAdvisories
+    from jetraft.cluster.backup.asker import Asker
     from jetraft.cluster.backup.sending import Manner
     from jetraft.cluster.calls.forward import Forwarder
     from jetraft.cluster.meta.directory import ReplicaDirectory
@@ -179,11 +180,11 @@ class Backups:
             ack_prefix=f"$JS.SNAPSHOT.ACK.{stream}.{self._new_id()}.".encode(),
             is_open=lambda: self._directory.get(key) is replica,
         )
-        self._advisories.of(account).snapshot_began(stream, cut.state.to_json_dict())
-        self._nursery.start_soon(self._send, key, sending)
+        self._advisories.of(account).snapshot_began(stream, cut.state.to_json_dict(), manner.client)
+        self._nursery.start_soon(self._send, key, sending, manner.client)
         return replica.config, replica.info().state
 
-    async def _send(self, key: StreamKey, sending: Sending) -> None:
+    async def _send(self, key: StreamKey, sending: Sending, client: Mapping[str, object]) -> None:
         self._snapshots += 1
         failure, began_ns = "internal error", self._clock.unix_ns()
         try:
@@ -192,17 +193,15 @@ class Backups:
             log.exception("snapshot of %s > %s", *key)
         finally:
             self._snapshots -= 1
-        self._advisories.of(key.account).snapshot_ended(key.name, began_ns, failure)
+        self._advisories.of(key.account).snapshot_ended(key.name, began_ns, failure, client)
         self._sent += not failure
         self._not_sent += bool(failure)
         log.info("snapshot of %s > %s: %d bytes: %s", *key, sending.bytes_sent, failure or "complete")
 
     # --- restores, on the node where the request entered
 
-    async def begin_restore(
-        self, account: str, config: StreamConfig, answer: Callable[[Mapping[str, Any] | ApiError], bytes]
-    ) -> str:
-        """Take an upload from now on; return its subject. `answer` shapes the outcome for the client. Raises ApiError.
+    async def begin_restore(self, account: str, config: StreamConfig, asker: Asker) -> str:
+        """Take an upload from now on; return its subject. The asker is told the outcome. Raises ApiError.
 
         The name is free and the config is valid when this returns.
         """
@@ -217,17 +216,11 @@ class Backups:
             has_room=lambda: not self._space.is_low(self._clock.mono_ns()),
         )
         self._uploads += 1
-        self._advisories.of(account).restore_began(config.name)
-        self._nursery.start_soon(self._restore, account, config, upload, answer)
+        self._advisories.of(account).restore_began(config.name, asker.client)
+        self._nursery.start_soon(self._restore, account, config, upload, asker)
         return subject
 
-    async def _restore(
-        self,
-        account: str,
-        config: StreamConfig,
-        upload: Upload,
-        answer: Callable[[Mapping[str, Any] | ApiError], bytes],
-    ) -> None:
+    async def _restore(self, account: str, config: StreamConfig, upload: Upload, asker: Asker) -> None:
         began_ns = self._clock.unix_ns()
         outcome: Mapping[str, Any] | ApiError
         try:
@@ -242,7 +235,7 @@ class Backups:
         failed = isinstance(outcome, errors.ApiError)
         if not failed:
             self._advisories.of(account).stream_action(config.name, "create")
-        self._advisories.of(account).restore_ended(config.name, began_ns, upload.bytes_received)
+        self._advisories.of(account).restore_ended(config.name, began_ns, upload.bytes_received, asker.client)
         try:
             await upload.drain()
         except UploadFailedError as error:
@@ -255,7 +248,7 @@ class Backups:
         told = outcome if failed else "complete"
         log.info("restore of %s > %s: %d bytes: %s", account, config.name, upload.bytes_received, told)
         if upload.reply:
-            self._outboxes(account).send(upload.reply, payload=answer(outcome))
+            self._outboxes(account).send(upload.reply, payload=asker.answer(outcome))
 
     async def _restored_from(self, account: str, config: StreamConfig, upload: Upload) -> Mapping[str, Any]:
         """Make the stream and fill it; return its info. Raises CorruptArchiveError, UploadFailedError, ApiError."""

@@ -24,7 +24,7 @@ from jetraft.store.model.state import StreamAlternate
 from jetraft.store.model.subject import overlaps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from jetraft.cluster.advisories import NodeAdvisories
     from jetraft.cluster.calls.forward import Forwarder
@@ -115,6 +115,18 @@ class ClusterService:
         """Delete a stream; when this returns, the nodes that can be reached do not serve it any more."""
         row = await self._frontend.remove(account, name)
         await self.inquiries.let_holders_catch_up(row)
+
+    async def delete_streams_of(self, account: str) -> AsyncIterator[str]:
+        """Delete the streams of an account, one after the other, and yield their names. Raises ApiError or Moved."""
+        self.owners.require_meta()
+        for row in self.streams_of(account, ""):
+            try:
+                await self._frontend.remove(account, row.config.name)
+            except errors.ApiError as error:
+                if error.err_code != errors.STREAM_NOT_FOUND.err_code:  # deleted meanwhile
+                    raise
+            else:
+                yield row.config.name
 
     async def remove_stream_peer(self, account: str, name: str, peer: str) -> None:
         """Move a stream's replica away from a node. Raises ApiError: also when there is no other node for it."""

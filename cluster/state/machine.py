@@ -36,7 +36,7 @@ from jetraft.store.frames.format import (
     Kind,
 )
 from jetraft.store.model.config import RetentionPolicy, StreamConfig
-from jetraft.store.model.extensions import WAITING, stream_extensions
+from jetraft.store.model.extensions import WAITING, hidden_by
 from jetraft.store.model.subject import is_literal
 from jetraft.store.stream.dedup import Dedup
 from jetraft.store.stream.retention import limits_of
@@ -139,7 +139,7 @@ class StreamMachine:
         if self.config is not None:
             self.store.set_limits(limits_of(self.config))
         self.store.restore(found.store)
-        self._hide_what_waits()
+        self.store.hide(hidden_by(self.config))
         self.dedup = Dedup.restore(found.dedup)
         self.ttl.restore(found.ttl)
         self.schedules.restore(found.schedules)
@@ -277,13 +277,9 @@ class StreamMachine:
         self.config = config
         self.dedup.set_window(config.duplicate_window)
         removed = self.store.set_limits(limits_of(config))
-        self._hide_what_waits()
+        self.store.hide(hidden_by(self.config))
         self._events.config_changed(config)
         return removed
-
-    def _hide_what_waits(self) -> None:
-        delays = self.config is not None and stream_extensions(self.config).delayed
-        self.store.hide(WAITING if delays else None)
 
     def _purged(self) -> None:
         """Consumers need not wait for what lies below the first message any more."""

@@ -102,6 +102,11 @@ def check_stream_extensions_update(old: StreamConfig, new: StreamConfig) -> None
         raise errors.STREAM_INVALID_CONFIG.with_values(err=f"{DELAYED} can not be removed")
 
 
+def hidden_by(config: StreamConfig | None) -> bytes | None:
+    """What the subjects of messages begin with that consumers of the stream are not given; None: of none."""
+    return WAITING if config is not None and stream_extensions(config).delayed else None
+
+
 def keeps_schedules(config: StreamConfig) -> bool:
     """Whether the stream has messages that are due at some time: schedules, or others that wait."""
     return config.allow_msg_schedules or stream_extensions(config).delayed

@@ -130,7 +130,7 @@ def publish_beside(generator: Path, running: list[Server], names: list[str], bat
 def add_readers(client: RawClient, names: list[str], filters: list[str]) -> None:
     """Consumers that start with what is published next; `filters` is empty for all subjects."""
     for number, name in enumerate(names):
-        config = {"durable_name": name, "ack_policy": "all", "deliver_policy": "new"}
+        config: dict[str, object] = {"durable_name": name, "ack_policy": "all", "deliver_policy": "new"}
         config["max_ack_pending"] = 2 * BATCH * (1 if filters else ACTIVE)
         config |= {"filter_subject": filters[number]} if filters else {}
         subject = f"CONSUMER.DURABLE.CREATE.BENCH.{name}"

@@ -3,8 +3,8 @@
     python -m tests.spark.bench [--rows 1500000] [--runs 3] [--kind jetraft-1 --kind jetraft-3 --kind reference-1]
 
 Servers, driver and tasks share one machine. Each case is read once before it is timed, then the best of the timed runs
-counts, by wall time. The processor time is that of all processes, servers and JVM included. The ceiling is Arrow from
-memory.
+counts, by wall time. The processor time is that of all processes, servers and JVM included. The ceiling of each case is
+the same columns from memory (from_memory.py): what Spark itself costs.
 """
 
 import argparse
@@ -15,20 +15,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tests.harness.cluster import Cluster
 from tests.harness.raw import RawClient
 from tests.harness.server import ROOT, Kind, Server
 from tests.spark.conftest import local_session
+from tests.spark.from_memory import FromMemory
 from tests.spark.streams import Headers, create, publish
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROWS_PER_TRIGGER = 500_000
 CPU_MAX_US = 1.0  # a row, of all processes
@@ -78,8 +75,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         spark = session(Path(place))
         spark.dataSource.register(FromMemory)
-        frame = spark.read.format("from_memory").option("rows", given.rows).load()
-        show("Arrow from memory", "batch, 128 B", *best(given.rows, given.runs, lambda: discard(frame)), 0)
+        for case in CASES:
+            rows = int(given.rows * STREAMS[case.stream].share)
+            show("Arrow from memory", case.name, *best(rows, given.runs, ceiling(spark, case, rows, Path(place))), 0)
         for kind in given.kind or ["jetraft-1", "jetraft-3", "reference-1"]:
             name, _, nodes = kind.partition("-")
             directory = Path(place) / kind
@@ -116,6 +114,24 @@ def fill(server: Server, rows: int, replicas: int) -> None:
             publish(client, name, int(rows * stored.share), payload=lambda _, p=payload: p, headers=stored.headers)  # type: ignore[misc]
 
 
+def ceiling(spark: SparkSession, case: Case, rows: int, directory: Path) -> Callable[[], object]:
+    """The query of a case over rows that no server sends."""
+    stored = STREAMS[case.stream]
+    options = {"rows": rows, "payload": stored.payload_bytes, "header": int(bool(stored.headers(0)))}
+    if not case.is_streaming:
+        frame = spark.read.format("from_memory").options(**options).load()
+        return lambda: discard(frame)
+    stream = spark.readStream.format("from_memory").options(**options, batch=ROWS_PER_TRIGGER).load()
+    return lambda: drain(stream, directory)
+
+
+def drain(stream: Any, directory: Path) -> None:
+    """Run a streaming query to its end and throw the rows away."""
+    checkpoint = tempfile.mkdtemp(dir=directory, prefix="checkpoint-")
+    writer = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
 def reading(spark: SparkSession, urls: str, case: Case, directory: Path) -> Callable[[], object]:
     """The query of a case."""
     options = {"servers": urls, "stream": case.stream}
@@ -123,13 +139,7 @@ def reading(spark: SparkSession, urls: str, case: Case, directory: Path) -> Call
         frame = spark.read.format("jetstream").options(**options).load()
         return lambda: discard(frame)
     stream = spark.readStream.format("jetstream").options(**options, maxRecordsPerTrigger=ROWS_PER_TRIGGER).load()
-    counter = iter(range(1000))
-
-    def run() -> None:
-        writer = stream.writeStream.format("noop").option("checkpointLocation", str(directory / f"c{next(counter)}"))
-        writer.trigger(availableNow=True).start().awaitTermination()
-
-    return run
+    return lambda: drain(stream, directory)
 
 
 def discard(frame: Any) -> None:
@@ -179,43 +189,6 @@ def session(directory: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     return local_session(SparkSession.builder, directory, java="")
-
-
-class FromMemory(DataSource):
-    """The same columns without any server."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "from_memory"
-
-    def schema(self) -> str:
-        from pyspark_jetstream.rows import SCHEMA_DDL  # noqa: PLC0415  (Spark pickles this class)
-
-        return SCHEMA_DDL
-
-    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002  (Spark's)
-        return MemoryReader(int(self.options["rows"]))
-
-
-class MemoryReader(DataSourceReader):
-    """Repeats one record batch."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(self._rows // 2) for _ in range(2)]
-
-    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        from pyspark_jetstream.rows import to_batches  # noqa: PLC0415  (a task)
-        from pyspark_jetstream.wire import Rows  # noqa: PLC0415
-
-        rows = Rows()
-        for number in range(5000):
-            rows.append(number, b"2026-01-01T00:00:00Z", b"SMALL.s1", b"", bytes(128))
-        [batch] = to_batches(rows)[:1]
-        for _ in range(partition.value // batch.num_rows):
-            yield batch
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ import attrs
 from pyspark.sql import SparkSession
 
 from tests.harness.raw import RawClient
-from tests.spark.bench import FromMemory, best, discard, processor_s, servers, session
+from tests.spark.bench import best, discard, processor_s, servers, session
+from tests.spark.from_memory import FromMemory
 from tests.spark.streams import create, delete
 
 STREAM = "WRITTEN"

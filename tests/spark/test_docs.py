@@ -1,7 +1,7 @@
 """docs/spark.md: its examples run, and its tables have every option.
 
-Examples without Spark and commands read from a real server. Those with Spark run against a recorder, which parses
-the options of each read and write: their servers have other names, logins and domains.
+Examples and commands run against a real server, with a real Spark. One example needs TLS and a login of its own: a
+recorder, which parses the options of each read and write, takes it instead of Spark, as it does the others.
 """
 
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,9 @@ from tests.harness.raw import RawClient
 from tests.harness.server import ROOT, Server
 from tests.spark.streams import create, delete
 from tests.spark.test_credentials import SEEDS, creds, text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 TEXT = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -83,6 +86,40 @@ def orders(client: RawClient) -> Iterator[None]:
         client.acknowledged(f"orders.{('eu', 'us', 'as')[number % 3]}.new", b"{}")
     yield
     delete(client, "ORDERS")
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("orders")
+def test_the_examples_with_spark_run(spark: "SparkSession", server: Server, client: RawClient, tmp_path: Path) -> None:
+    """All but the one that needs TLS and a login."""
+    create(client, "JOBS", retention="workqueue")
+    create(client, "SEEN", subjects=["seen.>", "fences.spark.>"], allow_atomic=True)
+    create(client, "BILLS", subjects=["bills.>"])
+    client.acknowledged("JOBS.x", b"{}")
+    names: dict[str, Any] = {"spark": spark}
+    for code in EXAMPLES:
+        if "tls://" not in code:
+            here = re.sub(r"nats://n1:4222(,nats://n\d:4222)*", server.url, code).replace("/checkpoints", str(tmp_path))
+            exec(compile(here, "docs/spark.md", "exec"), names)
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert streamed(names["jobs"], tmp_path / "jobs") == 1
+    assert streamed(names["orders"], tmp_path / "orders") == 7
+    names["query"].processAllAvailable()
+    names["query"].stop()
+    found = client.api("STREAM.INFO.SEEN", {"subjects_filter": "seen.>"})["state"]["subjects"]
+    assert found == {"seen.orders.eu.new": 4, "seen.orders.us.new": 3}
+    assert client.api("STREAM.INFO.BILLS")["state"]["messages"] == 1
+    for stream in ("JOBS", "SEEN", "BILLS"):
+        delete(client, stream)
+
+
+def streamed(frame: "DataFrame", directory: Path) -> int:
+    """How many rows a streaming query has now."""
+    counts: list[int] = []
+    writer = frame.writeStream.foreachBatch(lambda rows, _: counts.append(rows.count()))
+    query = writer.option("checkpointLocation", str(directory)).trigger(availableNow=True).start()
+    assert query.awaitTermination(5 * PATIENCE_S)  # type: ignore[arg-type]  # seconds, as a float too
+    return sum(counts)
 
 
 @pytest.mark.usefixtures("orders")

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from jetraft.cluster.backup.archive import ArchiveReader
 from jetraft.store.s2.framing import Compressor, Decompressor
 from tests.harness.cluster import Cluster
 from tests.harness.patience import PATIENCE_S
@@ -329,3 +330,24 @@ def test_jetraft_restores_what_nats_server_2_14_wrote(client: RawClient, other: 
     assert mine["state"].pop("last_ts") >= theirs["state"].pop("last_ts")  # theirs is the last message's, not removed
     mine["config"]["metadata"].pop("_nats.req.level")  # which nats-server forgets here
     assert mine == theirs
+
+
+@pytest.mark.parametrize("wish", ["-1", "x", "1" * 20, ""])
+def test_a_first_message_that_cannot_be_is_refused(client: RawClient, wish: str) -> None:
+    fill(client)
+    body = json.dumps({"deliver_subject": client.new_inbox()}).encode()
+    (answer,) = client.request("$JS.API.STREAM.SNAPSHOT.S", body, headers=[("Jetraft-From-Seq", wish)])
+    assert json.loads(answer.payload)["error"]["err_code"] == 10003
+
+
+def test_an_archive_from_a_message_on_has_the_state_of_all(client: RawClient) -> None:
+    fill(client)
+    inbox = client.new_inbox()
+    sid = client.subscribe(inbox)
+    body = json.dumps({"deliver_subject": inbox}).encode()
+    client.request("$JS.API.STREAM.SNAPSHOT.S", body, headers=[("Jetraft-From-Seq", "290")])
+    found = client.messages(sid, 2)  # a chunk and the end: so little is left
+    plain = b"".join(Decompressor().add(b"".join(chunk.payload for chunk in found)))
+    entries = list(ArchiveReader().add(plain))
+    assert [entry.seq for entry in entries if entry.seq] == [seq for seq in range(290, 301) if seq not in GONE]
+    assert json.loads(entries[0].body)["messages"] == 301 - len(GONE) - 1

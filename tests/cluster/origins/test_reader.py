@@ -9,8 +9,9 @@ import orjson
 import pytest
 
 from jetraft.cluster.capture._capture import encode_capture
+from jetraft.cluster.memory_budget import LOOK_NS, MemoryBudget
 from jetraft.cluster.origins.reader import ANSWER_WAIT_NS, RETRY_NS
-from jetraft.store.disk.cgroup import LOOK_NS, MemoryGroup, MemoryWatch
+from jetraft.store.disk.cgroup import MemoryGroup
 from jetraft.store.model.config import StorageType, StreamSource, SubjectTransform
 from tests.cluster.lab import Node, Sent, start_stream
 
@@ -98,7 +99,7 @@ def test_a_node_without_room_takes_no_copies_and_asks_again(tmp_path: Path) -> N
     (tmp_path / "memory.stat").write_text("")
     (tmp_path / "memory.current").write_text("0")
     node = Watched()
-    watch = MemoryWatch((MemoryGroup(directory=tmp_path, kind="cgroup2", limit_bytes=1 << 20),))
+    watch = MemoryBudget((MemoryGroup(directory=tmp_path, kind="cgroup2", limit_bytes=1 << 20),))
     node.site = attrs.evolve(node.site, memory=watch)
     deliver = reading(node, sources=(SOURCE,), storage=StorageType.MEMORY)
     (tmp_path / "memory.current").write_text(str(1 << 20))

@@ -21,7 +21,7 @@ from jetraft.store.model.limits import (
 )
 
 if TYPE_CHECKING:
-    from jetraft.cluster.streams.atomic import Step
+    from jetraft.cluster.streams.atomic import StagedRun, Step
 
 INCOMPLETE, TOO_LARGE, TOO_MANY, BAD_COMMIT, LEVEL = 10176, 10199, 10210, 10200, 10185
 
@@ -154,7 +154,7 @@ def test_only_messages_one_to_n_in_order_ever_become_whole(
             assert isinstance(step, Kept)
             model[name] = (now_ns, [*held, record])
         else:
-            stored = held if commit == "eob" else [*held, record]
+            stored: list[bytes | StagedRun] = [*held] if commit == "eob" else [*held, record]
             assert step == Whole(name.encode(), stored, ends_before=commit == "eob")
         assert len(batches) == len(model) == room.atomic
         assert room.staged_bytes == sum(len(one) for _, kept in model.values() for one in kept)
