@@ -87,7 +87,7 @@ KNOWN: Final = {
     "-account_detail.imports*": "nats-server shows its own services of the system account as imports",
     "-account_detail.mappings*": "and the names of a domain as mappings",
 }
-AT_TIMES: Final = ("-*in_progress", "-*pending", "-[*]", "+http_req_stats*", "-*last_seen", "+*s_leader")
+AT_TIMES: Final = ("-*in_progress", "-*pending", "-[*]", "+http_req_stats*", "-*last_seen", "+*s_leader", "-leafs.rtt")
 REQUESTS: Final = "VARZ CONNZ ROUTEZ LEAFZ SUBSZ ACCOUNTZ JSZ HEALTHZ RAFTZ IPQUEUESZ GATEWAYZ STATSZ IDZ"
 
 

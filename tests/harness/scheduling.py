@@ -6,6 +6,7 @@ from xdist.scheduler import LoadFileScheduling
 
 SESSION: Final = (
     "tests/spark/test_source.py",
+    "tests/spark/test_docs.py",
     "tests/spark/test_recovery.py",
     "tests/spark/test_spark_options.py",
     "tests/spark/write/test_sinks.py",

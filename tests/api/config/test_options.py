@@ -84,7 +84,10 @@ def test_wrong_files_name_the_place_and_the_key(tmp_path: Path, text: str, messa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("jetstream { extension_hint: x }", '1:13: "extension_hint" in jetstream is not served by jetraft yet'),
+        (
+            "jetstream { limits { max_ha_assets: 3 } }",
+            '1:22: "max_ha_assets" in jetstream.limits is not served by jetraft yet',
+        ),
         ("mqtt { port: 1 }", '1:1: "mqtt" is not served by jetraft yet'),
     ],
 )

@@ -179,7 +179,6 @@ def test_a_consumer_that_is_accepted_can_be_shown(
 @pytest.mark.parametrize(
     ("subject", "err_code"),
     [
-        ("ACCOUNT.PURGE.$G", 10036),
         ("ACCOUNT.STREAM.MOVE.$G.S", 10010),
         ("ACCOUNT.STREAM.CANCEL_MOVE.$G.S", 10010),
         ("STREAM.PEER.EVACUATE.S", 10010),
