@@ -5,18 +5,16 @@ message (api/plane/_tracing.pyx). It sends the trace when the sinks of the turn 
 says then what became of the message. Texts and fields are those of nats-server 2.15 (ADR-41).
 """
 
+from __future__ import annotations
+
 import gzip
 import random
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import orjson
 
-from jetraft.api.auth.registry import AccountRegistry
 from jetraft.api.auth.violations import PUBLISH, texts
-from jetraft.api.config.options import Options
-from jetraft.api.session import Sessions
 from jetraft.api.trace_headers import (
     ACCEPT_ENCODING,
     DEST,
@@ -33,6 +31,13 @@ from jetraft.store.model.gosyntax import go_quote
 from jetraft.store.model.gotime import format_time
 from jetraft.store.model.subject import valid_publish_subject
 from jetraft.store.model.versioning import SERVER_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jetraft.api.auth.registry import AccountRegistry
+    from jetraft.api.config.options import Options
+    from jetraft.api.session import Sessions
 
 CLIENT: Final = 0
 ROUTE: Final = 1
@@ -57,7 +62,7 @@ class NotTraced:
 class Trace:
     """What became of one message on this server."""
 
-    tracer: "Tracer"
+    tracer: Tracer
     account: str
     dest: bytes
     only: bool

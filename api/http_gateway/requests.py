@@ -11,7 +11,6 @@ status of an error is the `code` of the server's error.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote_to_bytes
@@ -82,7 +81,7 @@ def login_of(authorization: str) -> Login:
     if kind.lower() == "basic":
         try:
             user, colon, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # not base64, or not UTF-8, or a header that is not ASCII
             colon = ""
         if colon:
             return Login(fields=(("user", user), ("pass", password)))

@@ -24,6 +24,7 @@ from jetraft.api.config.build import OptionsError, Settings, build_options
 from jetraft.api.config.file import TOP
 from jetraft.api.config.grammar import ConfigError, Parser
 from jetraft.api.connect import ConnectOptions, credentials_of, options_of, parse_connect
+from jetraft.api.http_gateway.requests import RefusedRequestError, asked_by, login_of
 from jetraft.api.leafnodes.handshake import HandshakeError, connect_of, info_of
 from jetraft.api.leafnodes.link import LeafLink
 from jetraft.api.leafnodes.options import RemoteOptions, RemoteUrl
@@ -52,6 +53,9 @@ from jetraft.store.model.config import ConsumerConfig, StreamConfig
 from jetraft.store.model.errors import ApiError
 from jetraft.store.model.gotime import parse_duration, parse_time
 from jetraft.store.model.jsoncodec import WireObject, encode
+from jetraft.store.model.subject import valid_publish_subject
+from jetraft.store.s2._blocks import decode_block, encode_block
+from jetraft.store.s2.framing import Compressor, CorruptArchiveError, Decompressor
 
 PROXY_HEADER: Final = (
     b"PROXY TCP4 198.51.100.7 127.0.0.1 5678 4222\r\n",
@@ -71,6 +75,7 @@ _REQUESTS: Final[tuple[type[WireObject], ...]] = (
     *(kind for name, kind in vars(requests).items() if name.startswith("JSApi")),
 )
 _USER, _ACCOUNT, _OPERATOR = (key_text(prefix, bytes(32)) for prefix in (PREFIX_USER, PREFIX_ACCOUNT, PREFIX_OPERATOR))
+S2_BYTES_MAX: Final = 1 << 16
 WITNESS_INPUTS: Final = 16  # how often another client is asked whether it is still served
 
 
@@ -172,6 +177,13 @@ CALL: Final = (
     b'\x03{"a":[1,2,"x"],"b":null}',
 )
 STORED: Final = (bytes(64), b"\x40\x00\x00\x00" + bytes(60), bytes(range(128)))
+S2: Final = (encode_block(bytes(range(64)) * 9), Compressor().add(b"abc" * 90), Compressor().add(bytes(9)))
+HTTP: Final = (
+    b"POST /pub/s.a\nnats-msg-id: 1\nx-header-colour: red",
+    b"GET /stream/S/msg/17\nauthorization: Basic YTpi",
+    b"GET /stream/S/last/s.%61?x=y\naccept: application/octet-stream",
+    b"x Basic YTpi",
+)
 TEXT: Final = (b"2026-01-01T00:00:00.123456789+01:00", b"1h2m3.5s4us", b"CN=a\\,b,O=c+DC=d;X=e")
 
 
@@ -426,6 +438,28 @@ def _proxy_header(data: bytes) -> None:
     assert found is None or parse_header_of_proxy(data + b"PING") == found
 
 
+def _s2(data: bytes) -> None:
+    """Blocks of leaf nodes and archives: what was compressed comes back, and no block is larger than it may be."""
+    assert decode_block(encode_block(data), len(data)) == data
+    with suppress(ValueError):
+        assert len(decode_block(data, S2_BYTES_MAX)) <= S2_BYTES_MAX
+    with suppress(CorruptArchiveError):
+        list(Decompressor().add(data))
+
+
+def _http(data: bytes) -> None:
+    """A request line, and headers as h11 gives them: names in lower case, values without line ends."""
+    line, *rest = data.split(b"\n")
+    method, _, target = line.decode("latin-1").partition(" ")
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in (one.partition(b":") for one in rest)]
+    with suppress(RefusedRequestError):
+        asked = asked_by(method, target, headers)
+        assert valid_publish_subject(asked.subject)
+        assert b"\r\n\r\n" not in asked.hdr[:-4]
+    with suppress(RefusedRequestError):
+        login_of(target)
+
+
 def _targets() -> dict[str, Target]:
     planes, peers, leafs, webs = _Planes(), _Planes(), _Planes(), _Planes()
     return {
@@ -444,6 +478,8 @@ def _targets() -> dict[str, Target]:
         "call": Target(run=_call, seeds=CALL),
         "stored": Target(run=_stored, seeds=STORED),
         "text": Target(run=_text, seeds=TEXT),
+        "s2": Target(run=_s2, seeds=S2),
+        "http": Target(run=_http, seeds=HTTP),
     }
 
 

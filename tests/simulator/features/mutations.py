@@ -218,7 +218,7 @@ def letters_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     def careless(machine: StreamMachine, state: bytes) -> None:
         restore(machine, state)
         for consumer in machine.consumers.values():
-            consumer.dead.clear()
+            consumer.dead = {}
 
     patch.setattr(StreamMachine, "restore", careless)
 
@@ -362,9 +362,7 @@ MUTATIONS = [
         "resets",
         1,
     ),
-    FeatureMutation(
-        "no consumer sees what waits", "it does", replaced(StreamMachine, "_hide_what_waits", nothing), "delays"
-    ),
+    FeatureMutation("no consumer sees what waits", "it does", replaced(machine_module, "hidden_by", nothing), "delays"),
     FeatureMutation(
         "what is due takes the place of what has waited",
         "both are there",
@@ -410,8 +408,8 @@ MUTATIONS = [
         "letters",
     ),
     FeatureMutation("a number that is missing ends deliveries", "any is the next", any_number_is_the_next, "mirror", 1),
-    FeatureMutation("a heartbeat tells what was lost", "it says nothing", heartbeats_say_nothing, "mirror"),
-    FeatureMutation("silence is asked about", "it is borne", replaced(OriginReader, "_due", nothing), "mirror", 1),
+    FeatureMutation("a heartbeat tells what was lost", "it says nothing", heartbeats_say_nothing, "mirror", 2),
+    FeatureMutation("silence is asked about", "it is borne", replaced(OriginReader, "_due", nothing), "mirror"),
     FeatureMutation(
         "a mirror goes on behind what is proposed",
         "behind what is applied",
