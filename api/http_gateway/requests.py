@@ -29,6 +29,7 @@ NATS: Final = b"nats-"
 OTHERS: Final = b"x-header-"
 SEQUENCE: Final = re.compile(r"[1-9][0-9]{0,18}")
 SUBJECT_BYTES_MAX: Final = 1024
+OLD_REFUSAL: Final = b"-ERR "  # of a stream that answers as in 2020 (metadata `jetraft.legacy_ack`)
 NO_RESPONDERS: Final = b"NATS/1.0 503"
 DELETE: Final = 0x7F
 UNQUOTED: Final = "".join(chr(byte) for byte in range(ord("!"), DELETE) if byte != ord("%"))  # in a response's header
@@ -153,6 +154,8 @@ def reply_of(asking: AskedMessage, hdr: bytes, payload: bytes) -> Reply:
         found = orjson.loads(payload)
     except orjson.JSONDecodeError:
         found = None
+    if asking.takes_body and payload.startswith(OLD_REFUSAL):
+        return problem(400, payload[len(OLD_REFUSAL) :].strip().strip(b"'").decode("utf-8", "replace"))
     if not isinstance(found, dict):
         return Reply(status=200, body=payload, content_type=BYTES_TYPE)  # somebody else answers this subject
     error = found.get("error")

@@ -190,6 +190,15 @@ def test_after_an_answer_that_does_not_come_in_time_the_next_request_has_another
     assert not cids[0] & cids[1], "half of a message may be on its way on the first one"
 
 
+def test_a_stream_that_answers_as_in_2020_refuses_with_a_status_too(server: Server, browser: Browser) -> None:
+    with RawClient(server.address) as client:
+        config = {"name": "OLD", "subjects": ["old"], "max_msg_size": 10, "metadata": {"jetraft.legacy_ack": "true"}}
+        assert "error" not in client.api("STREAM.CREATE.OLD", config)
+    assert browser.ask("POST", "/pub/old", b"x") == (200, b"+OK")
+    status, answer = browser.told("POST", "/pub/old", b"x" * 11)
+    assert (status, answer["error"]["description"]) == (400, "message size exceeds maximum allowed")
+
+
 def test_a_web_page_cannot_publish(browser: Browser) -> None:
     assert browser.ask("POST", "/pub/s.a", b"x", Origin="http://elsewhere")[0] == 403
 
