@@ -14,7 +14,7 @@ import attrs
 import orjson
 
 from jetraft.api.cli.backup_directory import BackupManifest, BackupSegment, check_sums, is_consumer, read_segment
-from jetraft.api.cli.backup_session import BackupError, BackupSession
+from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.api.cli.backup_taking import compressed
 from jetraft.cluster.backup.archive import STATE_NAME, ArchiveEntry
 from jetraft.store.model.gotime import format_time
@@ -63,6 +63,7 @@ class Backup:
         if manifest is None or not manifest.segments:
             raise BackupError(f"{directory}: there is no backup")
         self.stream = manifest.stream
+        check_name(wanted.name or self.stream)
         self._directory = directory
         self._wanted = wanted
         segments = manifest.segments

@@ -10,6 +10,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
+from jetraft.store.model.subject import valid_asset_name
 from pyspark_jetstream import wire
 from pyspark_jetstream.client import Connection
 from pyspark_jetstream.errors import JetStreamSourceError, ServerError
@@ -30,6 +31,12 @@ COMPLETE: Final = 204
 
 class BackupError(Exception):
     """A backup or a restore cannot be done; the text is one line for the user."""
+
+
+def check_name(name: object) -> None:
+    """Raise BackupError for what is no name of a stream: it would be another directory, or more than one request."""
+    if not isinstance(name, str) or not valid_asset_name(name.encode("utf-8", "replace")):
+        raise BackupError(f"{name!r} is no name of a stream")
 
 
 class BackupSession:
@@ -72,6 +79,8 @@ class BackupSession:
         while True:
             page = self.api("STREAM.NAMES", {"offset": len(names)})
             found = page.get("streams") or []
+            for name in found:
+                check_name(name)  # it becomes a directory
             names += found
             if not found or len(names) >= page.get("total", 0):
                 return names

@@ -13,7 +13,7 @@ import attrs
 import orjson
 
 from jetraft.api.cli.backup_directory import BackupManifest, BackupSegment, entries_of, sync_directory
-from jetraft.api.cli.backup_session import BackupError, BackupSession
+from jetraft.api.cli.backup_session import BackupError, BackupSession, check_name
 from jetraft.cluster.backup.archive import END, MAGIC, STATE_NAME, ArchiveEntry, pack_entry
 from jetraft.store.s2.framing import Compressor
 
@@ -37,6 +37,7 @@ class Tally:
 
 def take(session: BackupSession, stream: str, directory: Path, *, whole: bool) -> tuple[BackupManifest, BackupSegment]:
     """Add a segment to the directory; durable when this returns. Raises BackupError, JetStreamSourceError, OSError."""
+    check_name(stream)
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
         return _take(session, stream, directory, whole=whole)

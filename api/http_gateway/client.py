@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 64 * 1024
 LINE_BYTES_MAX: Final = 64 * 1024  # of what a server says, INFO above all
 LOGIN_S: Final = 5.0
+FORBIDDEN: Final = 403
 INBOX: Final = b"_INBOX.http"
 INBOX_BYTES: Final = 11  # other nodes have clients too
 
@@ -60,7 +61,7 @@ class GatewayClient:
             raise RefusedRequestError(503, "the login takes too long")
         return client
 
-    async def ask(self, subject: bytes, hdr: bytes, payload: bytes, timeout_s: float) -> GatewayAnswer:
+    async def ask(self, subject: bytes, hdr: bytes, payload: bytes | bytearray, timeout_s: float) -> GatewayAnswer:
         """The answer to a message. Raises RefusedRequestError: also when it is not allowed, or none comes in time."""
         self._number += 1
         reply = b"%b.%d" % (self._inbox, self._number)
@@ -74,6 +75,7 @@ class GatewayClient:
                 found = await self._next_message()
                 if found[0] == reply:
                     return GatewayAnswer(found[1], found[2])
+        self.is_over = True  # half of a message may have been sent, or received
         raise RefusedRequestError(504, "there is no answer in time")
 
     async def close(self) -> None:
@@ -109,7 +111,9 @@ class GatewayClient:
             await self._send(b"PONG\r\n")
         if line.startswith(b"-ERR"):
             reason = line[4:].strip().strip(b"'").decode("utf-8", "replace")
-            raise RefusedRequestError(_status_of(reason), reason)
+            status = _status_of(reason)
+            self.is_over = status != FORBIDDEN  # the server closes the connection after all other errors
+            raise RefusedRequestError(status, reason)
 
     async def _next_line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
@@ -142,7 +146,7 @@ def _status_of(reason: str) -> int:
     """The status of what the server objects to."""
     lowered = reason.lower()
     if lowered.startswith("permissions violation"):
-        return 403
+        return FORBIDDEN
     if "maximum payload" in lowered:
         return 413
     if "authorization" in lowered or "authentication" in lowered:

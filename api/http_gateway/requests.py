@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import re
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import attrs
 import orjson
@@ -29,8 +29,10 @@ NATS: Final = b"nats-"
 OTHERS: Final = b"x-header-"
 SEQUENCE: Final = re.compile(r"[1-9][0-9]{0,18}")
 SUBJECT_BYTES_MAX: Final = 1024
+OLD_REFUSAL: Final = b"-ERR "  # of a stream that answers as in 2020 (metadata `jetraft.legacy_ack`)
 NO_RESPONDERS: Final = b"NATS/1.0 503"
 DELETE: Final = 0x7F
+UNQUOTED: Final = "".join(chr(byte) for byte in range(ord("!"), DELETE) if byte != ord("%"))  # in a response's header
 
 
 class RefusedRequestError(Exception):
@@ -152,6 +154,8 @@ def reply_of(asking: AskedMessage, hdr: bytes, payload: bytes) -> Reply:
         found = orjson.loads(payload)
     except orjson.JSONDecodeError:
         found = None
+    if asking.takes_body and payload.startswith(OLD_REFUSAL):
+        return problem(400, payload[len(OLD_REFUSAL) :].strip().strip(b"'").decode("utf-8", "replace"))
     if not isinstance(found, dict):
         return Reply(status=200, body=payload, content_type=BYTES_TYPE)  # somebody else answers this subject
     error = found.get("error")
@@ -160,7 +164,10 @@ def reply_of(asking: AskedMessage, hdr: bytes, payload: bytes) -> Reply:
         return Reply(status=code if isinstance(code, int) and 400 <= code < 600 else 500, body=payload)  # noqa: PLR2004
     if asking.takes_body:
         return Reply(status=200, body=payload)
-    return _shown(found["message"], is_raw=asking.is_raw)
+    try:
+        return _shown(found["message"], is_raw=asking.is_raw)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return problem(502, "an answer that cannot be read")  # not of a server: who else is asked may say anything
 
 
 def _shown(message: dict[str, Any], *, is_raw: bool) -> Reply:
@@ -172,9 +179,9 @@ def _shown(message: dict[str, Any], *, is_raw: bool) -> Reply:
             headers.setdefault(name, []).append(value.strip())
     if is_raw:
         told = (
-            ("Nats-Subject", message["subject"]),
-            ("Nats-Sequence", str(message["seq"])),
-            ("Nats-Time-Stamp", message["time"]),
+            ("Nats-Subject", quote(message["subject"], safe=UNQUOTED)),
+            ("Nats-Sequence", str(int(message["seq"]))),
+            ("Nats-Time-Stamp", quote(message["time"], safe=UNQUOTED)),
         )
         body = base64.b64decode(message.get("data") or "")
         return Reply(status=200, body=body, content_type=BYTES_TYPE, headers=told)

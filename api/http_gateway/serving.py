@@ -1,7 +1,7 @@
 """The listener of the gateway: HTTP/1.1 over h11 and trio, each connection with a client of its own behind it.
 
-Bounded: connections, the size of headers and bodies, the time for a request and for its answer. A connection keeps its
-client as long as its requests name the same user.
+Bounded: connections, the size of headers and of all bodies, the time for a request and for its answer. A connection
+keeps its client as long as its requests name the same user.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from jetraft.api.session import Session
 if TYPE_CHECKING:
     import ssl
 
+    from jetraft.api.http_gateway.requests import AskedMessage
+
 CONNECTIONS_MAX: Final = 256
 HEADER_BYTES_MAX: Final = 16 * 1024
 READ_BYTES: Final = 64 * 1024
+BODY_BYTES_MAX: Final = 64 << 20  # of all requests at a time, beside one of the largest messages
 REQUEST_S: Final = 10.0  # until a request is complete, with the wait for it
 ANSWER_S: Final = 5.0  # as long as clients wait for an ack
 SEND_S: Final = 10.0  # for a response to be taken
@@ -49,6 +52,7 @@ class GatewayListener(ClientListener):
     secure: ssl.SSLContext | None = attrs.field(default=None, kw_only=True)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _open_now: int = attrs.field(default=0, init=False)
+    _body_bytes: int = attrs.field(default=0, init=False)
 
     async def run(self) -> None:
         """Accept and serve until cancelled."""
@@ -86,29 +90,25 @@ class GatewayListener(ClientListener):
 
     async def _answer_one(self, stream: trio.abc.Stream, http: h11.Connection, peer: HttpClient) -> bool:
         """Read a request and answer it; False when the connection has to be closed."""
-        with trio.fail_after(REQUEST_S):
-            request = await self._next_request(stream, http)
-            if request is None:
-                return False
-            body = await self._body(stream, http)
+        body = bytearray()
         try:
-            reply = await self._answer(request, body, peer)
-        except RefusedRequestError as refused:
-            reply = problem(refused.status, refused.reason)
+            with trio.fail_after(REQUEST_S):
+                request = await self._next_request(stream, http)
+                if request is None:
+                    return False
+                try:
+                    asking = _asked_by(request)
+                    client = await self._client_for(peer, request)  # whoever may not log in has no memory here
+                    refused = None
+                except RefusedRequestError as error:
+                    refused = error
+                refused = await self._read_body(stream, http, body, refused)
+            reply = await _answer(client, asking, body) if refused is None else problem(refused.status, refused.reason)
+        finally:
+            self._body_bytes -= len(body)
         with trio.fail_after(SEND_S):
-            await self._send(stream, http, reply)
+            await self._send(stream, http, reply, has_body=request.method != b"HEAD")
         return http.our_state is h11.DONE and http.their_state is h11.DONE
-
-    async def _answer(self, request: h11.Request, body: bytes | None, peer: HttpClient) -> Reply:
-        """Ask what a request asks. Raises RefusedRequestError."""
-        headers = [(bytes(name), bytes(value)) for name, value in request.headers.raw_items()]
-        asking = asked_by(request.method.decode(), request.target.decode("latin-1"), headers)
-        if body is None:
-            raise RefusedRequestError(413, f"a message has {self.sessions.options.max_payload_bytes} bytes at most")
-        client = await self._client_for(peer, request)
-        payload = body if asking.takes_body else asking.payload
-        answer = await client.ask(asking.subject, asking.hdr, payload, ANSWER_S)
-        return reply_of(asking, answer.hdr, answer.payload)
 
     @staticmethod
     async def _next_request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request | None:
@@ -121,22 +121,41 @@ class GatewayListener(ClientListener):
             elif isinstance(event, h11.ConnectionClosed):
                 return None
 
-    async def _body(self, stream: trio.abc.Stream, http: h11.Connection) -> bytes | None:
-        """The body of the request, read to its end; None when it is larger than a message may be."""
-        body, is_too_large = bytearray(), False
+    async def _read_body(
+        self, stream: trio.abc.Stream, http: h11.Connection, body: bytearray, refused: RefusedRequestError | None
+    ) -> RefusedRequestError | None:
+        """Read to the end of a request, and keep its body unless it is refused. Returns why it is, if it is."""
         if http.they_are_waiting_for_100_continue:
+            if refused is not None:
+                return refused  # and its body is not sent
             await stream.send_all(http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
         while True:
             event = http.next_event()
             if event is h11.NEED_DATA:
                 http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
             elif isinstance(event, h11.Data):
-                is_too_large = is_too_large or len(body) + len(event.data) > self.sessions.options.max_payload_bytes
-                body = bytearray() if is_too_large else body + event.data
+                if refused is None:
+                    refused = self._keep(body, bytes(event.data))
+                await trio.lowlevel.checkpoint()  # what was received may be thousands of chunks
             elif isinstance(event, h11.EndOfMessage):
-                return None if is_too_large else bytes(body)
+                return refused
             else:
                 raise h11.RemoteProtocolError("the request was broken off")
+
+    def _keep(self, body: bytearray, data: bytes) -> RefusedRequestError | None:
+        """Add to a body; returns why not, and what was kept is dropped then."""
+        bytes_max = self.sessions.options.max_payload_bytes
+        if len(body) + len(data) > bytes_max:
+            refused = RefusedRequestError(413, f"a message has {bytes_max} bytes at most")
+        elif self._body_bytes + len(data) > max(BODY_BYTES_MAX, bytes_max):
+            refused = RefusedRequestError(503, "too many requests have large bodies")
+        else:
+            self._body_bytes += len(data)
+            body += data
+            return None
+        self._body_bytes -= len(body)
+        body.clear()
+        return refused
 
     async def _client_for(self, peer: HttpClient, request: h11.Request) -> GatewayClient:
         """The client of this connection, logged in as the request says. Raises RefusedRequestError."""
@@ -169,7 +188,7 @@ class GatewayListener(ClientListener):
         return trio.SocketStream(trio.socket.from_stdlib_socket(ours))
 
     @staticmethod
-    async def _send(stream: trio.abc.Stream, http: h11.Connection, reply: Reply) -> None:
+    async def _send(stream: trio.abc.Stream, http: h11.Connection, reply: Reply, *, has_body: bool) -> None:
         headers = [
             ("Content-Type", reply.content_type),
             ("Content-Length", str(len(reply.body))),
@@ -178,7 +197,22 @@ class GatewayListener(ClientListener):
         ]
         events = (
             h11.Response(status_code=reply.status, headers=headers),
-            h11.Data(data=reply.body),
+            h11.Data(data=reply.body if has_body else b""),
             h11.EndOfMessage(),
         )
         await stream.send_all(b"".join(http.send(event) or b"" for event in events))
+
+
+def _asked_by(request: h11.Request) -> AskedMessage:
+    """The message that a request is, without its body. Raises RefusedRequestError."""
+    headers = [(bytes(name), bytes(value)) for name, value in request.headers.raw_items()]
+    return asked_by(request.method.decode(), request.target.decode("latin-1"), headers)
+
+
+async def _answer(client: GatewayClient, asking: AskedMessage, body: bytearray) -> Reply:
+    """Ask what a request asks."""
+    try:
+        answer = await client.ask(asking.subject, asking.hdr, body if asking.takes_body else asking.payload, ANSWER_S)
+    except RefusedRequestError as refused:
+        return problem(refused.status, refused.reason)
+    return reply_of(asking, answer.hdr, answer.payload)

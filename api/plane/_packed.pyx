@@ -20,6 +20,7 @@ cdef enum:
     BLOCK_MAX = 4 * 1024 * 1024         # S2's largest
     CHUNK_MAX = BLOCK_MAX + BLOCK_MAX // 6 + 64
     UNNAMED_BYTES = 64 * 1024           # of a block, before its sender has said who it is
+    UNNAMED_CHUNK_MAX = UNNAMED_BYTES + UNNAMED_BYTES // 6 + 64
     TURN_BYTES = 1024 * 1024
     PIECE_BYTES = 256 * 1024            # handed on at a time; the receive buffer has room for more
     CHUNK_HEAD = 4
@@ -61,12 +62,13 @@ cdef bint hand_on(plane_t* plane, conn_t* conn, const char* data, size_t n) noex
     return conn.state == CONN_OPEN
 
 
-cdef bint is_sound(packed_t* packed, uint8_t kind, size_t length) noexcept nogil:
-    """Whether a chunk may be there, and so long."""
+cdef bint is_sound(conn_t* conn, uint8_t kind, size_t length) noexcept nogil:
+    """Whether a chunk may be there, and so long: what is not, is not waited for."""
+    cdef packed_t* packed = conn.packed
     if kind == NAME:
         return length == 6
     if kind == COMPRESSED or kind == AS_IT_IS:
-        return packed.begun and SUM_BYTES <= length <= CHUNK_MAX
+        return packed.begun and SUM_BYTES <= length <= (CHUNK_MAX if conn.connected else UNNAMED_CHUNK_MAX)
     return packed.begun and kind >= SKIPPED_FROM
 
 
@@ -118,7 +120,7 @@ cdef void read_packed(plane_t* plane, conn_t* conn, const char* data, size_t n, 
         at = packed.arrived.data + packed.arrived.start
         kind = <uint8_t>at[0]
         length = <uint8_t>at[1] | <size_t>(<uint8_t>at[2]) << 8 | <size_t>(<uint8_t>at[3]) << 16
-        if not is_sound(packed, kind, length):
+        if not is_sound(conn, kind, length):
             conn_close(plane, conn, CLOSE_READ_ERROR)
             return
         if kind >= SKIPPED_FROM and kind != NAME:

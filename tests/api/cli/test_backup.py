@@ -212,6 +212,17 @@ def test_a_stream_that_cannot_be_backed_up_keeps_no_other_from_it(client: RawCli
     assert "not a manifest" in err
 
 
+def test_the_name_of_a_stream_is_no_path_and_no_second_request(client: RawClient, command: Command) -> None:
+    """Names of all streams come from the server, and that of a restored one from the manifest."""
+    assert "is no name of a stream" in command.refused("backup", "--stream", "../elsewhere")
+    assert not (command.directory.parent / "elsewhere").exists()
+    client.api("STREAM.CREATE.S", STREAM)
+    command.done("backup")
+    manifest = command.directory / "S" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"stream": "S"', '"stream": "S 0\\r\\n\\r\\nPUB s.a"'))
+    assert "is no name of a stream" in command.refused("restore")
+
+
 def test_a_command_line_that_is_wrong_says_why(command: Command) -> None:
     assert "are for one --stream" in command.refused("restore", "--to-sequence", "1", status=2)
     assert "expected a time" in command.refused("restore", "--to-time", "noon", status=2)

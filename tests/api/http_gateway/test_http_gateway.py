@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import os
 import re
 import socket
 import ssl
@@ -127,6 +128,75 @@ def test_a_body_is_bounded_and_the_connection_goes_on(browser: Browser) -> None:
     status, answer = browser.told("POST", "/pub/s.a", b"x" * ((1 << 20) + 1))
     assert (status, answer["error"]["description"]) == (413, "a message has 1048576 bytes at most")
     assert browser.ask("POST", "/pub/s.a", b"x")[0] == 200
+
+
+def processor_s(server: Server) -> float:
+    """The processor time that the server has used, in seconds."""
+    fields = Path(f"/proc/{server.running.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_body_of_many_small_chunks_costs_little(tmp_path: Path) -> None:
+    """When each chunk copied the body again, as many as one read has took seconds of the server's turn."""
+    first = b"x" * 15_000_000
+    with Server("jetraft", directory=tmp_path, config=f"{LISTEN}\nmax_payload: 16MB\nmax_pending: 64MB") as server:
+        port, before_s = port_of(server), processor_s(server)
+        with socket.create_connection((HOST, port), timeout=PATIENCE_S) as connection:
+            connection.sendall(b"POST /pub/nobody HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(b"%x\r\n%b\r\n" % (len(first), first) + b"1\r\ny\r\n" * 10_000 + b"0\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 404"
+        assert processor_s(server) - before_s < 4.0
+
+
+def test_a_body_is_not_read_before_the_login(tmp_path: Path) -> None:
+    with Server("jetraft", directory=tmp_path, config=LISTEN + USERS) as server:
+        with socket.create_connection((HOST, port_of(server)), timeout=PATIENCE_S) as connection:
+            connection.sendall(
+                b"POST /pub/s.open HTTP/1.1\r\nHost: h\r\nContent-Length: 900000\r\nExpect: 100-continue\r\n\r\n"
+            )
+            assert connection.recv(12) == b"HTTP/1.1 401", "instead of 100"
+        other = Browser(server)
+        status, answer = other.told("POST", "/pub/s.open", b"x" * ((1 << 20) + 1))
+        assert status == 401, answer
+        other.close()
+
+
+def test_the_subject_of_a_response_is_written_as_that_of_a_request(browser: Browser) -> None:
+    for subject in ("s.%C3%BC", "s.100%25"):
+        _, ack = browser.told("POST", f"/pub/{subject}", b"x")
+        path = f"/stream/S/msg/{ack['seq']}"
+        assert browser.ask("GET", path, Accept="application/octet-stream") == (200, b"x")
+        assert browser.response.headers["Nats-Subject"] == subject
+
+
+def test_head_is_refused_without_a_body_and_the_connection_goes_on(browser: Browser) -> None:
+    assert browser.ask("HEAD", "/stream/S/msg/1") == (405, b"")
+    assert browser.ask("POST", "/pub/s.a", b"x")[0] == 200
+
+
+def test_after_an_answer_that_does_not_come_in_time_the_next_request_has_another_client(
+    server: Server, browser: Browser
+) -> None:
+    with RawClient(server.address) as silent:
+        silent.send(b"SUB silent 7\r\n")
+        silent.settle()
+        assert browser.ask("POST", "/pub/silent", b"x")[0] == 504
+        silent.send(b"UNSUB 7\r\n")
+        silent.settle()
+        before = server.get("/connz")[1]["connections"]
+    assert browser.ask("POST", "/pub/s.a", b"x")[0] == 200
+    after = server.get("/connz")[1]["connections"]
+    cids = [{one["cid"] for one in page if one.get("name") == "http gateway"} for page in (before, after)]
+    assert not cids[0] & cids[1], "half of a message may be on its way on the first one"
+
+
+def test_a_stream_that_answers_as_in_2020_refuses_with_a_status_too(server: Server, browser: Browser) -> None:
+    with RawClient(server.address) as client:
+        config = {"name": "OLD", "subjects": ["old"], "max_msg_size": 10, "metadata": {"jetraft.legacy_ack": "true"}}
+        assert "error" not in client.api("STREAM.CREATE.OLD", config)
+    assert browser.ask("POST", "/pub/old", b"x") == (200, b"+OK")
+    status, answer = browser.told("POST", "/pub/old", b"x" * 11)
+    assert (status, answer["error"]["description"]) == (400, "message size exceeds maximum allowed")
 
 
 def test_a_web_page_cannot_publish(browser: Browser) -> None:

@@ -196,6 +196,7 @@ WRONG: Final[dict[str, bytes]] = {
     "a chunk without a checksum": NAME + b"\x00\x02\x00\x00ab",
     "a chunk that is too long": NAME + b"\x00\xff\xff\xff",
     "a bomb of somebody without a name": NAME + chunk(b"+OK\r\n" * 20_000),
+    "the head of a large block of somebody without a name": NAME + b"\x00" + (1 << 20).to_bytes(3, "little"),
     "a bomb that states its size only": NAME + b"\x00\x0a\x00\x00" + bytes(4) + b"\xff\xff\xff\x7f" + b"ab",
     "a copy from before the block": NAME + b"\x00\x08\x00\x00" + bytes(4) + b"\x08\x05\x10\x10",
     "bytes in the clear": b"PING\r\n",
@@ -206,7 +207,8 @@ WRONG: Final[dict[str, bytes]] = {
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Any:
     port = free_port()
     directory = tmp_path_factory.mktemp("packed")
-    with Server("jetraft", directory=directory, config=listener(port, "compression: s2_fast")) as server:
+    patient = f"compression: s2_fast, authorization {{ timeout: {2 * PATIENCE_S} }}"  # so nobody is late in a test
+    with Server("jetraft", directory=directory, config=listener(port, patient)) as server:
         yield server, port
 
 
