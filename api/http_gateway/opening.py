@@ -8,8 +8,11 @@ from jetraft.api.interfaces import join_host_port
 from jetraft.api.listener import ClientListener, ListenError, listen
 
 if TYPE_CHECKING:
+    import ssl
+
     from jetraft.api.config.options import Options
     from jetraft.api.tls.assembly import ListenerParts
+    from jetraft.api.tls.options import TlsOptions
 
 
 def gateway_listeners(options: Options, parts: ListenerParts) -> list[ClientListener]:
@@ -24,6 +27,8 @@ def gateway_listeners(options: Options, parts: ListenerParts) -> list[ClientList
         from jetraft.api.tls.monitoring import context_of  # noqa: PLC0415  the same
 
         context = context_of(wanted.tls)
+        if wanted.tls.verify or wanted.tls.verify_and_map or wanted.tls.pinned_certs:
+            _require_certificates(context, wanted.tls)
     try:
         sock = listen(wanted.host, wanted.port)
     except ListenError as error:
@@ -31,3 +36,21 @@ def gateway_listeners(options: Options, parts: ListenerParts) -> list[ClientList
     where = join_host_port(wanted.host, int(sock.getsockname()[1]))
     parts.say.info(f"Listening for HTTP publishes on {wanted.scheme}://{where}")
     return [GatewayListener(sock, parts.plane, parts.reactor, parts.sessions, parts.clock, secure=context)]
+
+
+def _require_certificates(context: ssl.SSLContext, options: TlsOptions) -> None:
+    """Admit only peers with a certificate of the `ca_file`, or of the system's authorities. Raises TlsError."""
+    import ssl  # noqa: PLC0415  the same
+
+    from jetraft.api.tls.options import TlsError  # noqa: PLC0415  the same
+
+    if options.verify_and_map or options.pinned_certs:
+        raise TlsError("http_gateway: verify_and_map and pinned_certs are not served: a login is in the request")
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        if options.ca_file:
+            context.load_verify_locations(cafile=options.ca_file)
+        else:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    except (ssl.SSLError, OSError) as error:
+        raise TlsError(f"http_gateway: ca_file: {error}") from error

@@ -154,10 +154,12 @@ def reply_of(asking: AskedMessage, hdr: bytes, payload: bytes) -> Reply:
         found = orjson.loads(payload)
     except orjson.JSONDecodeError:
         found = None
-    if asking.takes_body and payload.startswith(OLD_REFUSAL):
-        return problem(400, payload[len(OLD_REFUSAL) :].strip().strip(b"'").decode("utf-8", "replace"))
     if not isinstance(found, dict):
-        return Reply(status=200, body=payload, content_type=BYTES_TYPE)  # somebody else answers this subject
+        if asking.takes_body and payload.startswith(OLD_REFUSAL):
+            found = {"error": {"code": 400, "description": _old_reason(payload)}}
+            payload = orjson.dumps(found)
+        else:
+            return Reply(status=200, body=payload, content_type=BYTES_TYPE)  # somebody else answers this subject
     error = found.get("error")
     if isinstance(error, dict):
         code = error.get("code")
@@ -168,6 +170,10 @@ def reply_of(asking: AskedMessage, hdr: bytes, payload: bytes) -> Reply:
         return _shown(found["message"], is_raw=asking.is_raw)
     except (KeyError, TypeError, ValueError, AttributeError):
         return problem(502, "an answer that cannot be read")  # not of a server: who else is asked may say anything
+
+
+def _old_reason(payload: bytes) -> str:
+    return payload[len(OLD_REFUSAL) :].strip().strip(b"'").decode("utf-8", "replace")
 
 
 def _shown(message: dict[str, Any], *, is_raw: bool) -> Reply:

@@ -268,6 +268,21 @@ def test_it_speaks_https_with_certificates_of_its_own(tmp_path: Path) -> None:
         browser.close()
 
 
+def test_https_may_require_certificates_of_its_clients(tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path)
+    tls = f'{authority.server().block}, ca_file: "{authority.ca_file}", verify: true'
+    with Server(
+        "jetraft", directory=tmp_path, config=f'http_gateway {{ listen: "{HOST}:-1", tls {{ {tls} }} }}'
+    ) as server:
+        without = Browser(server, context=authority.client_context())
+        with pytest.raises((ssl.SSLError, ConnectionError, http.client.BadStatusLine)):
+            without.ask("POST", "/pub/nobody", b"x")
+        without.close()
+        named = Browser(server, context=authority.client_context(authority.server("client")))
+        assert named.ask("POST", "/pub/nobody", b"x")[0] == 404
+        named.close()
+
+
 def test_every_node_of_a_cluster_takes_publishes(tmp_path: Path) -> None:
     with Cluster("jetraft", 3, directory=tmp_path, config=LISTEN) as cluster:
         with RawClient(cluster[0].address) as client:
